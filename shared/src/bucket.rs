@@ -1,0 +1,212 @@
+//! The closed list of buckets that this project knows: the table of ROWS.md, once.
+//!
+//! A row whose `(owner, bucket)` is not in [`BUCKETS`] is unknown, and an unknown row is never touched.
+
+use crate::time::EpochSeconds;
+
+/// Added by ActingWeb to every storage TTL, for clock skew between its servers.
+pub const TTL_SKEW_SECONDS: i64 = 3_600;
+
+/// How long ActingWeb treats a consumed refresh token that comes back as theft.
+pub const REUSE_WINDOW_SECONDS: i64 = 172_800;
+
+/// The owner of this project's own state rows.
+pub const JANITOR_OWNER: &str = "_actingweb_janitor";
+
+/// Owners with this prefix are ActingWeb's own; a bucket of an actor is never looked for under them.
+const SYSTEM_PREFIX: &str = "_actingweb_";
+
+/// Owners that ActingWeb 3.2.1 kept its indexes under; nothing has read them since 3.3.
+const LEGACY_OWNERS: [&str; 2] = ["_mcp_system", "_mcp_global"];
+
+/// Whose partition a bucket lives in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// One of the system actors, by its id.
+    System(&'static str),
+    /// Any actor that is not one of ActingWeb's own; and the OAuth system actor, which is the actor of every client that
+    /// registered itself: its client record and its `client_credentials` tokens are there.
+    Actor,
+}
+
+impl Owner {
+    #[must_use]
+    pub fn holds(self, id: &str) -> bool {
+        match self {
+            Owner::System(system) => system == id,
+            Owner::Actor => id == OAUTH_OWNER || !id.starts_with(SYSTEM_PREFIX) && !LEGACY_OWNERS.contains(&id),
+        }
+    }
+}
+
+/// When a row of the bucket is dead by its own fields. The storage TTL is judged beside it, in `expiry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// `now - created_at > seconds`
+    SinceCreated { seconds: i64 },
+    /// `now > expires_at`; without the field the row is malformed and only its TTL counts.
+    ExpiresAt,
+    /// `now > expires_at`; rows without the field are normal, and only their TTL counts.
+    ExpiresAtIfPresent,
+    /// `now > expires_at`; once consumed, the row is a tripwire and the reuse window counts as well.
+    Refresh,
+    /// `exp != 0 and exp + seconds <= now`; `exp` 0 leaves the TTL.
+    ReplayMarker { seconds: i64 },
+    /// No time of its own: the storage TTL alone.
+    TtlOnly,
+    /// Points at a row of an actor, which decides.
+    Pointer { target: &'static str },
+    /// A provider's answer: the TTL, or no row of the actor that names it.
+    Provider,
+    /// A permanent record: never dead.
+    Never,
+}
+
+/// The line of the answer's `body` under which a deleted row is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    OauthSessions,
+    SpaTokens,
+    AccessTokens,
+    RefreshTokens,
+    AuthCodes,
+    IndexEntries,
+    ProviderTokens,
+    /// Not in the documented Python handler's answer; in the report only.
+    Other,
+}
+
+/// Release line that reads the bucket under this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Generation {
+    /// Up to ActingWeb 3.9.2.
+    Old,
+    /// From ActingWeb 3.10.
+    New,
+    /// The name never changed.
+    Both,
+}
+
+/// One line of the table in ROWS.md.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Bucket {
+    pub name: &'static str,
+    pub owner: Owner,
+    pub generation: Generation,
+    pub family: Family,
+    pub rule: Rule,
+    /// Storage TTL that the library gives a new row, without the skew hour.
+    pub ttl: Option<i64>,
+    /// Storage TTL of a consumed row, where consuming shortens it.
+    pub consumed_ttl: Option<i64>,
+}
+
+impl Bucket {
+    /// The range key of the row `name` in this bucket.
+    #[must_use]
+    pub fn sort_key(&self, name: &str) -> String {
+        format!("{}:{name}", self.name)
+    }
+
+    /// What `bucket_name` of every row of this bucket begins with. Other buckets' rows may begin with it too.
+    #[must_use]
+    pub fn sort_prefix(&self) -> String {
+        self.sort_key("")
+    }
+
+    /// The `ttl_timestamp` that the library gives a row written at `now`.
+    #[must_use]
+    pub fn ttl_deadline(&self, now: EpochSeconds) -> Option<EpochSeconds> {
+        self.ttl.map(|ttl| now.plus(ttl + TTL_SKEW_SECONDS))
+    }
+}
+
+pub const OAUTH_OWNER: &str = "_actingweb_oauth2";
+pub const SYSTEM_OWNER: &str = "_actingweb_system";
+pub const DELETED_OWNER: &str = "_actingweb_deleted";
+
+const OAUTH: Owner = Owner::System(OAUTH_OWNER);
+const SYSTEM: Owner = Owner::System(SYSTEM_OWNER);
+const DELETED: Owner = Owner::System(DELETED_OWNER);
+
+/// Two hours by which an index row outlives what it points at.
+const INDEX_BUFFER: i64 = 7_200;
+
+const fn row(name: &'static str, owner: Owner, generation: Generation, family: Family, rule: Rule) -> Bucket {
+    Bucket { name, owner, generation, family, rule, ttl: None, consumed_ttl: None }
+}
+
+impl Bucket {
+    const fn ttl(self, seconds: i64) -> Self {
+        Self { ttl: Some(seconds), ..self }
+    }
+
+    const fn consumed(self, seconds: i64) -> Self {
+        Self { consumed_ttl: Some(seconds), ..self }
+    }
+}
+
+use Family as F;
+use Generation::{Both, New, Old};
+use Rule as R;
+
+const SESSION: Rule = R::SinceCreated { seconds: 600 };
+const CODES: Rule = R::Pointer { target: "mcp_auth_codes" };
+const ACCESS: Rule = R::Pointer { target: "mcp_tokens" };
+const REFRESH: Rule = R::Pointer { target: "mcp_refresh_tokens" };
+const CLIENTS: Rule = R::Pointer { target: "mcp_clients" };
+const REPLAY: Rule = R::ReplayMarker { seconds: 60 };
+
+/// Every bucket of ROWS.md, both generations. There is no second list.
+#[rustfmt::skip]
+pub static BUCKETS: [Bucket; 22] = [
+    row("oauth_sessions",          OAUTH,        Old,  F::OauthSessions,  SESSION).ttl(600),
+    row("_oauth_sessions",         OAUTH,        New,  F::OauthSessions,  SESSION).ttl(600),
+    row("spa_access_tokens",       OAUTH,        Both, F::SpaTokens,      R::ExpiresAt).ttl(3_600),
+    row("spa_refresh_tokens",      OAUTH,        Both, F::SpaTokens,      R::Refresh).ttl(1_209_600).consumed(REUSE_WINDOW_SECONDS),
+    row("auth_code_index",         OAUTH,        Old,  F::IndexEntries,   CODES).ttl(600 + INDEX_BUFFER),
+    row("_auth_code_index",        OAUTH,        New,  F::IndexEntries,   CODES).ttl(600 + INDEX_BUFFER),
+    row("access_token_index",      OAUTH,        Old,  F::IndexEntries,   ACCESS).ttl(3_600 + INDEX_BUFFER),
+    row("_access_token_index",     OAUTH,        New,  F::IndexEntries,   ACCESS).ttl(3_600 + INDEX_BUFFER),
+    row("refresh_token_index",     OAUTH,        Old,  F::IndexEntries,   REFRESH).ttl(2_592_000 + INDEX_BUFFER).consumed(REUSE_WINDOW_SECONDS + INDEX_BUFFER),
+    row("_refresh_token_index",    OAUTH,        New,  F::IndexEntries,   REFRESH).ttl(2_592_000 + INDEX_BUFFER).consumed(REUSE_WINDOW_SECONDS + INDEX_BUFFER),
+    row("client_index",            OAUTH,        Old,  F::IndexEntries,   CLIENTS),
+    row("_client_index",           OAUTH,        New,  F::IndexEntries,   CLIENTS),
+    row("_id_token_replay",        OAUTH,        New,  F::Other,          REPLAY).ttl(900),
+    row("_oauth_state_nonces",     OAUTH,        New,  F::Other,          R::TtlOnly).ttl(600),
+    row("_apple_exchange_tickets", OAUTH,        New,  F::Other,          R::ExpiresAtIfPresent).ttl(300),
+    row("_email_verify_tokens",    SYSTEM,       New,  F::Other,          R::TtlOnly).ttl(86_400),
+    row("_deleted_actors",         DELETED,      New,  F::Other,          R::TtlOnly).ttl(2_592_000),
+    row("mcp_auth_codes",          Owner::Actor, Both, F::AuthCodes,      R::ExpiresAt).ttl(600),
+    row("mcp_tokens",              Owner::Actor, Both, F::AccessTokens,   R::ExpiresAt).ttl(3_600),
+    row("mcp_refresh_tokens",      Owner::Actor, Both, F::RefreshTokens,  R::Refresh).ttl(2_592_000).consumed(REUSE_WINDOW_SECONDS),
+    row("mcp_google_tokens",       Owner::Actor, Both, F::ProviderTokens, R::Provider).ttl(3_600),
+    row("mcp_clients",             Owner::Actor, Both, F::Other,          R::Never),
+];
+
+/// The bucket that a row of `owner` with this stored `bucket` belongs to; `None` is an unknown row.
+#[must_use]
+pub fn find(owner: &str, bucket: &str) -> Option<&'static Bucket> {
+    BUCKETS.iter().find(|known| known.name == bucket && known.owner.holds(owner))
+}
+
+/// A bucket of an actor, by name. The names come from this table, so a miss is a mistake in it.
+#[must_use]
+pub fn of_actor(name: &str) -> Option<&'static Bucket> {
+    BUCKETS.iter().find(|known| known.owner == Owner::Actor && known.name == name)
+}
+
+/// What the name of every bucket begins with whose rows can name a provider row: one Query of an actor finds them all.
+pub const REFERRERS_PREFIX: &str = "mcp_";
+
+/// Whether rows of the bucket can name a provider row.
+#[must_use]
+pub fn can_refer(bucket: &Bucket) -> bool {
+    bucket.owner == Owner::Actor && matches!(bucket.rule, Rule::ExpiresAt | Rule::Refresh)
+}
+
+/// The provider rows' bucket.
+#[must_use]
+pub fn provider() -> &'static Bucket {
+    BUCKETS.iter().find(|known| known.rule == Rule::Provider).expect("the table has a provider bucket")
+}

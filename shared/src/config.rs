@@ -1,0 +1,247 @@
+//! Settings: the environment, and what an event overrides for one run. Strict: a setting that is unknown, malformed or
+//! out of range stops the run before its first request, with a line that names it.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::bucket::REUSE_WINDOW_SECONDS;
+
+pub type Environment = BTreeMap<String, String>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    Delete,
+    DryRun,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiredRows {
+    Delete,
+    DeferToTtl,
+}
+
+/// The settings of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub table: String,
+    pub mode: Mode,
+    pub expired_rows: ExpiredRows,
+    pub max_deletes: Option<u64>,
+    pub max_delete_share: Option<f64>,
+    pub max_write_units_per_second: Option<f64>,
+    pub max_read_units_per_second: Option<f64>,
+    pub reuse_window_seconds: i64,
+    pub grace_seconds: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{setting}={value}: {problem}")]
+    Value { setting: String, value: String, problem: String },
+    #[error("{setting} is not a setting{near}")]
+    Unknown { setting: String, near: String },
+    #[error("no table: set AWS_DB_PREFIX (the table is {{prefix}}_attributes) or ATTRIBUTES_TABLE")]
+    NoTable,
+    #[error("AWS_DB_PREFIX means table {by_prefix}, ATTRIBUTES_TABLE says {by_name}: set one of them")]
+    TwoTables { by_prefix: String, by_name: String },
+    #[error("the event is not an object of settings: {problem}")]
+    Event { problem: String },
+}
+
+const PREFIX: &str = "AWS_DB_PREFIX";
+const TABLE: &str = "ATTRIBUTES_TABLE";
+const ENDPOINTS: [&str; 2] = ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_DB_HOST"];
+const MODE: &str = "MODE";
+const EXPIRED_ROWS: &str = "EXPIRED_ROWS";
+const MAX_DELETES: &str = "MAX_DELETES";
+const MAX_DELETE_SHARE: &str = "MAX_DELETE_SHARE";
+const MAX_WRITE_UNITS: &str = "MAX_WRITE_UNITS_PER_SECOND";
+const MAX_READ_UNITS: &str = "MAX_READ_UNITS_PER_SECOND";
+const REUSE_WINDOW: &str = "REUSE_WINDOW_SECONDS";
+const GRACE: &str = "GRACE_SECONDS";
+
+/// What an event may override, in lower case. Not the endpoint: an event must not be able to send signed requests elsewhere.
+pub const OVERRIDABLE: [&str; 10] = [
+    PREFIX,
+    TABLE,
+    MODE,
+    EXPIRED_ROWS,
+    MAX_DELETES,
+    MAX_DELETE_SHARE,
+    MAX_WRITE_UNITS,
+    MAX_READ_UNITS,
+    REUSE_WINDOW,
+    GRACE,
+];
+
+/// Beginnings that only our settings have: an environment variable with one of them that is not a setting is a typing
+/// mistake, and must not be a silent default.
+const STEMS: [&str; 7] =
+    ["ATTRIBUTES_TABLE", "EXPIRED_ROW", "MAX_DELETE", "MAX_WRITE_UNIT", "MAX_READ_UNIT", "REUSE_WINDOW", "GRACE_SEC"];
+
+impl Settings {
+    /// # Errors
+    /// The first setting that is unknown, malformed or out of range.
+    pub fn parse(
+        environment: &Environment,
+        overrides: &Map<String, Value>,
+        default_mode: Mode,
+    ) -> Result<Self, ConfigError> {
+        if let Some(name) = environment.keys().find(|name| is_mistyped(name)) {
+            return Err(unknown(name));
+        }
+        let mut given = Given { values: environment.clone() };
+        given.override_with(overrides)?;
+        Ok(Self {
+            table: given.table()?,
+            mode: given.choice(MODE, &[("delete", Mode::Delete), ("dry-run", Mode::DryRun)])?.unwrap_or(default_mode),
+            expired_rows: given
+                .choice(EXPIRED_ROWS, &[("delete", ExpiredRows::Delete), ("defer-to-ttl", ExpiredRows::DeferToTtl)])?
+                .unwrap_or(ExpiredRows::Delete),
+            max_deletes: given
+                .number(MAX_DELETES, "a whole number from 1 up (MODE=dry-run deletes nothing)", |n| *n >= 1)?,
+            max_delete_share: given
+                .number(MAX_DELETE_SHARE, "a share above 0 and at most 1", |share| *share > 0.0 && *share <= 1.0)?,
+            max_write_units_per_second: given.units(MAX_WRITE_UNITS)?,
+            max_read_units_per_second: given.units(MAX_READ_UNITS)?,
+            reuse_window_seconds: given
+                .number(
+                    REUSE_WINDOW,
+                    "172800 or more, the window in which ActingWeb itself detects theft",
+                    |seconds| (REUSE_WINDOW_SECONDS..=MOST_SECONDS).contains(seconds),
+                )?
+                .unwrap_or(REUSE_WINDOW_SECONDS),
+            grace_seconds: given
+                .number(GRACE, "a number of seconds from 0 up", |seconds| (0..=MOST_SECONDS).contains(seconds))?
+                .unwrap_or(DEFAULT_GRACE_SECONDS),
+        })
+    }
+}
+
+const DEFAULT_GRACE_SECONDS: i64 = 3_600;
+
+/// Ten years: more is a typing mistake, and would overflow nothing but patience.
+const MOST_SECONDS: i64 = 315_360_000;
+
+/// The local endpoint that the environment names, if any: ours first, then ActingWeb's own name for it.
+#[must_use]
+pub fn endpoint(environment: &Environment) -> Option<&str> {
+    ENDPOINTS.iter().filter_map(|name| environment.get(*name)).map(String::as_str).find(|endpoint| !endpoint.is_empty())
+}
+
+struct Given {
+    values: Environment,
+}
+
+impl Given {
+    fn override_with(&mut self, overrides: &Map<String, Value>) -> Result<(), ConfigError> {
+        // A table named by the event replaces the environment's, by whichever of its two names.
+        if [PREFIX, TABLE].iter().any(|name| overrides.contains_key(&name.to_lowercase())) {
+            self.values.remove(PREFIX);
+            self.values.remove(TABLE);
+        }
+        for (name, value) in overrides {
+            let Some(setting) = OVERRIDABLE.iter().find(|known| known.to_lowercase() == *name) else {
+                return Err(unknown(name));
+            };
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                other => return Err(wrong(setting, &kind(other), "must be a string or a number")),
+            };
+            self.values.insert((*setting).to_owned(), text);
+        }
+        Ok(())
+    }
+
+    /// An empty value is an unset one: templates pass parameters that were left out as empty strings.
+    fn get(&self, setting: &str) -> Option<&str> {
+        self.values.get(setting).map(|value| value.trim()).filter(|value| !value.is_empty())
+    }
+
+    fn table(&self) -> Result<String, ConfigError> {
+        let by_prefix = self.get(PREFIX).map(|prefix| format!("{prefix}_attributes"));
+        let (setting, table) = match (by_prefix, self.get(TABLE)) {
+            (None, None) => return Err(ConfigError::NoTable),
+            (Some(by_prefix), Some(by_name)) if by_prefix != by_name => {
+                return Err(ConfigError::TwoTables { by_prefix, by_name: by_name.to_owned() });
+            }
+            (Some(by_prefix), _) => (PREFIX, by_prefix),
+            (None, Some(by_name)) => (TABLE, by_name.to_owned()),
+        };
+        let legal = (3..=255).contains(&table.len())
+            && table.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+        if legal { Ok(table) } else { Err(wrong(setting, &table, "not a table's name: letters, digits, _ - . only")) }
+    }
+
+    fn choice<T: Copy>(&self, setting: &str, choices: &[(&str, T)]) -> Result<Option<T>, ConfigError> {
+        let Some(value) = self.get(setting) else { return Ok(None) };
+        if let Some((_, choice)) = choices.iter().find(|(name, _)| *name == value) {
+            return Ok(Some(*choice));
+        }
+        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+        Err(wrong(setting, value, &format!("must be {}", names.join(" or "))))
+    }
+
+    fn number<T: FromStr>(
+        &self,
+        setting: &str,
+        wanted: &str,
+        accept: impl Fn(&T) -> bool,
+    ) -> Result<Option<T>, ConfigError> {
+        let Some(value) = self.get(setting) else { return Ok(None) };
+        match value.parse() {
+            Ok(number) if accept(&number) => Ok(Some(number)),
+            _ => Err(wrong(setting, value, &format!("must be {wanted}"))),
+        }
+    }
+
+    fn units(&self, setting: &str) -> Result<Option<f64>, ConfigError> {
+        self.number(setting, "a number of capacity units from 0.1 up", |units: &f64| units.is_finite() && *units >= 0.1)
+    }
+}
+
+fn is_mistyped(name: &str) -> bool {
+    !OVERRIDABLE.contains(&name) && STEMS.iter().any(|stem| name.starts_with(stem))
+}
+
+fn unknown(name: &str) -> ConfigError {
+    let upper = name.to_uppercase();
+    let near = if ENDPOINTS.contains(&upper.as_str()) {
+        " that an event may change: the endpoint comes from the environment".to_owned()
+    } else if OVERRIDABLE.contains(&name) {
+        format!(" in an event: did you mean {}?", name.to_lowercase())
+    } else {
+        OVERRIDABLE
+            .iter()
+            .find(|known| upper.get(..6).is_some_and(|head| known.starts_with(head)))
+            .map_or(String::new(), |known| format!(": did you mean {known}?"))
+    };
+    ConfigError::Unknown { setting: shown(name), near }
+}
+
+fn wrong(setting: &str, value: &str, problem: &str) -> ConfigError {
+    ConfigError::Value { setting: setting.to_owned(), value: shown(value), problem: problem.to_owned() }
+}
+
+/// Settings are not secrets, but whatever was typed into one is shown in part only.
+fn shown(value: impl Display) -> String {
+    value.to_string().chars().filter(|c| !c.is_control()).take(24).collect()
+}
+
+fn kind(value: &Value) -> String {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+    .to_owned()
+}

@@ -1,0 +1,138 @@
+//! One request: bounded in attempts and time, paced, counted, and its failure put into words.
+
+use std::future::Future;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+
+use super::Dynamo;
+use super::error::{Fault, classify};
+use crate::store::{Result, StoreError};
+
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Attempts at a request that the server throttles or fails on. With the backoff below: some fifteen seconds.
+pub(super) const MAX_ATTEMPTS: u32 = 8;
+/// Attempts at reaching an endpoint that does not answer at all.
+const MAX_CONNECT_ATTEMPTS: u32 = 3;
+
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+const BACKOFF_MOST: Duration = Duration::from_secs(5);
+
+/// Which clock limits a request: the work stops before the end, the last words may use what is left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Work,
+    Close,
+}
+
+impl Dynamo {
+    pub(super) async fn call<T, E, F>(
+        &self,
+        operation: &'static str,
+        phase: Phase,
+        mut send: impl FnMut() -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = std::result::Result<T, SdkError<E>>>,
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            self.count(|usage| {
+                usage.requests += 1;
+                usage.retries += u64::from(attempt > 1);
+            });
+            // Boxed: an SDK request is a deep and large future, and every caller would carry it.
+            let Some(answer) = self.within(phase, Box::pin(send())).await else { return Err(StoreError::OutOfTime) };
+            let error = match answer {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let attempts_allowed = match classify(&error) {
+                Fault::Throttled(_) => {
+                    self.throttled();
+                    MAX_ATTEMPTS
+                }
+                Fault::Passing(_) => MAX_ATTEMPTS,
+                Fault::Unreachable(_) => MAX_CONNECT_ATTEMPTS,
+                Fault::Final(_) => 1,
+            };
+            if attempt >= attempts_allowed {
+                return Err(self.in_words(operation, attempt, classify(&error)));
+            }
+            self.back_off(phase, attempt).await?;
+        }
+    }
+
+    /// Notes a throttle and slows down.
+    pub(super) fn throttled(&self) {
+        self.count(|usage| usage.throttles += 1);
+        self.pace.throttled(self.clock.elapsed());
+    }
+
+    /// Waits before attempt `attempt + 1`: exponential with full jitter, so that containers do not knock in step.
+    pub(super) async fn back_off(&self, phase: Phase, attempt: u32) -> Result<()> {
+        let most = BACKOFF_FIRST.saturating_mul(1 << attempt.min(10)).min(BACKOFF_MOST);
+        let wait = most.mul_f64(0.5 + fastrand::f64() / 2.0);
+        self.within(phase, tokio::time::sleep(wait)).await.ok_or(StoreError::OutOfTime)
+    }
+
+    /// Runs `work` until the phase's time is over; `None` when it was not done by then.
+    pub(super) async fn within<T>(&self, phase: Phase, work: impl Future<Output = T>) -> Option<T> {
+        let left = match phase {
+            Phase::Work => self.clock.time_left(),
+            Phase::Close => self.clock.time_left_to_close(),
+        };
+        match left {
+            None => Some(work.await),
+            Some(left) if left.is_zero() => None,
+            Some(left) => tokio::time::timeout(left, work).await.ok(),
+        }
+    }
+
+    /// Waits until the pace allows `units` of reading.
+    pub(super) async fn wait_to_read(&self, units: f64) -> Result<()> {
+        self.wait(self.pace.reserve_read(units, self.clock.elapsed())).await
+    }
+
+    /// Waits until the pace allows `units` of writing.
+    pub(super) async fn wait_to_write(&self, units: f64) -> Result<()> {
+        self.wait(self.pace.reserve_write(units, self.clock.elapsed())).await
+    }
+
+    async fn wait(&self, wait: Duration) -> Result<()> {
+        if wait.is_zero() {
+            return Ok(());
+        }
+        self.count(|usage| usage.paced += wait);
+        self.within(Phase::Work, tokio::time::sleep(wait)).await.ok_or(StoreError::OutOfTime)
+    }
+
+    fn in_words(&self, operation: &'static str, attempts: u32, fault: Fault) -> StoreError {
+        let table = self.table.clone();
+        match fault {
+            Fault::Throttled(code) | Fault::Passing(code) => {
+                StoreError::Unavailable { operation, table, code, attempts }
+            }
+            Fault::Unreachable(cause) => StoreError::Unreachable { endpoint: self.endpoint.clone(), cause },
+            Fault::Final(code) => match code.as_str() {
+                "ResourceNotFoundException" => StoreError::TableMissing { table },
+                "AccessDeniedException" | "AccessDenied" => StoreError::AccessDenied { operation, table, code },
+                "UnrecognizedClientException"
+                | "InvalidSignatureException"
+                | "IncompleteSignatureException"
+                | "IncompleteSignature"
+                | "MissingAuthenticationTokenException"
+                | "MissingAuthenticationToken"
+                | "ExpiredTokenException"
+                | "ExpiredToken"
+                | "InvalidClientTokenId"
+                | "CredentialsNotLoaded" => StoreError::Credentials { operation, code },
+                _ => StoreError::Rejected { operation, table, code },
+            },
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Conditional deletes, in batches: PartiQL's `BatchExecuteStatement`, because it is the one batch in which every delete
+//! carries its own condition. HTTP 200 is not success: each statement has its own answer.
+
+use aws_sdk_dynamodb::types::{BatchStatementRequest, BatchStatementResponse, ReturnConsumedCapacity};
+
+use super::Dynamo;
+use super::call::{MAX_ATTEMPTS, Phase};
+use super::convert::{BUCKET, DATA, ID, SORT, TTL, text, to_value};
+use super::error::{Fault, by_code};
+use super::read::sum;
+use crate::expiry::Condemned;
+use crate::row::Raw;
+use crate::store::{DeleteOutcome, DeleteRows, Deletes, Result, StoreError};
+
+impl DeleteRows for Dynamo {
+    async fn delete(&self, rows: &[Condemned]) -> Deletes {
+        let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
+        let size = self.pace.delete_batch();
+        for (batch, outcome) in rows.chunks(size).zip(outcomes.chunks_mut(size)) {
+            if let Err(stopped) = self.delete_at_once(batch, outcome).await {
+                return Deletes { outcomes, stopped: Some(stopped) };
+            }
+        }
+        Deletes { outcomes, stopped: None }
+    }
+}
+
+/// What one statement of a batch came to.
+enum Answer {
+    Done(DeleteOutcome),
+    TryAgain,
+}
+
+impl Dynamo {
+    /// One batch, its throttled statements tried again within the bounds of any other retry.
+    async fn delete_at_once(&self, rows: &[Condemned], outcomes: &mut [DeleteOutcome]) -> Result<()> {
+        let mut open: Vec<usize> = (0..rows.len()).collect();
+        for attempt in 1..=MAX_ATTEMPTS {
+            let units = open.iter().map(|i| write_units(&rows[*i])).sum();
+            self.wait_to_write(units).await?;
+            let answers = match self.send(open.iter().map(|i| &rows[*i]), units).await {
+                Ok(answers) => answers,
+                Err(error) => {
+                    // Sent, and its fate is not known: these rows may be gone.
+                    let unknown = matches!(error, StoreError::OutOfTime | StoreError::Unavailable { .. });
+                    let outcome = if unknown { DeleteOutcome::Unknown } else { DeleteOutcome::Failed };
+                    open.iter().for_each(|i| outcomes[*i] = outcome);
+                    return if error.is_passing() { Ok(()) } else { Err(error) };
+                }
+            };
+            let mut again = Vec::new();
+            let mut denied = None;
+            for (i, answer) in open.into_iter().zip(answers) {
+                match answer {
+                    Ok(Answer::Done(outcome)) => outcomes[i] = outcome,
+                    Ok(Answer::TryAgain) => {
+                        outcomes[i] = DeleteOutcome::Failed;
+                        again.push(i);
+                    }
+                    Err(error) => {
+                        outcomes[i] = DeleteOutcome::Failed;
+                        denied = Some(error);
+                    }
+                }
+            }
+            if let Some(denied) = denied {
+                return Err(denied);
+            }
+            open = again;
+            if open.is_empty() {
+                break;
+            }
+            self.count(|usage| usage.retries += 1);
+            self.back_off(Phase::Work, attempt).await?;
+        }
+        Ok(())
+    }
+
+    async fn send<'r>(&self, rows: impl Iterator<Item = &'r Condemned>, units: f64) -> Result<Vec<Result<Answer>>> {
+        let statements = rows.map(|row| self.statement(row)).collect::<Result<Vec<_>>>()?;
+        let answer = self
+            .call("BatchExecuteStatement", Phase::Work, || {
+                self.client
+                    .batch_execute_statement()
+                    .set_statements(Some(statements.clone()))
+                    .return_consumed_capacity(ReturnConsumedCapacity::Total)
+                    .send()
+            })
+            .await?;
+        let reported = sum(answer.consumed_capacity());
+        self.pace.settle_write(units, reported.unwrap_or(units));
+        self.count(|usage| {
+            usage.write_units += reported.unwrap_or(units);
+            usage.write_units_estimated |= reported.is_none();
+        });
+        let responses = answer.responses.unwrap_or_default();
+        if responses.len() != statements.len() {
+            return Err(self.refused("a reply that does not match its request".to_owned()));
+        }
+        Ok(responses.iter().map(|response| self.read_answer(response)).collect())
+    }
+
+    /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL.
+    fn statement(&self, condemned: &Condemned) -> Result<BatchStatementRequest> {
+        let row = condemned.row();
+        let mut conditions = vec![format!(r#""{ID}" = ?"#), format!(r#""{SORT}" = ?"#)];
+        let mut parameters = vec![text(&row.key.owner), text(&row.key.sort)];
+        for (attribute, raw) in [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl)] {
+            match to_value(raw) {
+                Some(value) => {
+                    conditions.push(format!(r#""{attribute}" = ?"#));
+                    parameters.push(value);
+                }
+                None => conditions.push(format!(r#""{attribute}" IS MISSING"#)),
+            }
+        }
+        BatchStatementRequest::builder()
+            .statement(format!(r#"DELETE FROM "{}" WHERE {}"#, self.table, conditions.join(" AND ")))
+            .set_parameters(Some(parameters))
+            .build()
+            .map_err(|_| self.refused("a statement that could not be built".to_owned()))
+    }
+
+    fn read_answer(&self, response: &BatchStatementResponse) -> Result<Answer> {
+        let Some(error) = response.error() else { return Ok(Answer::Done(DeleteOutcome::Deleted)) };
+        let code = error.code().map_or("an error without a code", |code| code.as_str());
+        if code.starts_with("ConditionalCheckFailed") {
+            return Ok(Answer::Done(DeleteOutcome::LostRace));
+        }
+        match by_code(Some(code), 0) {
+            Fault::Throttled(_) => {
+                self.throttled();
+                Ok(Answer::TryAgain)
+            }
+            Fault::Passing(_) | Fault::Unreachable(_) => Ok(Answer::TryAgain),
+            Fault::Final(code) if code == "AccessDenied" => Err(StoreError::AccessDenied {
+                operation: "BatchExecuteStatement (PartiQLDelete)",
+                table: self.table.clone(),
+                code,
+            }),
+            Fault::Final(_) => Ok(Answer::Done(DeleteOutcome::Failed)),
+        }
+    }
+
+    fn refused(&self, code: String) -> StoreError {
+        StoreError::Rejected { operation: "BatchExecuteStatement", table: self.table.clone(), code }
+    }
+}
+
+/// A delete costs a unit for each kilobyte begun.
+#[expect(clippy::cast_precision_loss, reason = "an item has at most 400 KiB")]
+fn write_units(condemned: &Condemned) -> f64 {
+    let row = condemned.row();
+    debug_assert!(row.bucket != Raw::Absent, "a condemned row is of a known bucket");
+    row.bytes.div_ceil(1_024).max(1) as f64
+}

@@ -1,0 +1,87 @@
+//! What a failed request means: worth another try, and how to call it. The service's own words are not passed on: they
+//! can quote the request, and a request holds tokens. Its error codes cannot.
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Too fast: slow down, then try again.
+    Throttled(String),
+    /// The server's trouble, or a reply that got lost: try again.
+    Passing(String),
+    /// Nobody is there.
+    Unreachable(String),
+    /// Trying again changes nothing.
+    Final(String),
+}
+
+pub(super) fn classify<E: ProvideErrorMetadata + std::error::Error + 'static>(error: &SdkError<E>) -> Fault {
+    match error {
+        SdkError::TimeoutError(_) => Fault::Unreachable("no answer in time".to_owned()),
+        SdkError::ResponseError(_) => Fault::Passing("an unreadable reply".to_owned()),
+        SdkError::DispatchFailure(failure) => {
+            let cause = chain(failure.as_connector_error().map(|error| error as &dyn std::error::Error));
+            if cause.contains("credential") || cause.contains("token") {
+                Fault::Final("CredentialsNotLoaded".to_owned())
+            } else if failure.is_timeout() {
+                Fault::Unreachable("no answer in time".to_owned())
+            } else if cause.contains("refused") {
+                Fault::Unreachable("connection refused".to_owned())
+            } else if cause.contains("dns") || cause.contains("lookup") {
+                Fault::Unreachable("the host's name is not known".to_owned())
+            } else if failure.is_io() {
+                // A connection that broke under a request: the server is, or was a moment ago, there.
+                Fault::Passing("a broken connection".to_owned())
+            } else {
+                Fault::Unreachable("the request could not be sent".to_owned())
+            }
+        }
+        SdkError::ServiceError(service) => {
+            let status = service.raw().status().as_u16();
+            by_code(service.err().code(), status)
+        }
+        // Construction failures are ours; credentials that cannot be loaded arrive as one, too.
+        other => {
+            let cause = chain(Some(other));
+            if cause.contains("credential") {
+                Fault::Final("CredentialsNotLoaded".to_owned())
+            } else if cause.contains("region") {
+                Fault::Final("no AWS region is set: set AWS_REGION".to_owned())
+            } else {
+                Fault::Final("a request that could not be built".to_owned())
+            }
+        }
+    }
+}
+
+/// The same for an error code, of a request or of one statement in a batch.
+pub(super) fn by_code(code: Option<&str>, status: u16) -> Fault {
+    let code = code.unwrap_or("an error without a code").to_owned();
+    match code.as_str() {
+        "ProvisionedThroughputExceededException"
+        | "ProvisionedThroughputExceeded"
+        | "ThrottlingException"
+        | "ThrottlingError"
+        | "RequestLimitExceeded"
+        | "LimitExceededException" => Fault::Throttled(code),
+        "InternalServerError"
+        | "InternalServerErrorException"
+        | "ServiceUnavailable"
+        | "TransactionConflict"
+        | "TransactionConflictException" => Fault::Passing(code),
+        _ if status >= 500 => Fault::Passing(code),
+        _ => Fault::Final(code),
+    }
+}
+
+/// The lower-case text of an error and its sources, to recognise a cause by. It is never shown.
+fn chain(error: Option<&dyn std::error::Error>) -> String {
+    let mut text = String::new();
+    let mut next = error;
+    while let Some(error) = next {
+        text.push_str(&error.to_string().to_lowercase());
+        text.push(' ');
+        next = error.source();
+    }
+    text
+}

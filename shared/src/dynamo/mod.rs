@@ -1,0 +1,115 @@
+//! The table in DynamoDB: the only module that imports the AWS SDK.
+//!
+//! Every request goes through [`Dynamo::call`], which paces, retries within bounds, and counts what it cost.
+
+mod attributes;
+mod call;
+mod convert;
+mod delete;
+mod describe;
+mod error;
+mod pace;
+mod read;
+mod state;
+
+use std::sync::Mutex;
+
+use aws_config::BehaviorVersion;
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::Client;
+use aws_smithy_http_client::tls;
+
+pub use attributes::{Attribute, AttributeStore};
+use pace::Pace;
+
+use crate::clock::RunClock;
+use crate::config::Settings;
+use crate::store::{Budget, Result, Usage};
+
+/// A client for the default credentials and region, or for a local `endpoint`.
+///
+/// The SDK's own retries are off: [`Dynamo::call`] retries, where throttles can be seen, counted and slowed down for.
+pub async fn connect(endpoint: Option<&str>) -> Client {
+    let http = aws_smithy_http_client::Builder::new()
+        .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring))
+        .build_https();
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(call::CONNECT_TIMEOUT)
+        .operation_attempt_timeout(call::ATTEMPT_TIMEOUT)
+        .build();
+    let mut loader = aws_config::defaults(BehaviorVersion::latest())
+        .http_client(http)
+        .timeout_config(timeouts)
+        .retry_config(RetryConfig::disabled());
+    if let Some(endpoint) = endpoint {
+        loader = loader.endpoint_url(endpoint);
+    }
+    Client::new(&loader.load().await)
+}
+
+/// One table during one run.
+pub struct Dynamo {
+    client: Client,
+    table: String,
+    /// For error texts: where the requests go.
+    endpoint: String,
+    clock: RunClock,
+    pace: Pace,
+    usage: Mutex<Usage>,
+}
+
+impl Dynamo {
+    /// The table, not looked at yet and not paced: for its set-up, and for tools that write fixtures.
+    #[must_use]
+    pub fn new(client: Client, table: impl Into<String>, endpoint: Option<&str>, clock: RunClock) -> Self {
+        Self {
+            client,
+            table: table.into(),
+            endpoint: endpoint.unwrap_or("the AWS endpoint of the region").to_owned(),
+            clock,
+            pace: Pace::unlimited(),
+            usage: Mutex::default(),
+        }
+    }
+
+    /// The table of a run: checked to be ActingWeb's by its keys, and paced by the settings and by how it is paid for.
+    ///
+    /// # Errors
+    /// When it cannot be described, or is another kind of table.
+    pub async fn open(client: Client, settings: &Settings, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
+        let table = Self::new(client, &settings.table, endpoint, clock);
+        let billing = table.check().await?;
+        Ok(Self { pace: Pace::new(settings, &billing), ..table })
+    }
+
+    #[must_use]
+    pub fn clock(&self) -> &RunClock {
+        &self.clock
+    }
+
+    fn count(&self, add: impl FnOnce(&mut Usage)) {
+        // The lock is never held across an await, and a poisoned count is still the best count there is.
+        add(&mut self.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+}
+
+impl Budget for Dynamo {
+    fn time_is_up(&self) -> bool {
+        self.clock.time_is_up()
+    }
+
+    fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        self.count(|counted| usage = *counted);
+        usage
+    }
+
+    fn lookup_batch(&self) -> usize {
+        self.pace.lookup_batch()
+    }
+
+    fn delete_batch(&self) -> usize {
+        self.pace.delete_batch()
+    }
+}

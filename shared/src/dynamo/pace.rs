@@ -1,0 +1,188 @@
+//! Leaves the application its capacity: two token buckets, filled at the pace, that slow down when throttled.
+//!
+//! Pure bookkeeping on the run's elapsed time; the waiting is done in `call`.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::config::Settings;
+use crate::store::Billing;
+
+/// Half of what one item collection takes before DynamoDB splits it: all system-actor rows are one.
+const ON_DEMAND_WRITE: f64 = 500.0;
+const ON_DEMAND_READ: f64 = 1_500.0;
+/// A day's worth of a clean table is a few thousand rows: on demand it may go at once, only a backlog is paced.
+const ON_DEMAND_BURST_SECONDS: f64 = 10.0;
+/// On a provisioned table the saved-up burst is the application's.
+const PROVISIONED_BURST_SECONDS: f64 = 1.0;
+/// The share of a provisioned table that a cleaner takes.
+const PROVISIONED_SHARE: f64 = 0.5;
+
+/// The most that DynamoDB takes in one request.
+const MOST_LOOKUPS: usize = 100;
+const MOST_DELETES: usize = 25;
+
+/// After a throttle the pace is halved, down to this share of it, and comes back over this time.
+const SLOWEST_SHARE: f64 = 1.0 / 64.0;
+const RECOVERY: Duration = Duration::from_mins(1);
+
+pub(super) struct Pace {
+    read: Option<Mutex<Bucket>>,
+    write: Option<Mutex<Bucket>>,
+}
+
+struct Bucket {
+    rate: f64,
+    burst: f64,
+    /// Units that may be used now; below zero is a debt that the next one waits for.
+    level: f64,
+    filled_at: Duration,
+    /// Share of the rate in force, below 1 after throttles.
+    share: f64,
+    throttled_at: Duration,
+}
+
+impl Pace {
+    #[must_use]
+    pub(super) fn unlimited() -> Self {
+        Self { read: None, write: None }
+    }
+
+    /// What the settings say, or a default that fits how the table is paid for.
+    #[must_use]
+    pub(super) fn new(settings: &Settings, billing: &Billing) -> Self {
+        let (read, write, burst) = match billing {
+            Billing::OnDemand => (ON_DEMAND_READ, ON_DEMAND_WRITE, ON_DEMAND_BURST_SECONDS),
+            Billing::Provisioned { read_units, write_units } => {
+                (read_units * PROVISIONED_SHARE, write_units * PROVISIONED_SHARE, PROVISIONED_BURST_SECONDS)
+            }
+        };
+        // A rate that an operator names is a ceiling in every second.
+        let bucket = |asked: Option<f64>, default: f64| {
+            let (rate, burst) = asked.map_or((default, burst), |rate| (rate, 1.0));
+            Some(Mutex::new(Bucket::new(rate.max(0.1), burst)))
+        };
+        Self {
+            read: bucket(settings.max_read_units_per_second, read),
+            write: bucket(settings.max_write_units_per_second, write),
+        }
+    }
+
+    /// Rows to look up at a time, about a unit each.
+    pub(super) fn lookup_batch(&self) -> usize {
+        rows_in_a_second(self.read.as_ref(), 1.0, MOST_LOOKUPS)
+    }
+
+    /// Rows to delete at a time, about a unit each.
+    pub(super) fn delete_batch(&self) -> usize {
+        rows_in_a_second(self.write.as_ref(), 1.0, MOST_DELETES)
+    }
+
+    /// Rows to page at a time: some twenty fit into the 8 KiB that half-price reading gives a unit. `None` is a full page.
+    pub(super) fn page_rows(&self) -> Option<i32> {
+        let rows = rows_in_a_second(self.read.as_ref(), 20.0, usize::MAX);
+        i32::try_from(rows).ok().filter(|rows| *rows < 10_000).map(|rows| rows.max(50))
+    }
+
+    /// Takes `units` and says how long to wait before using them.
+    pub(super) fn reserve_read(&self, units: f64, elapsed: Duration) -> Duration {
+        reserve(self.read.as_ref(), units, elapsed)
+    }
+
+    pub(super) fn reserve_write(&self, units: f64, elapsed: Duration) -> Duration {
+        reserve(self.write.as_ref(), units, elapsed)
+    }
+
+    /// Puts a reservation right once the real cost is known.
+    pub(super) fn settle_read(&self, reserved: f64, used: f64) {
+        settle(self.read.as_ref(), reserved, used);
+    }
+
+    pub(super) fn settle_write(&self, reserved: f64, used: f64) {
+        settle(self.write.as_ref(), reserved, used);
+    }
+
+    pub(super) fn throttled(&self, elapsed: Duration) {
+        for bucket in [&self.read, &self.write].into_iter().flatten() {
+            with(bucket, |bucket| bucket.throttled(elapsed));
+        }
+    }
+}
+
+fn with<T>(bucket: &Mutex<Bucket>, use_it: impl FnOnce(&mut Bucket) -> T) -> T {
+    use_it(&mut bucket.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+fn reserve(bucket: Option<&Mutex<Bucket>>, units: f64, elapsed: Duration) -> Duration {
+    bucket.map_or(Duration::ZERO, |bucket| with(bucket, |bucket| bucket.reserve(units, elapsed)))
+}
+
+fn settle(bucket: Option<&Mutex<Bucket>>, reserved: f64, used: f64) {
+    if let Some(bucket) = bucket {
+        with(bucket, |bucket| bucket.level += reserved - used);
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a small positive range")]
+fn rows_in_a_second(bucket: Option<&Mutex<Bucket>>, rows_a_unit: f64, most: usize) -> usize {
+    bucket.map_or(most, |bucket| with(bucket, |bucket| (bucket.rate * rows_a_unit) as usize).clamp(1, most))
+}
+
+impl Bucket {
+    fn new(rate: f64, burst_seconds: f64) -> Self {
+        let burst = rate * burst_seconds;
+        Self { rate, burst, level: burst, filled_at: Duration::ZERO, share: 1.0, throttled_at: Duration::ZERO }
+    }
+
+    fn reserve(&mut self, units: f64, elapsed: Duration) -> Duration {
+        let rate = self.current_rate(elapsed);
+        let passed = elapsed.saturating_sub(self.filled_at).as_secs_f64();
+        self.filled_at = self.filled_at.max(elapsed);
+        self.level = (self.level + passed * rate).min(self.burst) - units;
+        if self.level >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64((-self.level / rate).min(3_600.0)) }
+    }
+
+    fn current_rate(&self, elapsed: Duration) -> f64 {
+        let healed = elapsed.saturating_sub(self.throttled_at).as_secs_f64() / RECOVERY.as_secs_f64();
+        self.rate * (self.share + healed).min(1.0)
+    }
+
+    fn throttled(&mut self, elapsed: Duration) {
+        self.share = (self.current_rate(elapsed) / self.rate / 2.0).max(SLOWEST_SHARE);
+        self.throttled_at = elapsed;
+        self.level = self.level.min(0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Bucket;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn lets_no_more_through_than_the_rate_after_the_burst() {
+        let mut bucket = Bucket::new(10.0, 1.0);
+        assert_eq!(bucket.reserve(10.0, Duration::ZERO), Duration::ZERO);
+        assert_eq!(bucket.reserve(10.0, Duration::ZERO), SECOND);
+        assert_eq!(bucket.reserve(10.0, SECOND), SECOND);
+        // Five seconds of rest are worth one second of burst, not five.
+        assert_eq!(bucket.reserve(20.0, 7 * SECOND), SECOND);
+    }
+
+    #[test]
+    fn halves_when_throttled_and_comes_back() {
+        let mut bucket = Bucket::new(64.0, 1.0);
+        bucket.throttled(SECOND);
+        assert!((bucket.current_rate(SECOND) - 32.0).abs() < 1e-9);
+        bucket.throttled(SECOND);
+        assert!((bucket.current_rate(SECOND) - 16.0).abs() < 1e-9);
+        assert!((bucket.current_rate(120 * SECOND) - 64.0).abs() < 1e-9);
+        for _ in 0..50 {
+            bucket.throttled(SECOND);
+        }
+        assert!((bucket.current_rate(SECOND) - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,255 @@
+//! When a row is dead: pure decisions on what was read. No I/O, no clock.
+
+use std::fmt;
+
+use crate::bucket::{Bucket, REUSE_WINDOW_SECONDS, Rule};
+use crate::row::{Field, Fields, Row, TtlState};
+use crate::time::EpochSeconds;
+
+/// What an operator may widen. Nothing here can make a row die earlier than ROWS.md says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How long a consumed refresh row is kept as a tripwire. Never less than the library's own window.
+    pub reuse_window: i64,
+    /// Leave rows that DynamoDB's TTL will remove for free. Only when the table's TTL is really on.
+    pub defer_to_ttl: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { reuse_window: REUSE_WINDOW_SECONDS, defer_to_ttl: false }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Keep(KeepReason),
+    Delete(DeleteReason),
+}
+
+/// Why a row stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum KeepReason {
+    /// Its own fields, or its TTL, say that it is alive.
+    Alive,
+    /// A consumed refresh row inside its reuse window.
+    Tripwire,
+    /// TTL past, but the row's own fields say that it is alive: a deployment with longer lifetimes.
+    Contradiction,
+    /// Its fields or its TTL cannot be read, and nothing else proves that it is dead.
+    Malformed,
+    /// Judged by TTL alone, and it has none.
+    WithoutTtl,
+    /// A permanent record.
+    Permanent,
+    /// Its stored `bucket` is not the one that was asked for.
+    Foreign,
+    /// An index row whose own TTL says that its target lives.
+    NotDue,
+    /// An index row whose target is there, and not dead.
+    TargetKept,
+    /// A provider row that a row which is not dead still names.
+    Referenced,
+    /// Dead, and left to DynamoDB's TTL as the operator asked.
+    Deferred,
+}
+
+/// Why a row goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DeleteReason {
+    /// Dead by its own fields.
+    Expired,
+    /// Its `ttl_timestamp` is past, and nothing in it says otherwise.
+    TtlPast,
+    /// A consumed refresh row past its reuse window and its expiry.
+    Consumed,
+    /// An index row whose target is absent on a consistent read.
+    Dangling,
+    /// An index row whose target is dead and goes with it.
+    TargetDead,
+    /// A provider row that no live row of its actor names any more.
+    Unreferenced,
+}
+
+macro_rules! names {
+    ($type:ty { $($variant:ident => $name:literal),+ $(,)? }) => {
+        impl $type {
+            /// The name in the report, fixed by its users.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+        }
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+names!(KeepReason {
+    Alive => "alive", Tripwire => "tripwire", Contradiction => "contradiction", Malformed => "malformed",
+    WithoutTtl => "without_ttl", Permanent => "permanent", Foreign => "foreign", NotDue => "not_due",
+    TargetKept => "target_kept", Referenced => "referenced", Deferred => "deferred",
+});
+names!(DeleteReason {
+    Expired => "expired", TtlPast => "ttl_past", Consumed => "consumed", Dangling => "dangling",
+    TargetDead => "target_dead", Unreferenced => "unreferenced",
+});
+
+/// What the row's own fields say, before its TTL is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    Alive,
+    /// Alive by its time, but used up: its TTL may still end it.
+    Spent,
+    /// A consumed refresh row that is still guarding its chain.
+    Tripwire,
+    Dead(DeleteReason),
+    /// The bucket's rows carry no time of their own.
+    Silent,
+    /// The bucket's rows should carry one, and this one's cannot be read.
+    Unreadable,
+}
+
+/// Judges a row by its own fields and its TTL. Rows that other rows decide over are kept here: `integrity` judges them.
+#[must_use]
+pub fn judge(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Verdict {
+    if !row.is_of(bucket) {
+        return Verdict::Keep(KeepReason::Foreign);
+    }
+    let ttl = row.ttl().state(now);
+    let verdict = match bucket.rule {
+        Rule::Never => Verdict::Keep(KeepReason::Permanent),
+        Rule::Pointer { .. } => Verdict::Keep(KeepReason::TargetKept),
+        Rule::Provider => match ttl {
+            TtlState::Past => Verdict::Delete(DeleteReason::TtlPast),
+            TtlState::Future | TtlState::Absent | TtlState::Malformed => Verdict::Keep(KeepReason::Referenced),
+        },
+        Rule::SinceCreated { .. }
+        | Rule::ExpiresAt
+        | Rule::ExpiresAtIfPresent
+        | Rule::Refresh
+        | Rule::ReplayMarker { .. }
+        | Rule::TtlOnly => weigh(own(row, bucket.rule, now, policy), ttl),
+    };
+    defer(verdict, ttl, policy)
+}
+
+/// The row's own word against its TTL's.
+fn weigh(own: Own, ttl: TtlState) -> Verdict {
+    use {DeleteReason as D, KeepReason as K, Verdict::Delete, Verdict::Keep};
+    match (own, ttl) {
+        (Own::Dead(reason), _) => Delete(reason),
+        (Own::Alive, TtlState::Past) => Keep(K::Contradiction),
+        (Own::Alive, TtlState::Future | TtlState::Absent | TtlState::Malformed) => Keep(K::Alive),
+        (Own::Spent | Own::Tripwire | Own::Silent | Own::Unreadable, TtlState::Past) => Delete(D::TtlPast),
+        (Own::Spent, TtlState::Future | TtlState::Absent | TtlState::Malformed) => Keep(K::Alive),
+        (Own::Tripwire, TtlState::Future | TtlState::Absent | TtlState::Malformed) => Keep(K::Tripwire),
+        (Own::Silent, TtlState::Future) => Keep(K::Alive),
+        (Own::Silent, TtlState::Absent) => Keep(K::WithoutTtl),
+        (Own::Silent, TtlState::Malformed) => Keep(K::Malformed),
+        (Own::Unreadable, TtlState::Future | TtlState::Absent | TtlState::Malformed) => Keep(K::Malformed),
+    }
+}
+
+fn own(row: &Row, rule: Rule, now: EpochSeconds, policy: &Policy) -> Own {
+    if rule == Rule::TtlOnly {
+        return Own::Silent;
+    }
+    let Some(fields) = Fields::read(&row.data) else { return Own::Unreadable };
+    match rule {
+        Rule::SinceCreated { seconds } => match fields.created_at {
+            Field::Is(created) if now.since(created) > seconds => Own::Dead(DeleteReason::Expired),
+            Field::Is(_) => Own::Alive,
+            Field::Missing | Field::Malformed => Own::Unreadable,
+        },
+        Rule::ExpiresAt => expires_at(&fields, now),
+        Rule::ExpiresAtIfPresent if fields.expires_at == Field::Missing => Own::Silent,
+        Rule::ExpiresAtIfPresent => expires_at(&fields, now),
+        Rule::Refresh => refresh(&fields, now, policy),
+        Rule::ReplayMarker { seconds } => match fields.exp {
+            Field::Is(exp) if exp.get() == 0 => Own::Silent,
+            Field::Is(exp) if exp.plus(seconds) <= now => Own::Dead(DeleteReason::Expired),
+            Field::Is(_) => Own::Alive,
+            Field::Missing | Field::Malformed => Own::Unreadable,
+        },
+        Rule::TtlOnly | Rule::Pointer { .. } | Rule::Provider | Rule::Never => Own::Silent,
+    }
+}
+
+fn expires_at(fields: &Fields, now: EpochSeconds) -> Own {
+    match (fields.expires_at, fields.used) {
+        (Field::Is(at), _) if now > at => Own::Dead(DeleteReason::Expired),
+        (Field::Is(_), Field::Is(false) | Field::Missing) => Own::Alive,
+        (Field::Is(_), Field::Is(true) | Field::Malformed) => Own::Spent,
+        (Field::Missing | Field::Malformed, _) => Own::Unreadable,
+    }
+}
+
+/// A consumed row is the theft tripwire: presented again within the window it revokes its whole chain.
+fn refresh(fields: &Fields, now: EpochSeconds, policy: &Policy) -> Own {
+    match (fields.used, fields.used_at, fields.expires_at) {
+        (Field::Missing | Field::Is(false), _, _) => expires_at(fields, now),
+        (Field::Is(true), Field::Is(used_at), Field::Is(expires_at)) => {
+            if now > used_at.plus(policy.reuse_window) && now > expires_at {
+                Own::Dead(DeleteReason::Consumed)
+            } else {
+                Own::Tripwire
+            }
+        }
+        (Field::Is(true) | Field::Malformed, _, _) => Own::Unreadable,
+    }
+}
+
+/// Under `defer-to-ttl` a dead row that carries a TTL which DynamoDB acts on is left to it.
+pub(crate) fn defer(verdict: Verdict, ttl: TtlState, policy: &Policy) -> Verdict {
+    match (verdict, ttl) {
+        (Verdict::Delete(_), TtlState::Past | TtlState::Future) if policy.defer_to_ttl => {
+            Verdict::Keep(KeepReason::Deferred)
+        }
+        (verdict, _) => verdict,
+    }
+}
+
+/// A row that a decision of this crate found dead, with what was read of it. Only decisions make these, and only these
+/// can be handed to a store's delete, which is conditional on the row still being what was judged.
+#[derive(Clone, Debug)]
+pub struct Condemned {
+    row: Row,
+    bucket: &'static Bucket,
+    reason: DeleteReason,
+}
+
+impl Condemned {
+    pub(crate) fn new(row: Row, bucket: &'static Bucket, reason: DeleteReason) -> Self {
+        Self { row, bucket, reason }
+    }
+
+    #[must_use]
+    pub fn row(&self) -> &Row {
+        &self.row
+    }
+
+    #[must_use]
+    pub fn bucket(&self) -> &'static Bucket {
+        self.bucket
+    }
+
+    #[must_use]
+    pub fn reason(&self) -> DeleteReason {
+        self.reason
+    }
+}
+
+/// [`judge`], with the row handed on when it is dead.
+///
+/// # Errors
+/// The reason for which the row stays.
+pub fn condemn(row: Row, bucket: &'static Bucket, now: EpochSeconds, policy: &Policy) -> Result<Condemned, KeepReason> {
+    match judge(&row, bucket, now, policy) {
+        Verdict::Delete(reason) => Ok(Condemned::new(row, bucket, reason)),
+        Verdict::Keep(reason) => Err(reason),
+    }
+}

@@ -1,0 +1,58 @@
+//! Which index buckets point at which bucket of the actors, and when an index row is due.
+
+use crate::bucket::{self, BUCKETS, Bucket, Rule, TTL_SKEW_SECONDS};
+use crate::row::{Row, Ttl, TtlState};
+use crate::time::EpochSeconds;
+
+/// The index buckets of one target bucket: one of each generation of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexKind {
+    pub target: &'static Bucket,
+}
+
+impl IndexKind {
+    /// The four kinds, in the table's order, read off the pointer rules.
+    pub fn all() -> impl Iterator<Item = IndexKind> {
+        BUCKETS
+            .iter()
+            .filter(|target| pointers_at(target.name).next().is_some())
+            .filter_map(|target| (bucket::of_actor(target.name) == Some(target)).then_some(IndexKind { target }))
+    }
+
+    /// The index buckets of this kind, older generation first.
+    pub fn buckets(self) -> impl Iterator<Item = &'static Bucket> {
+        pointers_at(self.target.name)
+    }
+}
+
+fn pointers_at(target_name: &str) -> impl Iterator<Item = &'static Bucket> {
+    BUCKETS.iter().filter(move |index| matches!(index.rule, Rule::Pointer { target } if target == target_name))
+}
+
+/// The bucket that rows of an index bucket point at.
+#[must_use]
+pub fn target_of(index: &Bucket) -> Option<&'static Bucket> {
+    match index.rule {
+        Rule::Pointer { target } => bucket::of_actor(target),
+        _ => None,
+    }
+}
+
+/// Whether the target of an index row can be dead yet, by the index row's own TTL.
+///
+/// The library gives both rows their TTL in one breath and the index row two hours more, so the target's own expiry is
+/// at `ttl - lead`. Before it the target is alive and need not be read; after it the target decides. A TTL that says
+/// nothing (absent, malformed) makes the row due.
+#[must_use]
+pub fn is_due(row: &Row, index: &Bucket, now: EpochSeconds) -> bool {
+    match (row.ttl(), row.ttl().state(now)) {
+        (Ttl::At(at), TtlState::Future) => now > at.plus(-lead(index)),
+        (Ttl::At(_) | Ttl::Absent | Ttl::Malformed, _) => true,
+    }
+}
+
+/// Seconds from a target's own expiry to the TTL of its index row.
+fn lead(index: &Bucket) -> i64 {
+    let target_ttl = target_of(index).and_then(|target| target.ttl).unwrap_or(0);
+    index.ttl.unwrap_or(0) - target_ttl + TTL_SKEW_SECONDS
+}

@@ -1,0 +1,46 @@
+//! Keeps an ActingWeb deployment's attributes table clean: the rows, the rules, the use cases, the DynamoDB adapter.
+//!
+//! Each module may use only those above it:
+//!
+//! ```text
+//! time       whole seconds; now is taken once per run and passed in
+//! bucket     the closed list of known buckets, both generations, with owner, TTL and expiry rule
+//! mask       how a secret is shown
+//! row        rows as they were read, with the raw values that a delete is conditional on
+//! index      which index bucket points at which bucket, and when an index row is due
+//! ---------- decisions: pure, no I/O, no async, no clock
+//! expiry     judge: is a row dead by its own fields and its TTL
+//! integrity  compare: what rows that point at each other say
+//! pyjson     JSON spelled as Python spells it
+//! config     strict parse of settings;  event: what an invocation overrides
+//! ---------- ports and use cases
+//! store      small traits per capability
+//! report     counts, cost, outcome, the answer
+//! clock      how long a run has taken and when it has to stop
+//! sweep      the walk over the table;  lease: one run at a time;  daily: the daily cleanup as one run
+//! ---------- edge
+//! dynamo     the only importer of the AWS SDK
+//! lambda     one invocation, from event to answer;  logging: lines without secrets
+//! ```
+
+#![warn(clippy::unwrap_used)]
+
+pub mod bucket;
+pub mod clock;
+pub mod config;
+pub mod daily;
+pub mod dynamo;
+pub mod event;
+pub mod expiry;
+pub mod index;
+pub mod integrity;
+pub mod lambda;
+pub mod lease;
+pub mod logging;
+pub mod mask;
+pub mod pyjson;
+pub mod report;
+pub mod row;
+pub mod store;
+pub mod sweep;
+pub mod time;

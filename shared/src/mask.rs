@@ -1,0 +1,61 @@
+//! How a secret is shown: its first few characters and a short hash, enough to match it, useless to use it.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// Characters of the secret itself that are shown.
+const SHOWN: usize = 6;
+
+/// Shows a token, code, session id, key or actor id without letting it out.
+///
+/// A range key keeps its bucket readable: the part before the first `:` is never a secret in a known bucket.
+pub struct Masked<'a>(pub &'a str);
+
+impl fmt::Display for Masked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bucket, name) = match self.0.split_once(':') {
+            Some((bucket, name)) if crate::bucket::BUCKETS.iter().any(|known| known.name == bucket) => (bucket, name),
+            _ => ("", self.0),
+        };
+        if !bucket.is_empty() {
+            write!(f, "{bucket}:")?;
+        }
+        // Short text would be shown whole by its first few characters: then only a third of it.
+        let shown = SHOWN.min(name.chars().count() / 3);
+        let head: String = name.chars().take(shown).filter(|c| !c.is_control()).collect();
+        let digest = Sha256::digest(name.as_bytes());
+        write!(f, "{head}…#{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3])
+    }
+}
+
+impl fmt::Debug for Masked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Masked;
+
+    #[test]
+    fn shows_a_few_characters_and_a_hash_of_a_token() {
+        let token = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
+        assert_eq!(Masked(token).to_string(), "aw_Zk3…#fca33847");
+        assert_eq!(Masked(&format!("mcp_tokens:{token}")).to_string(), "mcp_tokens:aw_Zk3…#fca33847");
+    }
+
+    #[test]
+    fn never_shows_more_than_a_third_of_a_short_secret() {
+        assert_eq!(Masked("abc").to_string().chars().next(), Some('a'));
+        assert!(!Masked("abc").to_string().contains("ab"));
+        assert!(Masked("").to_string().starts_with('…'));
+    }
+
+    #[test]
+    fn keeps_the_bucket_readable_only_when_it_is_a_known_one() {
+        assert!(Masked("secretpeer:token").to_string().starts_with("secre"));
+        assert!(!Masked("secretpeer:token").to_string().contains("secretpeer"));
+    }
+}

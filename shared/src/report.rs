@@ -1,0 +1,245 @@
+//! What a run says about itself: counts per bucket and reason, cost, outcome. No row, no name, no secret.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::bucket::{self, BUCKETS, Bucket, Family};
+use crate::config::Mode;
+use crate::expiry::{DeleteReason, KeepReason};
+use crate::store::{DeleteOutcome, Usage};
+
+/// What happened to the rows of one bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BucketCounts {
+    /// Rows seen.
+    pub read: u64,
+    /// Rows deleted, or in a dry run to be deleted, by reason.
+    pub deleted: BTreeMap<&'static str, u64>,
+    /// Rows kept, by reason.
+    pub kept: BTreeMap<&'static str, u64>,
+    /// Rows that changed between judgement and delete, and were left alone.
+    pub lost_race: u64,
+    /// Rows that could not be read or deleted; the next run tries again.
+    pub skipped: u64,
+}
+
+impl BucketCounts {
+    #[must_use]
+    pub fn deleted_total(&self) -> u64 {
+        self.deleted.values().sum()
+    }
+}
+
+/// Counts, as they are added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Tally {
+    buckets: BTreeMap<&'static str, BucketCounts>,
+    #[serde(skip)]
+    uncertain: u64,
+}
+
+impl Tally {
+    fn at(&mut self, bucket: &Bucket) -> &mut BucketCounts {
+        self.buckets.entry(bucket.name).or_default()
+    }
+
+    pub fn read(&mut self, bucket: &Bucket) {
+        self.at(bucket).read += 1;
+    }
+
+    pub fn kept(&mut self, bucket: &Bucket, reason: KeepReason) {
+        *self.at(bucket).kept.entry(reason.name()).or_default() += 1;
+    }
+
+    pub fn skipped(&mut self, bucket: &Bucket) {
+        self.at(bucket).skipped += 1;
+    }
+
+    pub fn outcome(&mut self, bucket: &Bucket, reason: DeleteReason, outcome: DeleteOutcome) {
+        let counts = self.at(bucket);
+        match outcome {
+            DeleteOutcome::Deleted => *counts.deleted.entry(reason.name()).or_default() += 1,
+            DeleteOutcome::LostRace => counts.lost_race += 1,
+            DeleteOutcome::Failed => counts.skipped += 1,
+            DeleteOutcome::Unknown => {
+                counts.skipped += 1;
+                self.uncertain += 1;
+            }
+            DeleteOutcome::NotTried => {}
+        }
+    }
+
+    pub fn add(&mut self, other: &Tally) {
+        for (&name, counts) in &other.buckets {
+            let mine = self.buckets.entry(name).or_default();
+            mine.read += counts.read;
+            mine.lost_race += counts.lost_race;
+            mine.skipped += counts.skipped;
+            for (&reason, n) in &counts.deleted {
+                *mine.deleted.entry(reason).or_default() += n;
+            }
+            for (&reason, n) in &counts.kept {
+                *mine.kept.entry(reason).or_default() += n;
+            }
+        }
+        self.uncertain += other.uncertain;
+    }
+
+    #[must_use]
+    pub fn buckets(&self) -> &BTreeMap<&'static str, BucketCounts> {
+        &self.buckets
+    }
+
+    fn sum(&self, of: impl Fn(&BucketCounts) -> u64) -> u64 {
+        self.buckets.values().map(of).sum()
+    }
+
+    #[must_use]
+    pub fn rows_read(&self) -> u64 {
+        self.sum(|counts| counts.read)
+    }
+
+    #[must_use]
+    pub fn rows_deleted(&self) -> u64 {
+        self.sum(BucketCounts::deleted_total)
+    }
+
+    #[must_use]
+    pub fn rows_skipped(&self) -> u64 {
+        self.sum(|counts| counts.skipped)
+    }
+
+    #[must_use]
+    pub fn lost_races(&self) -> u64 {
+        self.sum(|counts| counts.lost_race)
+    }
+
+    /// Deletes whose answer never came.
+    #[must_use]
+    pub fn uncertain(&self) -> u64 {
+        self.uncertain
+    }
+
+    fn deleted_in(&self, family: Family, only: Option<DeleteReason>) -> u64 {
+        BUCKETS
+            .iter()
+            .filter(|bucket| bucket.family == family)
+            .filter_map(|bucket| self.buckets.get(bucket.name))
+            .map(|counts| match only {
+                None => counts.deleted_total(),
+                Some(reason) => counts.deleted.get(reason.name()).copied().unwrap_or(0),
+            })
+            .sum()
+    }
+
+    fn skipped_of_mcp(&self) -> u64 {
+        let mcp = |name: &&'static str| {
+            BUCKETS.iter().any(|bucket| {
+                bucket.name == *name && (bucket.owner == bucket::Owner::Actor || bucket.family == Family::IndexEntries)
+            })
+        };
+        self.buckets.iter().filter(|(name, _)| mcp(name)).map(|(_, counts)| counts.skipped).sum()
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Every row that this run is responsible for was judged, and every dead one is gone.
+    Complete,
+    /// The table holds no row at all: a success.
+    EmptyTable,
+    /// Stopped before its deadline; the next run goes on from here.
+    OutOfTime,
+    /// Stopped at `MAX_DELETES`; the next run goes on from here.
+    MaxDeletes,
+    /// Went through, but some rows could not be read or deleted; the next run tries them again.
+    Skipped,
+    /// Another run holds the lease: nothing was done.
+    LeaseHeld,
+}
+
+impl Outcome {
+    #[must_use]
+    pub fn is_complete(self) -> bool {
+        matches!(self, Outcome::Complete | Outcome::EmptyTable)
+    }
+}
+
+/// The whole report of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunReport {
+    pub outcome: Outcome,
+    pub mode: Mode,
+    pub table: String,
+    pub now: i64,
+    /// The run went on where an earlier one had stopped.
+    pub resumed: bool,
+    pub counts: Tally,
+    pub usage: Usage,
+    pub elapsed_ms: u64,
+    /// What an operator should know, in sentences.
+    pub notes: Vec<String>,
+}
+
+impl RunReport {
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({
+            "complete": self.outcome.is_complete(),
+            "outcome": self.outcome,
+            "mode": self.mode,
+            "table": self.table,
+            "now": self.now,
+            "resumed": self.resumed,
+            "rows": {
+                "read": self.counts.rows_read(),
+                "deleted": self.counts.rows_deleted(),
+                "lost_race": self.counts.lost_races(),
+                "skipped": self.counts.rows_skipped(),
+                "uncertain": self.counts.uncertain(),
+            },
+            "buckets": self.counts,
+            "capacity": {
+                "read_units": self.usage.read_units,
+                "write_units": self.usage.write_units,
+                "write_units_estimated": self.usage.write_units_estimated,
+            },
+            "requests": self.usage.requests,
+            "retries": self.usage.retries,
+            "throttles": self.usage.throttles,
+            "paced_ms": u64::try_from(self.usage.paced.as_millis()).unwrap_or(u64::MAX),
+            "elapsed_ms": self.elapsed_ms,
+            "notes": self.notes,
+        })
+    }
+
+    /// The answer of `daily-cleanup`: the documented Python handler's keys, and the report beside them.
+    ///
+    /// `index_entries` counts what Python counts there, orphaned index rows; an index row that went with its token is in
+    /// the report.
+    #[must_use]
+    pub fn to_answer(&self) -> Value {
+        let deleted = |family| self.counts.deleted_in(family, None);
+        json!({
+            "statusCode": 200,
+            "body": {
+                "oauth_sessions": deleted(Family::OauthSessions),
+                "spa_tokens": deleted(Family::SpaTokens),
+                "mcp_tokens": {
+                    "access_tokens": deleted(Family::AccessTokens),
+                    "refresh_tokens": deleted(Family::RefreshTokens),
+                    "auth_codes": deleted(Family::AuthCodes),
+                    "index_entries": self.counts.deleted_in(Family::IndexEntries, Some(DeleteReason::Dangling)),
+                    "provider_tokens": deleted(Family::ProviderTokens),
+                    "skipped": self.counts.skipped_of_mcp(),
+                },
+            },
+            "report": self.to_json(),
+        })
+    }
+}

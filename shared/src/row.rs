@@ -1,0 +1,225 @@
+//! Rows as they were read: the raw values are kept, because a delete is conditional on them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::bucket::Bucket;
+use crate::mask::Masked;
+use crate::time::EpochSeconds;
+
+/// An attribute exactly as stored. Anything can be in a table; every type can be compared when it is deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Raw {
+    Absent,
+    Text(String),
+    Number(String),
+    Bool(bool),
+    Null,
+    Bytes(Vec<u8>),
+    List(Vec<Raw>),
+    Map(BTreeMap<String, Raw>),
+    TextSet(Vec<String>),
+    NumberSet(Vec<String>),
+    BytesSet(Vec<Vec<u8>>),
+}
+
+impl Raw {
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Raw::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// The table's primary key. `Debug` and `Display` mask the range key: for most buckets it is a token.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RowKey {
+    pub owner: String,
+    pub sort: String,
+}
+
+impl RowKey {
+    #[must_use]
+    pub fn new(owner: impl Into<String>, sort: impl Into<String>) -> Self {
+        Self { owner: owner.into(), sort: sort.into() }
+    }
+
+    /// The key of the row `name` in `bucket` under `owner`.
+    #[must_use]
+    pub fn in_bucket(owner: impl Into<String>, bucket: &Bucket, name: &str) -> Self {
+        Self::new(owner, bucket.sort_key(name))
+    }
+}
+
+impl std::fmt::Debug for RowKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", Masked(&self.owner), Masked(&self.sort))
+    }
+}
+
+/// A stored item of the attributes table.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Row {
+    pub key: RowKey,
+    pub bucket: Raw,
+    pub data: Raw,
+    pub ttl: Raw,
+    /// Size as DynamoDB counts it, for capacity that the server does not report.
+    pub bytes: usize,
+}
+
+impl std::fmt::Debug for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Row").field("key", &self.key).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Row {
+    /// The key guard: the stored `bucket` says whose row it is, because two buckets can share one `bucket_name`.
+    #[must_use]
+    pub fn is_of(&self, bucket: &Bucket) -> bool {
+        bucket.owner.holds(&self.key.owner) && self.bucket.text() == Some(bucket.name)
+    }
+
+    /// The row's name in `bucket`; `None` when the key is not one of that bucket's.
+    #[must_use]
+    pub fn name_in(&self, bucket: &Bucket) -> Option<&str> {
+        self.key.sort.strip_prefix(bucket.name)?.strip_prefix(':')
+    }
+
+    #[must_use]
+    pub fn ttl(&self) -> Ttl {
+        Ttl::read(&self.ttl)
+    }
+}
+
+/// What `ttl_timestamp` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ttl {
+    Absent,
+    At(EpochSeconds),
+    /// A value that DynamoDB itself never acts on.
+    Malformed,
+}
+
+/// A TTL seen from `now`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TtlState {
+    Absent,
+    Future,
+    Past,
+    Malformed,
+}
+
+/// From here on a number can only be milliseconds: in seconds it is the year 5138.
+const MILLISECONDS_FROM: i64 = 100_000_000_000;
+
+/// DynamoDB leaves rows alone whose TTL is more than five years past. Leap days are left out: the shorter span keeps more.
+pub const TTL_TOO_OLD_SECONDS: i64 = 5 * 365 * 86_400;
+
+impl Ttl {
+    #[must_use]
+    pub fn read(raw: &Raw) -> Self {
+        match raw {
+            Raw::Absent => Ttl::Absent,
+            Raw::Number(digits) => match digits.parse::<i64>() {
+                Ok(seconds @ 1..MILLISECONDS_FROM) => Ttl::At(EpochSeconds::new(seconds)),
+                _ => Ttl::Malformed,
+            },
+            _ => Ttl::Malformed,
+        }
+    }
+
+    #[must_use]
+    pub fn state(self, now: EpochSeconds) -> TtlState {
+        match self {
+            Ttl::Absent => TtlState::Absent,
+            Ttl::Malformed => TtlState::Malformed,
+            Ttl::At(at) if now <= at => TtlState::Future,
+            Ttl::At(at) if now.since(at) > TTL_TOO_OLD_SECONDS => TtlState::Malformed,
+            Ttl::At(_) => TtlState::Past,
+        }
+    }
+}
+
+/// A field of a row's JSON. Missing and malformed are different things and stay apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field<T> {
+    Missing,
+    Malformed,
+    Is(T),
+}
+
+/// The fields of `data` that a decision can hang on. Everything else in it is skipped unread.
+#[derive(Deserialize)]
+struct RawFields<'a> {
+    #[serde(default, borrow)]
+    created_at: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    expires_at: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    exp: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    used: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    used_at: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    google_token_key: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    access_token: Option<&'a RawValue>,
+}
+
+/// [`RawFields`], read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fields {
+    pub created_at: Field<EpochSeconds>,
+    pub expires_at: Field<EpochSeconds>,
+    pub exp: Field<EpochSeconds>,
+    pub used: Field<bool>,
+    pub used_at: Field<EpochSeconds>,
+    /// Name of the provider row that this row refers to.
+    pub google_token_key: Option<String>,
+    /// Name of the access token that a refresh token was issued with.
+    pub access_token: Option<String>,
+}
+
+impl Fields {
+    /// `None` when `data` is absent, not text, not JSON, or not an object: malformed, which proves nothing.
+    #[must_use]
+    pub fn read(data: &Raw) -> Option<Self> {
+        let raw: RawFields<'_> = serde_json::from_str(data.text()?).ok()?;
+        Some(Self {
+            created_at: seconds(raw.created_at),
+            expires_at: seconds(raw.expires_at),
+            exp: seconds(raw.exp),
+            used: match raw.used.map(RawValue::get) {
+                None => Field::Missing,
+                Some("true") => Field::Is(true),
+                Some("false") => Field::Is(false),
+                Some(_) => Field::Malformed,
+            },
+            used_at: seconds(raw.used_at),
+            google_token_key: text(raw.google_token_key),
+            access_token: text(raw.access_token),
+        })
+    }
+}
+
+/// All times are integer seconds; anything else is malformed rather than rounded.
+fn seconds(raw: Option<&RawValue>) -> Field<EpochSeconds> {
+    match raw.map(|raw| raw.get().parse::<i64>()) {
+        None => Field::Missing,
+        Some(Ok(seconds)) => Field::Is(EpochSeconds::new(seconds)),
+        Some(Err(_)) => Field::Malformed,
+    }
+}
+
+fn text(raw: Option<&RawValue>) -> Option<String> {
+    let text: Cow<'_, str> = serde_json::from_str(raw?.get()).ok()?;
+    (!text.is_empty()).then(|| text.into_owned())
+}

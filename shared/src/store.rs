@@ -1,0 +1,193 @@
+//! What a use case may ask of the table: one trait a capability, each mirrored by an IAM action. A use case that never
+//! deletes cannot name [`DeleteRows`]. I/O verbs return what was seen, never verdicts.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::expiry::Condemned;
+use crate::integrity::Lookup;
+use crate::row::{Row, RowKey};
+
+/// What went wrong between us and the table. Every text is one line and names the cause; none quotes a row.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    #[error("the run's time is up")]
+    OutOfTime,
+    #[error("table {table} does not exist in this account and region: check AWS_DB_PREFIX or ATTRIBUTES_TABLE")]
+    TableMissing { table: String },
+    #[error("not allowed: {operation} on table {table} was denied ({code}): check the role's permissions")]
+    AccessDenied { operation: &'static str, table: String, code: String },
+    #[error("the credentials were not accepted by {operation} ({code}): check the AWS credentials in the environment")]
+    Credentials { operation: &'static str, code: String },
+    #[error(
+        "could not reach DynamoDB at {endpoint}: {cause}: check AWS_ENDPOINT_URL_DYNAMODB (or AWS_DB_HOST), the region and the network"
+    )]
+    Unreachable { endpoint: String, cause: String },
+    #[error(
+        "table {table} is not an ActingWeb attributes table: its keys are {keys}, not id (HASH), bucket_name (RANGE), both strings: check AWS_DB_PREFIX or ATTRIBUTES_TABLE"
+    )]
+    ForeignKeys { table: String, keys: String },
+    #[error("{operation} on table {table} failed {attempts} times, last with {code}")]
+    Unavailable { operation: &'static str, table: String, code: String, attempts: u32 },
+    #[error("the store failed {pieces} times in a row, each after its retries: giving up")]
+    KeepsFailing { pieces: u32 },
+    #[error("{operation} on table {table} was refused: {code}")]
+    Rejected { operation: &'static str, table: String, code: String },
+}
+
+impl StoreError {
+    /// Whether trying the same on other rows can succeed: a fault of the moment, not of the set-up.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        matches!(self, StoreError::Unavailable { .. })
+    }
+}
+
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// One page of a bucket.
+#[derive(Debug, Default)]
+pub struct Page {
+    pub rows: Vec<Row>,
+    /// Range key to go on after; `None` is the end.
+    pub next: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    /// Half the price. Enough where a conditional delete catches what has changed since.
+    Eventual,
+    /// Where a decision hangs on absence.
+    Strong,
+}
+
+/// Which rows to page: those of `owner` whose range key begins with `prefix`.
+#[derive(Clone, Copy, Debug)]
+pub struct PageOf<'a> {
+    pub owner: &'a str,
+    pub prefix: &'a str,
+    /// Range key to go on after.
+    pub after: Option<&'a str>,
+    pub reading: Consistency,
+    /// Rows wanted at the most; `None` is as many as fit and the pace allows.
+    pub limit: Option<i32>,
+}
+
+/// `dynamodb:Query`, `dynamodb:BatchGetItem`.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait ReadRows {
+    async fn page(&self, of: PageOf<'_>) -> Result<Page>;
+
+    /// Looks at each key with consistent reads, in the order given. What a fault of the moment hid is `CouldNotLook`.
+    async fn look(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
+}
+
+/// What became of one conditional delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteOutcome {
+    /// The row is gone: removed now, or by somebody else since it was read.
+    Deleted,
+    /// The row changed after it was judged, and was left alone.
+    LostRace,
+    /// The store refused or could not; the row is still there.
+    Failed,
+    /// The answer never came: the row may or may not be there.
+    Unknown,
+    /// Not sent: something ended the work before it.
+    NotTried,
+}
+
+/// What became of some deletes. However it ended, nothing that was done is forgotten.
+#[derive(Debug)]
+pub struct Deletes {
+    /// One for each row, in the order given.
+    pub outcomes: Vec<DeleteOutcome>,
+    /// What ended the work early.
+    pub stopped: Option<StoreError>,
+}
+
+/// `dynamodb:PartiQLDelete`.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait DeleteRows {
+    /// Deletes each row on the condition that it is still what was judged. No row may be named twice.
+    async fn delete(&self, rows: &[Condemned]) -> Deletes;
+}
+
+/// A state row's value and the exact text it was stored as, which the next write is conditional on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    pub value: Value,
+    pub text: String,
+}
+
+/// `dynamodb:GetItem`, `PutItem` and `DeleteItem` on rows of our own owner, and of no other.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait OwnState {
+    async fn read_state(&self, name: &str) -> Result<Option<Stored>>;
+
+    /// Writes (or with `None` removes) a state row if its text is still `expected`; `None` expects no row.
+    async fn swap_state(&self, name: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool>;
+
+    async fn write_state(&self, name: &str, value: &Value) -> Result<()>;
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Billing {
+    OnDemand,
+    Provisioned { read_units: f64, write_units: f64 },
+}
+
+/// What `DescribeTimeToLive` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TtlSetting {
+    Off,
+    On {
+        attribute: String,
+    },
+    /// Being switched one way or the other.
+    Changing,
+}
+
+/// `dynamodb:DescribeTimeToLive`, and `dynamodb:Scan` for one page of a suspicious table.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait InspectTable {
+    async fn ttl_setting(&self) -> Result<TtlSetting>;
+
+    /// The first rows of the table, whoever owns them.
+    async fn sample(&self) -> Result<Vec<Row>>;
+}
+
+/// What the run has cost so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    pub requests: u64,
+    pub retries: u64,
+    pub throttles: u64,
+    pub read_units: f64,
+    pub write_units: f64,
+    /// The server left out some figures, and they were computed from the rows' sizes.
+    pub write_units_estimated: bool,
+    pub paced: Duration,
+}
+
+/// The run's limits in time and capacity.
+pub trait Budget {
+    fn time_is_up(&self) -> bool;
+    fn usage(&self) -> Usage;
+    /// Rows to look up, and to delete, at a time, so that one request stays inside a second's worth of the pace.
+    fn lookup_batch(&self) -> usize;
+    fn delete_batch(&self) -> usize;
+}
+
+impl fmt::Display for Billing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Billing::OnDemand => f.write_str("on-demand"),
+            Billing::Provisioned { read_units, write_units } => {
+                write!(f, "provisioned, {read_units} read and {write_units} write units")
+            }
+        }
+    }
+}

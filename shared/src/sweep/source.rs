@@ -1,0 +1,206 @@
+//! The steps of the walk and the rows of each, in order, as pieces of work.
+
+use std::collections::VecDeque;
+use std::sync::LazyLock;
+
+use super::Sweep;
+use super::cursor::Cursor;
+use crate::bucket::{BUCKETS, Bucket, Owner, Rule};
+use crate::expiry::{self, Condemned};
+use crate::index::IndexKind;
+use crate::integrity::{self, Question};
+use crate::report::Tally;
+use crate::row::{Row, RowKey};
+use crate::store::{Budget, Consistency, PageOf, ReadRows, Result};
+
+/// Rows that a piece looks at before it is handed on, work or not, so that the deadline is seen.
+const MOST_EXAMINED: usize = 2_000;
+
+/// One step: a bucket judged by itself, or the index buckets of one kind, both generations side by side.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Bucket(&'static Bucket),
+    Index(IndexKind),
+}
+
+/// Every bucket of the system actors that can hold dead rows, read off the one table.
+static STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
+    let direct = BUCKETS.iter().filter(|bucket| {
+        system_owner(bucket).is_some() && !matches!(bucket.rule, Rule::Pointer { .. } | Rule::Provider | Rule::Never)
+    });
+    direct.map(Step::Bucket).chain(IndexKind::all().map(Step::Index)).collect()
+});
+
+pub(super) fn step_name(step: usize) -> &'static str {
+    match STEPS.get(step) {
+        Some(Step::Bucket(bucket)) => bucket.name,
+        Some(Step::Index(kind)) => kind.target.name,
+        None => "end",
+    }
+}
+
+pub(super) fn step_named(name: &str) -> Option<usize> {
+    (0..STEPS.len()).find(|step| step_name(*step) == name)
+}
+
+fn system_owner(bucket: &Bucket) -> Option<&'static str> {
+    match bucket.owner {
+        Owner::System(owner) => Some(owner),
+        Owner::Actor => None,
+    }
+}
+
+/// A unit of work that has to go, or to be asked about, as a whole.
+pub(super) enum Unit {
+    /// A row found dead by itself.
+    Dead(Condemned),
+    /// A token, code or client, by its due index rows.
+    Pointed(Pointed),
+}
+
+/// The due index rows, of either generation, that point at one row of an actor.
+pub(super) struct Pointed {
+    pub index_rows: Vec<(Row, &'static Bucket)>,
+    pub target: RowKey,
+}
+
+pub(super) struct Reader<'a, S> {
+    sweep: &'a Sweep<'a, S>,
+    step: usize,
+    /// Name of the last row that was handed on in this step.
+    name: String,
+    sources: Vec<Source>,
+}
+
+/// One bucket's rows, a page at a time.
+struct Source {
+    bucket: &'static Bucket,
+    rows: VecDeque<Row>,
+    after: Option<String>,
+    at_end: bool,
+}
+
+impl<'a, S: ReadRows + Budget> Reader<'a, S> {
+    pub(super) fn new(sweep: &'a Sweep<'a, S>) -> Self {
+        let Cursor { step, name } = sweep.from.clone().unwrap_or_default();
+        let mut reader = Self { sweep, step, name, sources: Vec::new() };
+        reader.open();
+        reader
+    }
+
+    pub(super) fn position(&self) -> Cursor {
+        Cursor { step: self.step, name: self.name.clone() }
+    }
+
+    fn open(&mut self) {
+        let buckets: Vec<&'static Bucket> = match STEPS.get(self.step) {
+            Some(Step::Bucket(bucket)) => vec![bucket],
+            Some(Step::Index(kind)) => kind.buckets().collect(),
+            None => Vec::new(),
+        };
+        let after = |bucket: &Bucket| (!self.name.is_empty()).then(|| bucket.sort_key(&self.name));
+        self.sources = buckets
+            .into_iter()
+            .map(|bucket| Source { bucket, rows: VecDeque::new(), after: after(bucket), at_end: false })
+            .collect();
+    }
+
+    /// The next piece: a lookup's worth of units, or a lot of rows without any. `None` at the end of the walk.
+    pub(super) async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
+        let (store, mut counts, mut units) = (self.sweep.store, Tally::default(), Vec::new());
+        let (most_units, mut examined) = (store.lookup_batch(), 0);
+        while self.step < STEPS.len() {
+            let Some(group) = self.next_group().await? else {
+                self.step += 1;
+                self.name.clear();
+                self.open();
+                // A piece stays inside its step: a cursor names one step.
+                if examined > 0 {
+                    return Ok(Some((counts, units)));
+                }
+                continue;
+            };
+            for (row, bucket) in group {
+                examined += 1;
+                counts.read(bucket);
+                self.examine(row, bucket, &mut counts, &mut units);
+            }
+            if units.len() >= most_units || examined >= MOST_EXAMINED {
+                return Ok(Some((counts, units)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn examine(&self, row: Row, bucket: &'static Bucket, counts: &mut Tally, units: &mut Vec<Unit>) {
+        let Sweep { now, policy, .. } = self.sweep;
+        if !matches!(bucket.rule, Rule::Pointer { .. }) {
+            match expiry::condemn(row, bucket, *now, policy) {
+                Ok(condemned) => units.push(Unit::Dead(condemned)),
+                Err(reason) => counts.kept(bucket, reason),
+            }
+            return;
+        }
+        match integrity::ask(&row, bucket, *now, policy) {
+            Question::Settled(reason) => counts.kept(bucket, reason),
+            Question::LookAt(target) => match units.last_mut() {
+                // The other generation's row for the same token: one unit.
+                Some(Unit::Pointed(last)) if last.target == target => last.index_rows.push((row, bucket)),
+                _ => units.push(Unit::Pointed(Pointed { index_rows: vec![(row, bucket)], target })),
+            },
+        }
+    }
+
+    /// The rows with the next name: one, or one of each generation. The buckets are sorted by name, so this is a merge.
+    async fn next_group(&mut self) -> Result<Option<Vec<(Row, &'static Bucket)>>> {
+        for source in &mut self.sources {
+            source.fill(self.sweep.store).await?;
+        }
+        let Some(name) = self.sources.iter().filter_map(Source::head).min().map(str::to_owned) else { return Ok(None) };
+        let group = self
+            .sources
+            .iter_mut()
+            .filter(|source| source.head() == Some(&name))
+            .filter_map(|source| Some((source.rows.pop_front()?, source.bucket)))
+            .collect();
+        self.name = name;
+        Ok(Some(group))
+    }
+}
+
+impl Source {
+    fn head(&self) -> Option<&str> {
+        self.rows.front().and_then(|row| row.name_in(self.bucket))
+    }
+
+    async fn fill<S: ReadRows>(&mut self, store: &S) -> Result<()> {
+        while self.rows.is_empty() && !self.at_end {
+            let page =
+                store.page(page_of(self.bucket, &self.bucket.sort_prefix(), self.after.as_deref(), None)).await?;
+            self.at_end = page.next.is_none();
+            self.after = page.next;
+            self.rows = page.rows.into();
+        }
+        Ok(())
+    }
+}
+
+/// Read at half price: what has changed since is caught by the delete's condition, and what was missed is there tomorrow.
+fn page_of<'a>(bucket: &'a Bucket, prefix: &'a str, after: Option<&'a str>, limit: Option<i32>) -> PageOf<'a> {
+    let owner = system_owner(bucket).unwrap_or_default();
+    PageOf { owner, prefix, after, reading: Consistency::Eventual, limit }
+}
+
+/// Whether any bucket of the system actors holds a row of its own, at the price of a few of the smallest reads.
+///
+/// # Errors
+/// When the table could not be read.
+pub async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool> {
+    for bucket in BUCKETS.iter().filter(|bucket| system_owner(bucket).is_some()) {
+        let page = store.page(page_of(bucket, &bucket.sort_prefix(), None, Some(10))).await?;
+        if page.rows.iter().any(|row| row.is_of(bucket)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
