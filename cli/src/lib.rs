@@ -1,0 +1,5 @@
+//! `janitor`, the operator's tool: the same use cases as the Lambdas, from a terminal.
+
+pub mod demo;
+pub mod engine;
+pub mod fixture;
