@@ -1,0 +1,26 @@
+# The two commands of the README, and what they are made of. Continuous integration calls `make test`.
+
+CARGO ?= cargo
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: demo test check unit integration tools clean
+
+demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
+	$(CARGO) run --quiet --locked -p janitor -- demo
+
+test: check tools integration ## everything
+
+check: ## format, lints, unit tests
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+tools: ## DynamoDB Local, the Python library and the Lambda emulator, into .tools
+	bash tests/setup.sh
+
+integration: tools ## all tests, on genuine DynamoDB Local and on the embedded engine
+	$(CARGO) build --locked -p daily-cleanup -p janitor
+	RUST_BACKTRACE=0 $(CARGO) test --locked --workspace
+
+clean:
+	$(CARGO) clean
+	rm -rf .tools

@@ -1,0 +1,98 @@
+//! Random tables against the second opinion: nothing live deleted, nothing dead left, the dry run tells the truth, and a
+//! second run finds nothing to do.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use serde_json::json;
+use shared::bucket;
+use shared::expiry::{Policy, Verdict, judge};
+use shared::lambda::Function;
+use shared::row::{Raw, Row, RowKey};
+use shared::time::EpochSeconds;
+use tests::engine::{EngineKind, shared as engine};
+use tests::model::{Key, ModelRow, ModelTtl, daily_cleanup, dead_by_itself};
+use tests::rows::NOW;
+use tests::tables::{new_table, random_table, specimens};
+
+fn to_row(row: &ModelRow) -> Row {
+    Row {
+        key: RowKey::new(row.owner.clone(), format!("{}:{}", row.bucket, row.name)),
+        bucket: Raw::Text(row.bucket.clone()),
+        data: row.data.clone().map_or(Raw::Absent, Raw::Text),
+        ttl: match &row.ttl {
+            ModelTtl::Absent => Raw::Absent,
+            ModelTtl::Number(at) => Raw::Number(at.to_string()),
+            ModelTtl::Text(text) => Raw::Text(text.clone()),
+        },
+        bytes: 100,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Every row of 10,000 tables that is judged by itself, against the second opinion.
+    #[test]
+    fn judges_as_the_model_does(seed: u64, now in NOW - 5..NOW + 5) {
+        for row in random_table(seed, NOW) {
+            let Some(known) = bucket::find(&row.owner, &row.bucket) else { continue };
+            let decided_by_others = matches!(known.rule, bucket::Rule::Pointer { .. } | bucket::Rule::Provider);
+            if !decided_by_others {
+                let verdict = judge(&to_row(&row), known, EpochSeconds::new(now), &Policy::default());
+                let dead = matches!(verdict, Verdict::Delete(_));
+                prop_assert_eq!(dead, dead_by_itself(&row, now), "{:?} at {}: {:?}", row, now, verdict);
+            }
+        }
+    }
+}
+
+async fn keys(function: &Function, table: &str) -> BTreeSet<Key> {
+    let rows = janitor::demo::scan(&function.client, table).await.unwrap();
+    rows.into_iter().map(|(owner, sort, _)| (owner, sort)).collect()
+}
+
+/// Runs whole cleanups of random tables on a real engine.
+async fn clean_random_tables(kind: EngineKind, seeds: std::ops::Range<u64>) {
+    let mut deleted = 0;
+    for seed in seeds {
+        let rows = random_table(seed, NOW);
+        let (client, prefix) = new_table(engine(kind).endpoint()).await;
+        let table = format!("{prefix}_attributes");
+        janitor::demo::write_rows(&client, &table, &specimens(&rows)).await.unwrap();
+        let function = Function { client, environment: [("AWS_DB_PREFIX".to_owned(), prefix)].into() };
+        let before = keys(&function, &table).await;
+        let expected: BTreeSet<Key> = before.difference(&daily_cleanup(&rows, NOW)).cloned().collect();
+
+        let run = async |event| function.daily_cleanup(event, EpochSeconds::new(NOW), None).await;
+        let dry = run(json!({"mode": "dry-run"})).await;
+        let Ok(dry) = dry else {
+            // A handful of rows can be all strangers, and that is refused.
+            assert!(dry.unwrap_err().to_string().contains("refused: table"), "seed {seed}");
+            continue;
+        };
+        assert_eq!(keys(&function, &table).await, before, "seed {seed}: the dry run wrote");
+        let real = run(json!({})).await.unwrap();
+        let after = keys(&function, &table).await;
+        let (lost, left): (Vec<_>, Vec<_>) =
+            (expected.difference(&after).collect(), after.difference(&expected).collect());
+        assert!(lost.is_empty() && left.is_empty(), "seed {seed}: live rows lost: {lost:?}; dead rows left: {left:?}");
+        assert_eq!(dry.counts, real.counts, "seed {seed}: the dry run told another story");
+        let second = run(json!({})).await.unwrap();
+        assert_eq!(second.counts.rows_deleted(), 0, "seed {seed}: the second run found something");
+        assert_eq!(real.counts.rows_deleted(), (before.len() - after.len()) as u64, "seed {seed}: the count is wrong");
+        deleted += real.counts.rows_deleted();
+        function.client.delete_table().table_name(&table).send().await.unwrap();
+    }
+    assert!(deleted > 0, "random tables without a dead row prove nothing");
+}
+
+#[tokio::test]
+async fn cleans_random_tables_on_the_embedded_engine_as_the_model_does() {
+    clean_random_tables(EngineKind::Embedded, 0..250).await;
+}
+
+#[tokio::test]
+async fn cleans_random_tables_on_dynamodb_local_as_the_model_does() {
+    clean_random_tables(EngineKind::DynamoDbLocal, 1_000..1_060).await;
+}

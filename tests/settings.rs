@@ -1,0 +1,132 @@
+//! Strict configuration: what is accepted, and the one line that names what is not.
+
+use serde_json::{Map, Value, json};
+use shared::config::{Environment, ExpiredRows, Mode, Settings, endpoint};
+
+fn environment(pairs: &[(&str, &str)]) -> Environment {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn event(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+fn parse(pairs: &[(&str, &str)], overrides: &Value) -> Result<Settings, String> {
+    Settings::parse(&environment(pairs), &event(overrides), Mode::Delete).map_err(|error| error.to_string())
+}
+
+#[test]
+fn defaults_are_those_of_the_contract() {
+    let settings = parse(&[("AWS_DB_PREFIX", "app"), ("PATH", "/bin")], &json!({})).unwrap();
+    assert_eq!(settings.table, "app_attributes");
+    assert_eq!((settings.mode, settings.expired_rows), (Mode::Delete, ExpiredRows::Delete));
+    assert_eq!((settings.max_deletes, settings.max_delete_share), (None, None));
+    assert_eq!((settings.max_write_units_per_second, settings.max_read_units_per_second), (None, None));
+    assert_eq!((settings.reuse_window_seconds, settings.grace_seconds), (172_800, 3_600));
+    let by_default = Settings::parse(&environment(&[("ATTRIBUTES_TABLE", "t-1")]), &Map::new(), Mode::DryRun).unwrap();
+    assert_eq!((by_default.table.as_str(), by_default.mode), ("t-1", Mode::DryRun));
+}
+
+#[test]
+fn an_event_overrides_the_environment_for_its_run() {
+    let settings = parse(
+        &[("AWS_DB_PREFIX", "app"), ("MODE", "delete"), ("MAX_DELETES", "5")],
+        &json!({"mode": "dry-run", "max_deletes": 7, "max_delete_share": 0.5, "expired_rows": "defer-to-ttl",
+            "max_write_units_per_second": "2.5", "reuse_window_seconds": 200_000, "grace_seconds": 0}),
+    )
+    .unwrap();
+    assert_eq!((settings.mode, settings.max_deletes, settings.max_delete_share), (Mode::DryRun, Some(7), Some(0.5)));
+    assert_eq!((settings.expired_rows, settings.max_write_units_per_second), (ExpiredRows::DeferToTtl, Some(2.5)));
+    assert_eq!((settings.reuse_window_seconds, settings.grace_seconds), (200_000, 0));
+    let other_table = parse(&[("AWS_DB_PREFIX", "app")], &json!({"attributes_table": "other"})).unwrap();
+    assert_eq!(other_table.table, "other");
+}
+
+#[test]
+fn an_empty_value_is_an_unset_one() {
+    let settings =
+        parse(&[("AWS_DB_PREFIX", "app"), ("MAX_DELETES", ""), ("ATTRIBUTES_TABLE", " ")], &json!({})).unwrap();
+    assert_eq!((settings.table.as_str(), settings.max_deletes), ("app_attributes", None));
+}
+
+#[test]
+fn every_mistake_is_one_line_that_names_the_setting() {
+    let table = ("AWS_DB_PREFIX", "app");
+    for (pairs, overrides, text) in [
+        (vec![], json!({}), "no table: set AWS_DB_PREFIX (the table is {prefix}_attributes) or ATTRIBUTES_TABLE"),
+        (
+            vec![table, ("ATTRIBUTES_TABLE", "other")],
+            json!({}),
+            "AWS_DB_PREFIX means table app_attributes, ATTRIBUTES_TABLE says other: set one of them",
+        ),
+        (
+            vec![("ATTRIBUTES_TABLE", "a b")],
+            json!({}),
+            "ATTRIBUTES_TABLE=a b: not a table's name: letters, digits, _ - . only",
+        ),
+        (vec![table, ("MODE", "Delete")], json!({}), "MODE=Delete: must be delete or dry-run"),
+        (vec![table, ("EXPIRED_ROWS", "ttl")], json!({}), "EXPIRED_ROWS=ttl: must be delete or defer-to-ttl"),
+        (
+            vec![table, ("MAX_DELETE_SHARE", "1.5")],
+            json!({}),
+            "MAX_DELETE_SHARE=1.5: must be a share above 0 and at most 1",
+        ),
+        (
+            vec![table, ("MAX_DELETE_SHARE", "0")],
+            json!({}),
+            "MAX_DELETE_SHARE=0: must be a share above 0 and at most 1",
+        ),
+        (
+            vec![table, ("MAX_DELETE_SHARE", "NaN")],
+            json!({}),
+            "MAX_DELETE_SHARE=NaN: must be a share above 0 and at most 1",
+        ),
+        (
+            vec![table, ("MAX_DELETES", "-1")],
+            json!({}),
+            "MAX_DELETES=-1: must be a whole number from 1 up (MODE=dry-run deletes nothing)",
+        ),
+        (
+            vec![table, ("MAX_DELETES", "0")],
+            json!({}),
+            "MAX_DELETES=0: must be a whole number from 1 up (MODE=dry-run deletes nothing)",
+        ),
+        (
+            vec![table, ("MAX_WRITE_UNITS_PER_SECOND", "inf")],
+            json!({}),
+            "MAX_WRITE_UNITS_PER_SECOND=inf: must be a number of capacity units from 0.1 up",
+        ),
+        (
+            vec![table, ("REUSE_WINDOW_SECONDS", "60")],
+            json!({}),
+            "REUSE_WINDOW_SECONDS=60: must be 172800 or more, the window in which ActingWeb itself detects theft",
+        ),
+        (vec![table, ("GRACE_SECONDS", "1h")], json!({}), "GRACE_SECONDS=1h: must be a number of seconds from 0 up"),
+        (vec![table, ("MAX_DELETE", "1")], json!({}), "MAX_DELETE is not a setting: did you mean MAX_DELETES?"),
+        (vec![table, ("EXPIRED_ROW", "delete")], json!({}), "EXPIRED_ROW is not a setting: did you mean EXPIRED_ROWS?"),
+        (vec![table], json!({"dry_run": true}), "dry_run is not a setting"),
+        (vec![table], json!({"MODE": "dry-run"}), "MODE is not a setting in an event: did you mean mode?"),
+        (vec![table], json!({"mode": true}), "MODE=a boolean: must be a string or a number"),
+        (
+            vec![table],
+            json!({"aws_db_host": "http://elsewhere"}),
+            "aws_db_host is not a setting that an event may change: the endpoint comes from the environment",
+        ),
+    ] {
+        assert_eq!(parse(&pairs, &overrides).unwrap_err(), text);
+    }
+}
+
+#[test]
+fn the_endpoint_is_ours_first_and_then_actingwebs() {
+    assert_eq!(endpoint(&environment(&[])), None);
+    assert_eq!(endpoint(&environment(&[("AWS_DB_HOST", "http://a")])), Some("http://a"));
+    assert_eq!(
+        endpoint(&environment(&[("AWS_DB_HOST", "http://a"), ("AWS_ENDPOINT_URL_DYNAMODB", "http://b")])),
+        Some("http://b")
+    );
+    assert_eq!(
+        endpoint(&environment(&[("AWS_ENDPOINT_URL_DYNAMODB", ""), ("AWS_DB_HOST", "http://a")])),
+        Some("http://a")
+    );
+}

@@ -1,0 +1,8 @@
+//! The test bed: real engines, real Lambda runtimes, the real library, and a second opinion on the rules.
+
+pub mod engine;
+pub mod lambda;
+pub mod model;
+pub mod process;
+pub mod rows;
+pub mod tables;

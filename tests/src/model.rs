@@ -1,0 +1,158 @@
+//! A second opinion: the rules of ROWS.md written again, plainly and slowly, sharing no code with the crate.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+/// A row as the model sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelRow {
+    pub owner: String,
+    pub bucket: String,
+    pub name: String,
+    /// The text of `data`; `None` is an absent attribute.
+    pub data: Option<String>,
+    pub ttl: ModelTtl,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelTtl {
+    Absent,
+    Number(i64),
+    Text(String),
+}
+
+/// `(owner, bucket_name)`.
+pub type Key = (String, String);
+
+impl ModelRow {
+    #[must_use]
+    pub fn key(&self) -> Key {
+        (self.owner.clone(), format!("{}:{}", self.bucket, self.name))
+    }
+
+    fn json(&self) -> Option<Value> {
+        serde_json::from_str(self.data.as_deref()?).ok()
+    }
+
+    fn ttl_is_valid(&self, now: i64) -> Option<i64> {
+        match self.ttl {
+            ModelTtl::Number(at) if at > 0 && at < 100_000_000_000 && at >= now - 5 * 365 * 86_400 => Some(at),
+            _ => None,
+        }
+    }
+
+    fn ttl_past(&self, now: i64) -> bool {
+        self.ttl_is_valid(now).is_some_and(|at| at < now)
+    }
+}
+
+/// Whether a row that no other row decides over is dead.
+#[must_use]
+pub fn dead_by_itself(row: &ModelRow, now: i64) -> bool {
+    let past = row.ttl_past(now);
+    let fields = row.json().filter(Value::is_object);
+    let int = |name: &str| fields.as_ref().and_then(|fields| fields[name].as_i64());
+    let used = fields.as_ref().map(|fields| fields["used"].clone());
+    match row.bucket.as_str() {
+        "oauth_sessions" | "_oauth_sessions" => match int("created_at") {
+            Some(created) => now - created > 600,
+            None => past,
+        },
+        "spa_access_tokens" | "mcp_tokens" | "mcp_auth_codes" => match int("expires_at") {
+            Some(expires) if now > expires => true,
+            Some(_) if used == Some(Value::Bool(true)) => past,
+            Some(_) => false,
+            None => past,
+        },
+        "_apple_exchange_tickets" => match int("expires_at") {
+            Some(expires) => now > expires,
+            None => past,
+        },
+        "spa_refresh_tokens" | "mcp_refresh_tokens" => match (used, int("used_at"), int("expires_at")) {
+            (Some(Value::Bool(true)), Some(used_at), Some(expires)) => {
+                past || (now > used_at + 172_800 && now > expires)
+            }
+            (Some(Value::Bool(false) | Value::Null), _, Some(expires)) => now > expires,
+            _ => past,
+        },
+        "_id_token_replay" => match int("exp") {
+            Some(0) | None => past,
+            Some(exp) => exp + 60 <= now,
+        },
+        "_oauth_state_nonces" | "_email_verify_tokens" | "_deleted_actors" => past,
+        _ => false,
+    }
+}
+
+const INDEXES: [(&str, &str); 8] = [
+    ("auth_code_index", "mcp_auth_codes"),
+    ("_auth_code_index", "mcp_auth_codes"),
+    ("access_token_index", "mcp_tokens"),
+    ("_access_token_index", "mcp_tokens"),
+    ("refresh_token_index", "mcp_refresh_tokens"),
+    ("_refresh_token_index", "mcp_refresh_tokens"),
+    ("client_index", "mcp_clients"),
+    ("_client_index", "mcp_clients"),
+];
+
+const SYSTEM: [(&str, &str); 9] = [
+    ("_actingweb_oauth2", "oauth_sessions"),
+    ("_actingweb_oauth2", "_oauth_sessions"),
+    ("_actingweb_oauth2", "spa_access_tokens"),
+    ("_actingweb_oauth2", "spa_refresh_tokens"),
+    ("_actingweb_oauth2", "_id_token_replay"),
+    ("_actingweb_oauth2", "_oauth_state_nonces"),
+    ("_actingweb_oauth2", "_apple_exchange_tickets"),
+    ("_actingweb_system", "_email_verify_tokens"),
+    ("_actingweb_deleted", "_deleted_actors"),
+];
+
+/// What one daily cleanup of the table must delete.
+#[must_use]
+pub fn daily_cleanup(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
+    let table: BTreeMap<Key, &ModelRow> = rows.iter().map(|row| (row.key(), row)).collect();
+    let mut gone: BTreeSet<Key> = BTreeSet::new();
+    for row in table.values() {
+        if SYSTEM.contains(&(row.owner.as_str(), row.bucket.as_str())) && dead_by_itself(row, now) {
+            gone.insert(row.key());
+        }
+    }
+    for (index_bucket, target_bucket) in INDEXES {
+        for row in table.values().filter(|row| row.owner == "_actingweb_oauth2" && row.bucket == index_bucket) {
+            // Its token can have expired only from three hours before the index row's own TTL.
+            if row.ttl_is_valid(now).is_some_and(|at| now <= at - 3 * 3_600) {
+                continue;
+            }
+            let Some(Value::String(actor)) = row.json() else { continue };
+            match table.get(&(actor, format!("{target_bucket}:{}", row.name))) {
+                None => {
+                    gone.insert(row.key());
+                }
+                Some(target) if target.bucket == target_bucket && dead_by_itself(target, now) => {
+                    gone.insert(row.key());
+                    gone.insert(target.key());
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    let named = |row: &ModelRow| match row.bucket.as_str() {
+        "mcp_tokens" | "mcp_refresh_tokens" | "mcp_auth_codes" => {
+            row.json().and_then(|data| Some(data.get("google_token_key")?.as_str()?.to_owned()))
+        }
+        _ => None,
+    };
+    for row in table.values() {
+        let going = gone.contains(&row.key());
+        let Some(name) = named(row).filter(|_| going) else { continue };
+        let Some(provider) = table.get(&(row.owner.clone(), format!("mcp_google_tokens:{name}"))) else { continue };
+        let still_named = table.values().any(|other| {
+            other.owner == row.owner && !dead_by_itself(other, now) && named(other).as_deref() == Some(&name)
+        });
+        if provider.bucket == "mcp_google_tokens" && (provider.ttl_past(now) || !still_named) {
+            gone.insert(provider.key());
+        }
+    }
+    gone
+}
