@@ -107,7 +107,7 @@ PYTHON
 
 rie() {
     local program=$TOOLS/aws-lambda-rie stamp=$TOOLS/.aws-lambda-rie.stamp machine said
-    [[ $(uname -s) == Linux ]] || fail 'the Lambda Runtime Interface Emulator is a Linux program: run the tests on Linux'
+    [[ $(uname -s) == Linux ]] || fail "the Lambda Runtime Interface Emulator runs on Linux only: run the tests there"
     case $(uname -m) in
     x86_64 | amd64) machine=x86_64 ;;
     aarch64 | arm64) machine=arm64 ;;

@@ -4,5 +4,7 @@ pub mod engine;
 pub mod lambda;
 pub mod model;
 pub mod process;
+pub mod proxy;
+pub mod python;
 pub mod rows;
 pub mod tables;

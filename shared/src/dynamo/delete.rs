@@ -17,7 +17,13 @@ impl DeleteRows for Dynamo {
         let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
         let size = self.pace.delete_batch();
         for (batch, outcome) in rows.chunks(size).zip(outcomes.chunks_mut(size)) {
-            if let Err(stopped) = self.delete_at_once(batch, outcome).await {
+            // The other batches of a piece would be cut off in flight, and nobody would know what became of them.
+            let done = if self.clock.time_is_up() {
+                Err(StoreError::OutOfTime)
+            } else {
+                self.delete_at_once(batch, outcome).await
+            };
+            if let Err(stopped) = done {
                 return Deletes { outcomes, stopped: Some(stopped) };
             }
         }

@@ -29,11 +29,11 @@ pub(super) fn classify<E: ProvideErrorMetadata + std::error::Error + 'static>(er
                 Fault::Unreachable("connection refused".to_owned())
             } else if cause.contains("dns") || cause.contains("lookup") {
                 Fault::Unreachable("the host's name is not known".to_owned())
-            } else if failure.is_io() {
+            } else if cause.contains("connect error") {
+                Fault::Unreachable("no connection".to_owned())
+            } else {
                 // A connection that broke under a request: the server is, or was a moment ago, there.
                 Fault::Passing("a broken connection".to_owned())
-            } else {
-                Fault::Unreachable("the request could not be sent".to_owned())
             }
         }
         SdkError::ServiceError(service) => {

@@ -1,0 +1,194 @@
+//! The function run as a Lambda, in two ways: its binary under Amazon's Runtime Interface Emulator, and its source under
+//! `cargo lambda watch`.
+
+use std::path::PathBuf;
+
+use janitor::demo::{misjudged, scan, write_rows};
+use janitor::fixture::{self, Fate, Specimen};
+use serde_json::{Value, json};
+use shared::time::EpochSeconds;
+use tests::engine::{EngineKind, shared as engine};
+use tests::lambda::{Rie, Watch};
+use tests::process::repository_root;
+use tests::python::Application;
+use tests::tables::new_table;
+
+fn now() -> i64 {
+    EpochSeconds::from(std::time::SystemTime::now()).get()
+}
+
+fn environment(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// The binary that `cargo build -p daily-cleanup` made, in whichever target folder this test was built into.
+fn daily_cleanup() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
+    let binary = profile.join("daily-cleanup");
+    assert!(binary.exists(), "{} is missing: run `cargo build -p daily-cleanup`, or `make test`", binary.display());
+    binary
+}
+
+fn event(name: &str) -> Value {
+    let path = repository_root().join("events").join(name);
+    serde_json::from_str(&std::fs::read_to_string(path).expect("an event file")).expect("JSON")
+}
+
+/// Rows whose fate does not hang on the second in which the Lambda starts.
+fn settled(rows: Vec<Specimen>) -> Vec<Specimen> {
+    rows.into_iter().filter(|row| row.fate == Fate::Goes).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_binary_cleans_a_table_under_the_runtime_interface_emulator() {
+    for kind in [EngineKind::DynamoDbLocal, EngineKind::Embedded] {
+        let endpoint = engine(kind).endpoint();
+        let (client, prefix) = new_table(endpoint).await;
+        let table = format!("{prefix}_attributes");
+        let rows = settled(fixture::all_kinds(now(), 4, 8));
+        write_rows(&client, &table, &rows).await.unwrap();
+        let rie =
+            Rie::start(&daily_cleanup(), &environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]), 60);
+
+        let dry = rie.invoke(&event("dry-run.json"));
+        assert!(!dry.is_error, "{}", dry.payload);
+        assert_eq!(scan(&client, &table).await.unwrap().len(), rows.len());
+        let answer = rie.invoke(&event("scheduled.json"));
+        assert!(!answer.is_error, "{}", answer.payload);
+        let (payload, body) = (&answer.payload, &answer.payload["body"]);
+        assert_eq!(payload["statusCode"], 200);
+        assert_eq!(*body, dry.payload["body"], "the dry run had said so");
+        assert_eq!(payload["report"]["buckets"], dry.payload["report"]["buckets"]);
+        assert_eq!(payload["report"]["complete"], true);
+        assert_eq!(payload["report"]["rows"]["deleted"], rows.len());
+        // The contract's keys, each with something in it for this table.
+        for key in ["oauth_sessions", "spa_tokens"] {
+            assert!(body[key].as_u64().unwrap() > 0, "{key}: {body}");
+        }
+        for key in ["access_tokens", "refresh_tokens", "auth_codes", "index_entries", "provider_tokens"] {
+            assert!(body["mcp_tokens"][key].as_u64().unwrap() > 0, "{key}: {body}");
+        }
+        assert_eq!(body["mcp_tokens"]["skipped"], 0);
+        for key in ["read_units", "write_units"] {
+            assert!(payload["report"]["capacity"][key].as_f64().unwrap() > 0.0);
+        }
+        assert_eq!(misjudged(&rows, &scan(&client, &table).await.unwrap()), Vec::<String>::new());
+
+        for name in ["scheduler.json", "empty.json", "capped.json"] {
+            let again = rie.invoke(&event(name));
+            assert!(!again.is_error, "{name}: {}", again.payload);
+            assert_eq!(again.payload["report"]["rows"]["deleted"], 0);
+        }
+        let wrong = rie.invoke(&json!({"max_delete_share": 1.5}));
+        assert!(wrong.is_error);
+        assert_eq!(wrong.payload["errorType"], "Configuration");
+        assert_eq!(
+            wrong.payload["errorMessage"],
+            "configuration: MAX_DELETE_SHARE=1.5: must be a share above 0 and at most 1"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_binary_ends_before_its_timeout_and_the_next_invocation_goes_on() {
+    let endpoint = engine(EngineKind::Embedded).endpoint();
+    let (client, prefix) = new_table(endpoint).await;
+    let rows = settled(fixture::all_kinds(now(), 260, 9));
+    write_rows(&client, &format!("{prefix}_attributes"), &rows).await.unwrap();
+    let rie = Rie::start(&daily_cleanup(), &environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]), 3);
+    let mut cut_off = 0;
+    loop {
+        let answer = rie.invoke(&json!({}));
+        assert!(!answer.is_error, "{}", answer.payload);
+        if answer.payload["report"]["complete"] == true {
+            break;
+        }
+        assert_eq!(answer.payload["report"]["outcome"], "out-of-time");
+        cut_off += 1;
+        assert!(cut_off < 60, "no end in sight");
+    }
+    assert!(cut_off > 0, "{} rows in three seconds: give it more", rows.len());
+    assert_eq!(misjudged(&rows, &scan(&client, &format!("{prefix}_attributes")).await.unwrap()), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_binary_fails_the_invocation_when_the_run_failed() {
+    let endpoint = engine(EngineKind::Embedded).endpoint();
+    let dead = format!("http://127.0.0.1:{}", tests::process::free_port());
+    for (pairs, kind, text) in [
+        (
+            vec![("AWS_DB_PREFIX", "nosuch"), ("AWS_DB_HOST", endpoint)],
+            "Store",
+            "table nosuch_attributes does not exist",
+        ),
+        (vec![("AWS_DB_HOST", endpoint)], "Configuration", "configuration: no table: set AWS_DB_PREFIX"),
+        (vec![("AWS_DB_PREFIX", "x"), ("AWS_DB_HOST", dead.as_str())], "Store", "could not reach DynamoDB at"),
+        (
+            vec![("AWS_DB_PREFIX", "x"), ("AWS_DB_HOST", endpoint), ("MAX_DELETED", "1")],
+            "Configuration",
+            "configuration: MAX_DELETED is not a setting",
+        ),
+    ] {
+        let rie = Rie::start(&daily_cleanup(), &environment(&pairs), 60);
+        let answer = rie.invoke(&json!({}));
+        assert!(answer.is_error, "{}", answer.payload);
+        assert_eq!(answer.payload["errorType"], kind);
+        let message = answer.payload["errorMessage"].as_str().unwrap_or_default();
+        assert!(message.starts_with(text) && message.lines().count() == 1, "{message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let prefix = format!("leak{:08x}", fastrand::u32(..));
+    let manifest = Application::new(endpoint, &prefix).seed(1_200, 5);
+    let secrets = manifest.secrets();
+    assert!(secrets.len() > 1_000);
+    let talkative = environment(&[
+        ("AWS_DB_PREFIX", &prefix),
+        ("AWS_ENDPOINT_URL_DYNAMODB", endpoint),
+        ("RUST_LOG", "trace"),
+        ("AWS_LAMBDA_LOG_LEVEL", "TRACE"),
+    ]);
+    let mut printed = String::new();
+    for event in [
+        json!({"mode": "dry-run"}),
+        json!({"max_deletes": 100}),
+        json!({}),
+        json!({"mode": "delete", "attributes_table": "nosuch"}),
+    ] {
+        let rie = Rie::start(&daily_cleanup(), &talkative, 60);
+        printed.push_str(&rie.invoke(&event).payload.to_string());
+        printed.push_str(&rie.output());
+    }
+    assert!(printed.contains("\"level\":\"TRACE\""), "the most talkative level must really be on");
+    let state =
+        janitor::demo::client(endpoint).await.scan().table_name(format!("{prefix}_attributes")).send().await.unwrap();
+    for item in state.items().iter().filter(|item| item["id"].as_s().is_ok_and(|id| id == "_actingweb_janitor")) {
+        printed.push_str(&format!("{item:?}"));
+    }
+    let leaked: Vec<&str> =
+        secrets.iter().filter(|secret| printed.contains(*secret)).map(|secret| &secret[..4]).collect();
+    assert!(leaked.is_empty(), "{} secrets leaked, beginning with {:?}", leaked.len(), leaked);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_source_cleans_a_table_under_cargo_lambda_watch() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let (client, prefix) = new_table(endpoint).await;
+    let table = format!("{prefix}_attributes");
+    let rows = settled(fixture::all_kinds(now(), 2, 10));
+    write_rows(&client, &table, &rows).await.unwrap();
+    let watch =
+        Watch::start(&repository_root(), &environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]));
+    let events = repository_root().join("events");
+    let dry = watch.invoke_file("daily-cleanup", &events.join("dry-run.json"));
+    assert!(!dry.is_error, "{}\n{}", dry.payload, watch.output());
+    assert_eq!(scan(&client, &table).await.unwrap().len(), rows.len());
+    let answer = watch.invoke_file("daily-cleanup", &events.join("scheduled.json"));
+    assert_eq!(answer.payload["report"]["complete"], true, "{}", answer.payload);
+    assert_eq!(answer.payload["body"], dry.payload["body"]);
+    assert_eq!(misjudged(&rows, &scan(&client, &table).await.unwrap()), Vec::<String>::new());
+}

@@ -1,0 +1,111 @@
+//! The real ActingWeb library, through the scripts in `tests/python`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::process::{repository_root, tool};
+
+/// An application of the real library: one table on one engine.
+pub struct Application {
+    endpoint: String,
+    prefix: String,
+}
+
+impl Application {
+    #[must_use]
+    pub fn new(endpoint: &str, prefix: &str) -> Self {
+        Self { endpoint: endpoint.to_owned(), prefix: prefix.to_owned() }
+    }
+
+    fn python(&self, script: &str, arguments: &[&str], input: &str) -> Output {
+        let mut child = Command::new(tool("venv/bin/python"))
+            .arg(repository_root().join("tests/python").join(script))
+            .args(arguments)
+            .env("AWS_DB_HOST", &self.endpoint)
+            .env("AWS_DB_PREFIX", &self.prefix)
+            .env("AWS_DEFAULT_REGION", "us-east-1")
+            .env("AWS_ACCESS_KEY_ID", "local")
+            .env("AWS_SECRET_ACCESS_KEY", "local")
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("python can be started");
+        child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("python reads its input");
+        child.wait_with_output().expect("python can be waited for")
+    }
+
+    /// # Panics
+    /// When the script fails, with what it printed.
+    pub fn run(&self, script: &str, arguments: &[&str], input: &str) -> String {
+        let output = self.python(script, arguments, input);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{script} {arguments:?}: {}\n{out}\n{err}", output.status);
+        out.into_owned()
+    }
+
+    /// Has the library do single operations, and returns its answers.
+    ///
+    /// # Panics
+    /// When one of them raised.
+    #[must_use]
+    pub fn ask(&self, operations: &Value) -> Vec<Value> {
+        let answers = self.run("actingweb_peer.py", &[], &operations.to_string());
+        serde_json::from_str(&answers).expect("a list of answers")
+    }
+
+    /// Has the library's own managers write `rows` rows, some of them in the past. Returns where the manifest is.
+    #[must_use]
+    pub fn seed(&self, rows: u32, seed: u32) -> Manifest {
+        let path = std::env::temp_dir().join(format!("manifest-{}-{}.json", self.prefix, std::process::id()));
+        let manifest = Manifest { path };
+        let (rows, seed) = (rows.to_string(), seed.to_string());
+        self.run("actingweb_seed.py", &["--rows", &rows, "--seed", &seed, "--manifest", manifest.path()], "");
+        manifest
+    }
+
+    /// Has the library and an independent reading of the rules judge what is left.
+    ///
+    /// # Panics
+    /// When something live is gone or something dead is left.
+    pub fn judge(&self, manifest: &Manifest) -> String {
+        self.run("actingweb_judge.py", &["--manifest", manifest.path()], "")
+    }
+}
+
+/// What was seeded. It holds every secret in the clear: removed when dropped.
+pub struct Manifest {
+    path: PathBuf,
+}
+
+impl Manifest {
+    fn path(&self) -> &str {
+        self.path.to_str().unwrap_or_default()
+    }
+
+    /// # Panics
+    /// When the file is not what the seed writes.
+    #[must_use]
+    pub fn read(&self) -> Value {
+        let text = std::fs::read_to_string(Path::new(&self.path)).expect("the manifest is there");
+        serde_json::from_str(&text).expect("the manifest is JSON")
+    }
+
+    /// Every token, code, session id, e-mail address and provider secret that was written.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<String> {
+        let manifest = self.read();
+        let secrets = manifest["secrets"].as_array().cloned().unwrap_or_default();
+        secrets.iter().filter_map(|secret| secret.as_str().map(str::to_owned)).collect()
+    }
+}
+
+impl Drop for Manifest {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
