@@ -3,22 +3,25 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test check unit integration tools clean
+.PHONY: demo test check template integration tools clean
 
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked -p janitor -- demo
 
-test: check tools integration ## everything
+test: check template integration ## everything
 
-check: ## format, lints, unit tests
+check: ## format and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 tools: ## DynamoDB Local, the Python library and the Lambda emulator, into .tools
 	bash tests/setup.sh
 
+template: tools ## the SAM template
+	.tools/venv/bin/cfn-lint template.yaml
+
 integration: tools ## all tests, on genuine DynamoDB Local and on the embedded engine
-	$(CARGO) build --locked -p daily-cleanup -p janitor
+	$(CARGO) build --locked --workspace --bins
 	RUST_BACKTRACE=0 $(CARGO) test --locked --workspace
 
 clean:

@@ -23,7 +23,7 @@
 //! lambda     one invocation, from event to answer;  logging: lines without secrets
 //! ```
 
-#![warn(clippy::unwrap_used)]
+#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 pub mod bucket;
 pub mod clock;
