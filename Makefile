@@ -6,7 +6,7 @@ export CARGO_TERM_COLOR ?= auto
 .PHONY: demo test check template integration tools clean
 
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
-	$(CARGO) run --quiet --locked -p janitor -- demo
+	$(CARGO) run --quiet --locked --bin janitor -- demo
 
 test: check template integration ## everything
 
