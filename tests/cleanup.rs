@@ -14,9 +14,9 @@ use janitor::demo::{create_table, misjudged, scan, write_rows};
 use janitor::fixture::{self, Fate, Specimen};
 use serde_json::{Value, json};
 use shared::config::Environment;
-use shared::daily::RunError;
 use shared::lambda::Function;
 use shared::report::{Outcome, RunReport};
+use shared::run::RunError;
 use shared::time::EpochSeconds;
 use tests::engine::{EngineKind, shared as engine};
 use tests::proxy::{self, Proxy};
@@ -52,6 +52,13 @@ on_both_engines!(
     survives_throttles_and_lost_answers,
     a_store_fault_is_never_read_as_absence,
     a_provisioned_table_is_left_half_of_its_units,
+    a_share_that_could_not_be_read_is_not_below_the_limit,
+    a_cursor_does_not_change_the_share,
+    a_row_with_an_impossible_pointer_does_not_stop_the_run,
+    a_fault_leaves_a_cursor_behind,
+    a_lease_row_that_cannot_be_read_is_replaced,
+    a_state_row_that_cannot_be_written_does_not_lose_the_report,
+    answers_in_time_though_its_last_words_hang,
 );
 
 struct Bed {
@@ -248,7 +255,7 @@ async fn a_killed_run_is_finished_by_the_next(kind: EngineKind) {
         assert!(!matches!(killed.await, Ok(Ok(report)) if report.outcome.is_complete()));
         let held = bed.run(json!({})).await.unwrap();
         assert_eq!(held.outcome, Outcome::LeaseHeld, "the killed run's lease has a minute left");
-        let next = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW + 61), None).await.unwrap();
+        let next = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW + 90), None).await.unwrap();
         assert_eq!(next.outcome, Outcome::Complete);
         let live: Vec<Specimen> = rows.iter().filter(|row| row.fate == Fate::Goes).cloned().collect();
         bed.check(&live).await;
@@ -262,7 +269,9 @@ async fn stops_by_itself_before_its_deadline_and_the_next_runs_finish(kind: Engi
     let (mut deleted, mut uncertain) = (0, 0);
     for run in 0.. {
         let began = Instant::now();
-        let report = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), Some(budget)).await.unwrap();
+        // Unpaced, so that the engine is what limits the run.
+        let event = json!({"max_write_units_per_second": 100_000});
+        let report = bed.function.daily_cleanup(event, EpochSeconds::new(NOW), Some(budget)).await.unwrap();
         assert!(began.elapsed() < budget, "run {run} took {:?}", began.elapsed());
         deleted += report.counts.rows_deleted();
         uncertain += report.counts.uncertain();
@@ -489,6 +498,149 @@ async fn a_provisioned_table_is_left_half_of_its_units(kind: EngineKind) {
     .await
     .unwrap();
     assert!(began.elapsed() < Duration::from_millis(2_500), "{:?}", began.elapsed());
+}
+
+async fn a_share_that_could_not_be_read_is_not_below_the_limit(kind: EngineKind) {
+    let dangling = |i: usize| Specimen {
+        bucket: "_access_token_index".to_owned(),
+        data: Some(AttributeValue::S("\"nobody\"".to_owned())),
+        ..session(&format!("aw_{i}"), NOW - 90_000, Fate::Goes)
+    };
+    let bed = Bed::with(kind, &(0..150).map(dangling).chain(sessions(0, 1)).collect::<Vec<_>>()).await;
+    let before = bed.keys().await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
+        "BatchGetItem" => {
+            let asked: Value = serde_json::from_str(&request.body).unwrap();
+            proxy::Fate::Answer(200, json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}).to_string())
+        }
+        _ => proxy::Fate::Forward,
+    });
+    let function = bed.through(&proxy).await;
+    let refused =
+        function.daily_cleanup(json!({"max_delete_share": 0.5}), EpochSeconds::new(NOW), None).await.unwrap_err();
+    assert_eq!(refused.kind(), "Refused");
+    assert!(refused.to_string().contains("rows could not be read; nothing was deleted"), "{refused}");
+    assert_eq!(bed.keys().await, before);
+}
+
+async fn a_cursor_does_not_change_the_share(kind: EngineKind) {
+    // All sessions alive, all replay markers behind them dead: 10 of 60, wherever an earlier run stopped.
+    let mut rows = sessions(0, 50);
+    rows.extend((0..10).map(|i| Specimen {
+        bucket: "_id_token_replay".to_owned(),
+        data: Some(AttributeValue::S(format!("{{\"seen_at\": 1, \"exp\": {}}}", NOW - 900))),
+        ..session(&format!("marker{i}"), NOW, Fate::Goes)
+    }));
+    let bed = Bed::with(kind, &rows).await;
+    let first = bed.run(json!({"max_deletes": 1})).await.unwrap();
+    assert_eq!(first.outcome, Outcome::MaxDeletes);
+    let second = bed.run(json!({"max_delete_share": 0.5})).await.unwrap();
+    assert!(second.resumed);
+    assert_eq!(second.counts.rows_deleted(), 9);
+    bed.check(&rows).await;
+}
+
+async fn a_row_with_an_impossible_pointer_does_not_stop_the_run(kind: EngineKind) {
+    let mut rows = sessions(3, 3);
+    let long = "x".repeat(3_000);
+    let index = |name: &str, data: &Value| Specimen {
+        bucket: "_access_token_index".to_owned(),
+        data: Some(AttributeValue::S(data.to_string())),
+        ttl: None,
+        ..session(name, 0, Fate::Goes)
+    };
+    rows.push(Specimen { fate: Fate::Stays, ..index("aw_long", &json!(long)) });
+    // A dead token that names a provider row, and a refresh token that names an access token, which cannot exist.
+    for (bucket, index_bucket, name) in
+        [("mcp_tokens", "_access_token_index", "aw_1"), ("mcp_refresh_tokens", "_refresh_token_index", "rt_1")]
+    {
+        let data = json!({"expires_at": NOW - 9, "google_token_key": long, "access_token": long});
+        rows.push(Specimen { owner: "actor".to_owned(), bucket: bucket.to_owned(), ..index(name, &data) });
+        rows.push(Specimen { bucket: index_bucket.to_owned(), ..index(name, &json!("actor")) });
+    }
+    let bed = Bed::with(kind, &rows).await;
+    let report = bed.run(json!({})).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Complete);
+    bed.check(&rows).await;
+    assert_eq!(
+        bed.function.index_repair(json!({}), EpochSeconds::new(NOW), None).await.unwrap().outcome,
+        Outcome::Complete
+    );
+}
+
+async fn a_fault_leaves_a_cursor_behind(kind: EngineKind) {
+    let rows = fixture::all_kinds(NOW, 2, 12);
+    let bed = Bed::with(kind, &rows).await;
+    // The store denies the last step only.
+    let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}"#;
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        if request.operation == "Query"
+            && request.body.contains("client_index")
+            && !request.body.contains("\"Limit\":10,")
+        {
+            return proxy::Fate::Answer(400, denied.to_owned());
+        }
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    let failed = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap_err();
+    assert!(failed.to_string().starts_with("stopped by a fault after "), "{failed}");
+    let next = bed.run(json!({})).await.unwrap();
+    assert!(next.resumed, "the next run goes on where the fault was");
+    assert!(!next.counts.buckets().contains_key("_oauth_sessions"), "and does not read again what was done");
+    bed.check(&rows).await;
+}
+
+async fn a_lease_row_that_cannot_be_read_is_replaced(kind: EngineKind) {
+    let broken = Specimen {
+        owner: "_actingweb_janitor".to_owned(),
+        bucket: "state".to_owned(),
+        data: Some(AttributeValue::S("not json".to_owned())),
+        ..session("lease", NOW, Fate::Stays)
+    };
+    let bed = Bed::with(kind, &[broken, session("dead", NOW - 9_000, Fate::Goes)]).await;
+    assert_eq!(bed.run(json!({})).await.unwrap().counts.rows_deleted(), 1);
+}
+
+async fn a_state_row_that_cannot_be_written_does_not_lose_the_report(kind: EngineKind) {
+    let bed = Bed::with(kind, &sessions(10, 1)).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |request| {
+        if request.operation == "PutItem" && request.body.contains("state:daily-cleanup") {
+            return proxy::Fate::Answer(400, THROTTLED.to_owned());
+        }
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    assert_eq!((report.outcome, report.counts.rows_deleted()), (Outcome::Unrecorded, 10));
+    assert!(!report.outcome.is_complete());
+    assert!(report.notes[0].contains("the state row could not be written"), "{:?}", report.notes);
+}
+
+async fn answers_in_time_though_its_last_words_hang(kind: EngineKind) {
+    let bed = Bed::with(kind, &sessions(10, 1)).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |request| {
+        if request.operation == "PutItem" && request.body.contains("state:daily-cleanup") {
+            std::thread::sleep(Duration::from_secs(20));
+        }
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    let (began, budget) = (Instant::now(), Duration::from_secs(5));
+    let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), Some(budget)).await.unwrap();
+    assert!(began.elapsed() < budget, "{:?}", began.elapsed());
+    assert_eq!((report.outcome, report.counts.rows_deleted()), (Outcome::Unrecorded, 10));
+}
+
+/// The pace that an operator did not name: half of what one item collection takes.
+#[tokio::test]
+async fn an_on_demand_table_is_paced_at_half_of_what_a_partition_takes() {
+    let bed = Bed::with(EngineKind::Embedded, &sessions(2_500, 0)).await;
+    let began = Instant::now();
+    let report = bed.run(json!({})).await.unwrap();
+    assert_eq!(report.counts.rows_deleted(), 2_500);
+    // The first second's worth goes at once, the other 2,000 at 500 a second.
+    assert!(began.elapsed() >= Duration::from_millis(3_900), "{:?}", began.elapsed());
 }
 
 // ---- what cannot be run, and the line that says so ------------------------------------------------------------------

@@ -21,13 +21,17 @@ fn environment(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// The binary that `cargo build -p daily-cleanup` made, in whichever target folder this test was built into.
-fn daily_cleanup() -> PathBuf {
+/// The binary that `cargo build --workspace --bins` made, in whichever target folder this test was built into.
+fn function(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
-    let binary = profile.join("daily-cleanup");
-    assert!(binary.exists(), "{} is missing: run `cargo build -p daily-cleanup`, or `make test`", binary.display());
+    let binary = profile.join(name);
+    assert!(binary.exists(), "{} is missing: run `cargo build --workspace --bins`, or `make test`", binary.display());
     binary
+}
+
+fn daily_cleanup() -> PathBuf {
+    function("daily-cleanup")
 }
 
 fn event(name: &str) -> Value {
@@ -94,7 +98,7 @@ async fn the_binary_cleans_a_table_under_the_runtime_interface_emulator() {
 async fn the_binary_ends_before_its_timeout_and_the_next_invocation_goes_on() {
     let endpoint = engine(EngineKind::Embedded).endpoint();
     let (client, prefix) = new_table(endpoint).await;
-    let rows = settled(fixture::all_kinds(now(), 260, 9));
+    let rows = settled(fixture::all_kinds(now(), 50, 9));
     write_rows(&client, &format!("{prefix}_attributes"), &rows).await.unwrap();
     let rie = Rie::start(&daily_cleanup(), &environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]), 3);
     let mut cut_off = 0;
@@ -153,13 +157,19 @@ async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
         ("AWS_LAMBDA_LOG_LEVEL", "TRACE"),
     ]);
     let mut printed = String::new();
-    for event in [
-        json!({"mode": "dry-run"}),
-        json!({"max_deletes": 100}),
-        json!({}),
-        json!({"mode": "delete", "attributes_table": "nosuch"}),
+    for (name, event) in [
+        ("daily-cleanup", json!({"mode": "dry-run"})),
+        ("index-repair", json!({"mode": "dry-run", "grace_seconds": 0})),
+        ("index-repair", json!({"max_deletes": 20, "grace_seconds": 0})),
+        ("daily-cleanup", json!({"max_deletes": 100})),
+        ("daily-cleanup", json!({})),
+        ("daily-cleanup", json!({"mode": "delete", "attributes_table": "nosuch"})),
+        // Secrets where they do not belong.
+        ("daily-cleanup", json!({"mode": secrets[0]})),
+        ("daily-cleanup", json!({&secrets[1]: 1})),
+        ("index-repair", json!({})),
     ] {
-        let rie = Rie::start(&daily_cleanup(), &talkative, 60);
+        let rie = Rie::start(&function(name), &talkative, 60);
         printed.push_str(&rie.invoke(&event).payload.to_string());
         printed.push_str(&rie.output());
     }
@@ -172,6 +182,40 @@ async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
     let leaked: Vec<&str> =
         secrets.iter().filter(|secret| printed.contains(*secret)).map(|secret| &secret[..4]).collect();
     assert!(leaked.is_empty(), "{} secrets leaked, beginning with {:?}", leaked.len(), leaked);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_repair_runs_as_a_lambda() {
+    for kind in [EngineKind::DynamoDbLocal, EngineKind::Embedded] {
+        let endpoint = engine(kind).endpoint();
+        let (client, prefix) = new_table(endpoint).await;
+        let table = format!("{prefix}_attributes");
+        // The daily cleanup leaves an index row alone whose token would still be alive; its actor was deleted.
+        let dangling = Specimen {
+            owner: "_actingweb_oauth2".to_owned(),
+            bucket: "_refresh_token_index".to_owned(),
+            name: "rt_dangling".to_owned(),
+            data: Some(aws_sdk_dynamodb::types::AttributeValue::S("\"deleted\"".to_owned())),
+            ttl: Some(aws_sdk_dynamodb::types::AttributeValue::N((now() + 900_000).to_string())),
+            fate: Fate::Goes,
+        };
+        write_rows(&client, &table, &[dangling]).await.unwrap();
+        let settings = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]);
+        let daily = Rie::start(&daily_cleanup(), &settings, 60).invoke(&event("scheduled.json"));
+        assert_eq!(daily.payload["report"]["rows"]["deleted"], 0, "{}", daily.payload);
+        let rie = Rie::start(&function("index-repair"), &settings, 60);
+        let dry = rie.invoke(&event("restore-clients.json"));
+        assert_eq!(dry.payload["body"]["dangling_index_rows"], 1, "{}", dry.payload);
+        assert_eq!(scan(&client, &table).await.unwrap().len(), 1);
+        let answer = rie.invoke(&event("scheduler.json"));
+        assert!(!answer.is_error, "{}", answer.payload);
+        assert_eq!(answer.payload["body"]["dangling_index_rows"], 1);
+        assert_eq!(answer.payload["body"]["found"]["stranded_clients"], 0);
+        assert_eq!(answer.payload["report"]["complete"], true);
+        assert!(scan(&client, &table).await.unwrap().is_empty());
+        let wrong = rie.invoke(&json!({"restore_clients": "perhaps"}));
+        assert_eq!(wrong.payload["errorType"], "Configuration");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

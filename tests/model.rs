@@ -11,7 +11,7 @@ use shared::lambda::Function;
 use shared::row::{Raw, Row, RowKey};
 use shared::time::EpochSeconds;
 use tests::engine::{EngineKind, shared as engine};
-use tests::model::{Key, ModelRow, ModelTtl, daily_cleanup, dead_by_itself};
+use tests::model::{Key, ModelRow, ModelTtl, daily_cleanup, dead_by_itself, index_repair};
 use tests::rows::NOW;
 use tests::tables::{new_table, random_table, specimens};
 
@@ -52,8 +52,15 @@ async fn keys(function: &Function, table: &str) -> BTreeSet<Key> {
     rows.into_iter().map(|(owner, sort, _)| (owner, sort)).collect()
 }
 
-/// Runs whole cleanups of random tables on a real engine.
-async fn clean_random_tables(kind: EngineKind, seeds: std::ops::Range<u64>) {
+/// The two runs that delete.
+#[derive(Clone, Copy, Debug)]
+enum Which {
+    Cleanup,
+    Repair,
+}
+
+/// Whole runs over random tables on a real engine.
+async fn run_on_random_tables(which: Which, kind: EngineKind, seeds: std::ops::Range<u64>) {
     let mut deleted = 0;
     for seed in seeds {
         let rows = random_table(seed, NOW);
@@ -62,9 +69,17 @@ async fn clean_random_tables(kind: EngineKind, seeds: std::ops::Range<u64>) {
         janitor::demo::write_rows(&client, &table, &specimens(&rows)).await.unwrap();
         let function = Function { client, environment: [("AWS_DB_PREFIX".to_owned(), prefix)].into() };
         let before = keys(&function, &table).await;
-        let expected: BTreeSet<Key> = before.difference(&daily_cleanup(&rows, NOW)).cloned().collect();
+        let gone = match which {
+            Which::Cleanup => daily_cleanup(&rows, NOW),
+            Which::Repair => index_repair(&rows, NOW),
+        };
+        let expected: BTreeSet<Key> = before.difference(&gone).cloned().collect();
 
-        let run = async |event| function.daily_cleanup(event, EpochSeconds::new(NOW), None).await;
+        let now = EpochSeconds::new(NOW);
+        let run = async |event| match which {
+            Which::Cleanup => function.daily_cleanup(event, now, None).await,
+            Which::Repair => function.index_repair(event, now, None).await,
+        };
         let dry = run(json!({"mode": "dry-run"})).await;
         let Ok(dry) = dry else {
             // A handful of rows can be all strangers, and that is refused.
@@ -89,10 +104,20 @@ async fn clean_random_tables(kind: EngineKind, seeds: std::ops::Range<u64>) {
 
 #[tokio::test]
 async fn cleans_random_tables_on_the_embedded_engine_as_the_model_does() {
-    clean_random_tables(EngineKind::Embedded, 0..250).await;
+    run_on_random_tables(Which::Cleanup, EngineKind::Embedded, 0..220).await;
 }
 
 #[tokio::test]
 async fn cleans_random_tables_on_dynamodb_local_as_the_model_does() {
-    clean_random_tables(EngineKind::DynamoDbLocal, 1_000..1_060).await;
+    run_on_random_tables(Which::Cleanup, EngineKind::DynamoDbLocal, 1_000..1_050).await;
+}
+
+#[tokio::test]
+async fn repairs_random_tables_on_the_embedded_engine_as_the_model_does() {
+    run_on_random_tables(Which::Repair, EngineKind::Embedded, 2_000..2_120).await;
+}
+
+#[tokio::test]
+async fn repairs_random_tables_on_dynamodb_local_as_the_model_does() {
+    run_on_random_tables(Which::Repair, EngineKind::DynamoDbLocal, 3_000..3_040).await;
 }

@@ -1,7 +1,7 @@
 //! Every rule of ROWS.md as a table of boundaries. The survivors are listed: a rule is as good as what it keeps.
 
 use serde_json::{Value, json};
-use shared::bucket::{self, BUCKETS, Owner, REUSE_WINDOW_SECONDS, Rule, TTL_SKEW_SECONDS};
+use shared::bucket::{self, BUCKETS, REUSE_WINDOW_SECONDS, Rule, TTL_SKEW_SECONDS};
 use shared::expiry::DeleteReason as D;
 use shared::expiry::KeepReason as K;
 use shared::expiry::Verdict::{self, Delete, Keep};
@@ -179,6 +179,13 @@ fn a_longer_reuse_window_keeps_longer() {
         &[
             ("the second in which it ends", used(NOW - 2 * WINDOW), Raw::Absent, Keep(K::Tripwire)),
             ("one second after", used(NOW - 2 * WINDOW - 1), Raw::Absent, Delete(D::Consumed)),
+            (
+                "inside, though its TTL, which knows only the library's window, is past",
+                used(NOW - 2 * WINDOW),
+                number(NOW - 1),
+                Keep(K::Tripwire),
+            ),
+            ("after, TTL past", used(NOW - 2 * WINDOW - 1), number(NOW - 1), Delete(D::Consumed)),
         ],
     );
 }
@@ -260,6 +267,7 @@ fn unreadable() -> Vec<(&'static str, Raw)> {
         ("a number", text("1")),
         ("null", text("null")),
         ("a list", text("[{\"expires_at\": 1, \"created_at\": 1}]")),
+        ("a list of numbers", text("[1, 1, 1, false, 1]")),
         ("a string", text("\"{\\\"expires_at\\\": 1}\"")),
         ("an empty object", text("{}")),
         ("nested deeper than a parser goes", text(&deep)),
@@ -335,11 +343,22 @@ fn keeps_a_row_whose_stored_bucket_is_another_one() {
 }
 
 #[test]
+fn keeps_a_row_whose_key_does_not_begin_with_its_bucket() {
+    let dead = data(&json!({"created_at": 1, "expires_at": 1}));
+    for known in &BUCKETS {
+        let mut stray = row(known, "n", dead.clone(), number(NOW - 1));
+        stray.key.sort = "elsewhere:n".to_owned();
+        assert_eq!(judge(&stray, known, now(), &Policy::default()), Keep(K::Foreign), "{}", known.name);
+        assert_eq!(stray.known_bucket(), None);
+    }
+}
+
+#[test]
 fn keeps_a_row_of_an_owner_that_is_not_the_buckets() {
     let dead = data(&json!({"created_at": 1, "expires_at": 1}));
     for known in &BUCKETS {
         for owner in ["_actingweb_other", "_mcp_system", "_mcp_global", "_actingweb_janitor", ""] {
-            if known.owner == Owner::Actor && owner.is_empty() {
+            if known.owner.holds(owner) {
                 continue;
             }
             let mut stray = row(known, "n", dead.clone(), number(NOW - 1));

@@ -1,7 +1,7 @@
 //! Strict configuration: what is accepted, and the one line that names what is not.
 
 use serde_json::{Map, Value, json};
-use shared::config::{Environment, ExpiredRows, Mode, Settings, endpoint};
+use shared::config::{Environment, ExpiredRows, Mode, Purpose, Settings, endpoint};
 
 fn environment(pairs: &[(&str, &str)]) -> Environment {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -12,7 +12,8 @@ fn event(value: &Value) -> Map<String, Value> {
 }
 
 fn parse(pairs: &[(&str, &str)], overrides: &Value) -> Result<Settings, String> {
-    Settings::parse(&environment(pairs), &event(overrides), Mode::Delete).map_err(|error| error.to_string())
+    Settings::parse(&environment(pairs), &event(overrides), Mode::Delete, Purpose::DailyCleanup)
+        .map_err(|error| error.to_string())
 }
 
 #[test]
@@ -23,7 +24,9 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!((settings.max_deletes, settings.max_delete_share), (None, None));
     assert_eq!((settings.max_write_units_per_second, settings.max_read_units_per_second), (None, None));
     assert_eq!((settings.reuse_window_seconds, settings.grace_seconds), (172_800, 3_600));
-    let by_default = Settings::parse(&environment(&[("ATTRIBUTES_TABLE", "t-1")]), &Map::new(), Mode::DryRun).unwrap();
+    let by_default =
+        Settings::parse(&environment(&[("ATTRIBUTES_TABLE", "t-1")]), &Map::new(), Mode::DryRun, Purpose::IndexRepair)
+            .unwrap();
     assert_eq!((by_default.table.as_str(), by_default.mode), ("t-1", Mode::DryRun));
 }
 
@@ -40,6 +43,16 @@ fn an_event_overrides_the_environment_for_its_run() {
     assert_eq!((settings.reuse_window_seconds, settings.grace_seconds), (200_000, 0));
     let other_table = parse(&[("AWS_DB_PREFIX", "app")], &json!({"attributes_table": "other"})).unwrap();
     assert_eq!(other_table.table, "other");
+}
+
+#[test]
+fn the_repair_has_two_switches_of_its_own() {
+    let table = environment(&[("AWS_DB_PREFIX", "app"), ("REMOVE_LEGACY", "true")]);
+    let on = event(&json!({"restore_clients": true}));
+    let settings = Settings::parse(&table, &on, Mode::Delete, Purpose::IndexRepair).unwrap();
+    assert!(settings.restore_clients && settings.remove_legacy);
+    let wrong = Settings::parse(&table, &event(&json!({"remove_legacy": "yes"})), Mode::Delete, Purpose::IndexRepair);
+    assert_eq!(wrong.unwrap_err().to_string(), "REMOVE_LEGACY=yes: must be true or false");
 }
 
 #[test]
@@ -104,8 +117,30 @@ fn every_mistake_is_one_line_that_names_the_setting() {
         (vec![table, ("GRACE_SECONDS", "1h")], json!({}), "GRACE_SECONDS=1h: must be a number of seconds from 0 up"),
         (vec![table, ("MAX_DELETE", "1")], json!({}), "MAX_DELETE is not a setting: did you mean MAX_DELETES?"),
         (vec![table, ("EXPIRED_ROW", "delete")], json!({}), "EXPIRED_ROW is not a setting: did you mean EXPIRED_ROWS?"),
+        (
+            vec![table],
+            json!({"restore_clients": true}),
+            "restore_clients is not a setting of this run: it is the index repair's",
+        ),
+        (
+            vec![table, ("REMOVE_LEGACY", "true")],
+            json!({}),
+            "REMOVE_LEGACY is not a setting of this run: it is the index repair's",
+        ),
         (vec![table], json!({"dry_run": true}), "dry_run is not a setting"),
         (vec![table], json!({"MODE": "dry-run"}), "MODE is not a setting in an event: did you mean mode?"),
+        (
+            vec![table, ("MODE", "dry-run")],
+            json!({"mode": ""}),
+            "MODE=: must not be empty in an event: leave it out instead",
+        ),
+        (
+            vec![table, ("MAX_DELETES", "1")],
+            json!({"max_deletes": " "}),
+            "MAX_DELETES=: must not be empty in an event: leave it out instead",
+        ),
+        // What was typed in by mistake may be a secret.
+        (vec![table], json!({"mode": "alice@example.com"}), "MODE=alice…#ff8d9819: must be delete or dry-run"),
         (vec![table], json!({"mode": true}), "MODE=a boolean: must be a string or a number"),
         (
             vec![table],

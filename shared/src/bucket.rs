@@ -10,13 +10,15 @@ pub const TTL_SKEW_SECONDS: i64 = 3_600;
 /// How long ActingWeb treats a consumed refresh token that comes back as theft.
 pub const REUSE_WINDOW_SECONDS: i64 = 172_800;
 
+/// How old an unreachable row is before it goes, unless an operator says otherwise.
+pub const GRACE_SECONDS: i64 = 3_600;
+
 /// The owner of this project's own state rows.
 pub const JANITOR_OWNER: &str = "_actingweb_janitor";
 
 /// Owners with this prefix are ActingWeb's own; a bucket of an actor is never looked for under them.
 const SYSTEM_PREFIX: &str = "_actingweb_";
 
-/// Owners that ActingWeb 3.2.1 kept its indexes under; nothing has read them since 3.3.
 const LEGACY_OWNERS: [&str; 2] = ["_mcp_system", "_mcp_global"];
 
 /// Whose partition a bucket lives in.
@@ -27,6 +29,8 @@ pub enum Owner {
     /// Any actor that is not one of ActingWeb's own; and the OAuth system actor, which is the actor of every client that
     /// registered itself: its client record and its `client_credentials` tokens are there.
     Actor,
+    /// The owners that ActingWeb 3.2.1 kept its indexes under; nothing has read them since 3.3.
+    Legacy,
 }
 
 impl Owner {
@@ -34,6 +38,7 @@ impl Owner {
     pub fn holds(self, id: &str) -> bool {
         match self {
             Owner::System(system) => system == id,
+            Owner::Legacy => LEGACY_OWNERS.contains(&id),
             Owner::Actor => id == OAUTH_OWNER || !id.starts_with(SYSTEM_PREFIX) && !LEGACY_OWNERS.contains(&id),
         }
     }
@@ -60,6 +65,8 @@ pub enum Rule {
     Provider,
     /// A permanent record: never dead.
     Never,
+    /// Unread by every release since: dead when an operator says so.
+    Unread,
 }
 
 /// The line of the answer's `body` under which a deleted row is counted.
@@ -114,6 +121,12 @@ impl Bucket {
         self.sort_key("")
     }
 
+    /// When a row with this `ttl_timestamp` was written.
+    #[must_use]
+    pub fn created_at(&self, ttl: EpochSeconds) -> Option<EpochSeconds> {
+        self.ttl.map(|seconds| ttl.plus(-seconds - TTL_SKEW_SECONDS))
+    }
+
     /// The `ttl_timestamp` that the library gives a row written at `now`.
     #[must_use]
     pub fn ttl_deadline(&self, now: EpochSeconds) -> Option<EpochSeconds> {
@@ -159,7 +172,10 @@ const REPLAY: Rule = R::ReplayMarker { seconds: 60 };
 
 /// Every bucket of ROWS.md, both generations. There is no second list.
 #[rustfmt::skip]
-pub static BUCKETS: [Bucket; 22] = [
+pub static BUCKETS: [Bucket; 25] = [
+    row("auth_code_index",         Owner::Legacy, Old, F::Other,          R::Unread),
+    row("access_token_index",      Owner::Legacy, Old, F::Other,          R::Unread),
+    row("client_index",            Owner::Legacy, Old, F::Other,          R::Unread),
     row("oauth_sessions",          OAUTH,        Old,  F::OauthSessions,  SESSION).ttl(600),
     row("_oauth_sessions",         OAUTH,        New,  F::OauthSessions,  SESSION).ttl(600),
     row("spa_access_tokens",       OAUTH,        Both, F::SpaTokens,      R::ExpiresAt).ttl(3_600),

@@ -17,7 +17,7 @@ pub struct RunClock {
 
 /// Share of the budget that is kept back for what is in flight, the cursor, the lease and the answer.
 const RESERVE_DIVISOR: u32 = 5;
-const RESERVE_LEAST: Duration = Duration::from_millis(500);
+const RESERVE_LEAST: Duration = Duration::from_millis(750);
 const RESERVE_MOST: Duration = Duration::from_secs(15);
 
 impl RunClock {
@@ -56,10 +56,10 @@ impl RunClock {
         self.budget.map(|budget| budget.saturating_sub(reserve(budget) / 2).saturating_sub(self.elapsed()))
     }
 
-    /// Time left for the last words: the cursor, the lease.
+    /// Time left for the last words: the cursor, the lease. What follows them is the answer.
     #[must_use]
     pub fn time_left_to_close(&self) -> Option<Duration> {
-        self.budget.map(|budget| budget.saturating_sub(self.elapsed()))
+        self.budget.map(|budget| budget.saturating_sub(reserve(budget) / 5).saturating_sub(self.elapsed()))
     }
 }
 

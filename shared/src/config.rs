@@ -2,13 +2,13 @@
 //! out of range stops the run before its first request, with a line that names it.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::str::FromStr;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::bucket::REUSE_WINDOW_SECONDS;
+use crate::bucket::{GRACE_SECONDS, REUSE_WINDOW_SECONDS};
+use crate::mask::Masked;
 
 pub type Environment = BTreeMap<String, String>;
 
@@ -37,6 +37,17 @@ pub struct Settings {
     pub max_read_units_per_second: Option<f64>,
     pub reuse_window_seconds: i64,
     pub grace_seconds: i64,
+    /// Of the index repair only: write the missing index row of a client that the 3.10 rename stranded.
+    pub restore_clients: bool,
+    /// Of the index repair only: delete what nothing has read since ActingWeb 3.3.
+    pub remove_legacy: bool,
+}
+
+/// Which run the settings are for: each knows only its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    DailyCleanup,
+    IndexRepair,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,9 +75,11 @@ const MAX_WRITE_UNITS: &str = "MAX_WRITE_UNITS_PER_SECOND";
 const MAX_READ_UNITS: &str = "MAX_READ_UNITS_PER_SECOND";
 const REUSE_WINDOW: &str = "REUSE_WINDOW_SECONDS";
 const GRACE: &str = "GRACE_SECONDS";
+const RESTORE_CLIENTS: &str = "RESTORE_CLIENTS";
+const REMOVE_LEGACY: &str = "REMOVE_LEGACY";
 
 /// What an event may override, in lower case. Not the endpoint: an event must not be able to send signed requests elsewhere.
-pub const OVERRIDABLE: [&str; 10] = [
+const OVERRIDABLE: [&str; 10] = [
     PREFIX,
     TABLE,
     MODE,
@@ -79,10 +92,32 @@ pub const OVERRIDABLE: [&str; 10] = [
     GRACE,
 ];
 
+/// What only the index repair knows.
+const OF_REPAIR: [&str; 2] = [RESTORE_CLIENTS, REMOVE_LEGACY];
+
+impl Purpose {
+    fn settings(self) -> impl Iterator<Item = &'static str> {
+        let more: &[&str] = match self {
+            Purpose::DailyCleanup => &[],
+            Purpose::IndexRepair => &OF_REPAIR,
+        };
+        OVERRIDABLE.iter().chain(more).copied()
+    }
+}
+
 /// Beginnings that only our settings have: an environment variable with one of them that is not a setting is a typing
 /// mistake, and must not be a silent default.
-const STEMS: [&str; 7] =
-    ["ATTRIBUTES_TABLE", "EXPIRED_ROW", "MAX_DELETE", "MAX_WRITE_UNIT", "MAX_READ_UNIT", "REUSE_WINDOW", "GRACE_SEC"];
+const STEMS: [&str; 9] = [
+    "ATTRIBUTES_TABLE",
+    "EXPIRED_ROW",
+    "MAX_DELETE",
+    "MAX_WRITE_UNIT",
+    "MAX_READ_UNIT",
+    "REUSE_WINDOW",
+    "GRACE_SEC",
+    "RESTORE_CLIENT",
+    "REMOVE_LEGACY",
+];
 
 impl Settings {
     /// # Errors
@@ -91,11 +126,12 @@ impl Settings {
         environment: &Environment,
         overrides: &Map<String, Value>,
         default_mode: Mode,
+        purpose: Purpose,
     ) -> Result<Self, ConfigError> {
-        if let Some(name) = environment.keys().find(|name| is_mistyped(name)) {
+        if let Some(name) = environment.keys().find(|name| is_mistyped(name, purpose)) {
             return Err(unknown(name));
         }
-        let mut given = Given { values: environment.clone() };
+        let mut given = Given { values: environment.clone(), purpose };
         given.override_with(overrides)?;
         Ok(Self {
             table: given.table()?,
@@ -118,12 +154,12 @@ impl Settings {
                 .unwrap_or(REUSE_WINDOW_SECONDS),
             grace_seconds: given
                 .number(GRACE, "a number of seconds from 0 up", |seconds| (0..=MOST_SECONDS).contains(seconds))?
-                .unwrap_or(DEFAULT_GRACE_SECONDS),
+                .unwrap_or(GRACE_SECONDS),
+            restore_clients: given.flag(RESTORE_CLIENTS)?,
+            remove_legacy: given.flag(REMOVE_LEGACY)?,
         })
     }
 }
-
-const DEFAULT_GRACE_SECONDS: i64 = 3_600;
 
 /// Ten years: more is a typing mistake, and would overflow nothing but patience.
 const MOST_SECONDS: i64 = 315_360_000;
@@ -136,6 +172,7 @@ pub fn endpoint(environment: &Environment) -> Option<&str> {
 
 struct Given {
     values: Environment,
+    purpose: Purpose,
 }
 
 impl Given {
@@ -146,15 +183,20 @@ impl Given {
             self.values.remove(TABLE);
         }
         for (name, value) in overrides {
-            let Some(setting) = OVERRIDABLE.iter().find(|known| known.to_lowercase() == *name) else {
+            let Some(setting) = self.purpose.settings().find(|known| known.to_lowercase() == *name) else {
                 return Err(unknown(name));
             };
             let text = match value {
                 Value::String(text) => text.clone(),
                 Value::Number(number) => number.to_string(),
+                Value::Bool(truth) if OF_REPAIR.contains(&setting) => truth.to_string(),
                 other => return Err(wrong(setting, &kind(other), "must be a string or a number")),
             };
-            self.values.insert((*setting).to_owned(), text);
+            // Empty is unset in the environment only: an event that empties a setting would undo an operator's ceiling.
+            if text.trim().is_empty() {
+                return Err(wrong(setting, "", "must not be empty in an event: leave it out instead"));
+            }
+            self.values.insert(setting.to_owned(), text);
         }
         Ok(())
     }
@@ -188,6 +230,14 @@ impl Given {
         Err(wrong(setting, value, &format!("must be {}", names.join(" or "))))
     }
 
+    fn flag(&self, setting: &'static str) -> Result<bool, ConfigError> {
+        if self.purpose.settings().any(|known| known == setting) {
+            Ok(self.choice(setting, &[("true", true), ("false", false)])?.unwrap_or(false))
+        } else {
+            Ok(false)
+        }
+    }
+
     fn number<T: FromStr>(
         &self,
         setting: &str,
@@ -206,14 +256,16 @@ impl Given {
     }
 }
 
-fn is_mistyped(name: &str) -> bool {
-    !OVERRIDABLE.contains(&name) && STEMS.iter().any(|stem| name.starts_with(stem))
+fn is_mistyped(name: &str, purpose: Purpose) -> bool {
+    !purpose.settings().any(|known| known == name) && STEMS.iter().any(|stem| name.starts_with(stem))
 }
 
 fn unknown(name: &str) -> ConfigError {
     let upper = name.to_uppercase();
     let near = if ENDPOINTS.contains(&upper.as_str()) {
         " that an event may change: the endpoint comes from the environment".to_owned()
+    } else if OF_REPAIR.contains(&upper.as_str()) {
+        " of this run: it is the index repair's".to_owned()
     } else if OVERRIDABLE.contains(&name) {
         format!(" in an event: did you mean {}?", name.to_lowercase())
     } else {
@@ -229,9 +281,10 @@ fn wrong(setting: &str, value: &str, problem: &str) -> ConfigError {
     ConfigError::Value { setting: setting.to_owned(), value: shown(value), problem: problem.to_owned() }
 }
 
-/// Settings are not secrets, but whatever was typed into one is shown in part only.
-fn shown(value: impl Display) -> String {
-    value.to_string().chars().filter(|c| !c.is_control()).take(24).collect()
+/// Settings are not secrets, but whatever was typed into one may be: only what looks like a setting is shown.
+fn shown(value: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ');
+    if value.len() <= 30 && value.chars().all(plain) { value.to_owned() } else { Masked(value).to_string() }
 }
 
 fn kind(value: &Value) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::bucket::{Bucket, REUSE_WINDOW_SECONDS, Rule};
+use crate::bucket::{Bucket, GRACE_SECONDS, REUSE_WINDOW_SECONDS, Rule};
 use crate::row::{Field, Fields, Row, TtlState};
 use crate::time::EpochSeconds;
 
@@ -11,13 +11,17 @@ use crate::time::EpochSeconds;
 pub struct Policy {
     /// How long a consumed refresh row is kept as a tripwire. Never less than the library's own window.
     pub reuse_window: i64,
+    /// How old a row must be before it can be deleted for being unreachable: it may be half-written until then.
+    pub grace: i64,
+    /// Delete what only ActingWeb 3.2.1 read.
+    pub remove_legacy: bool,
     /// Leave rows that DynamoDB's TTL will remove for free. Only when the table's TTL is really on.
     pub defer_to_ttl: bool,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { reuse_window: REUSE_WINDOW_SECONDS, defer_to_ttl: false }
+        Self { reuse_window: REUSE_WINDOW_SECONDS, grace: GRACE_SECONDS, remove_legacy: false, defer_to_ttl: false }
     }
 }
 
@@ -52,6 +56,14 @@ pub enum KeepReason {
     Referenced,
     /// Dead, and left to DynamoDB's TTL as the operator asked.
     Deferred,
+    /// Unreachable, but young enough to be half-written.
+    Young,
+    /// Unreachable and of unknown age: goes when it is seen so again, the grace period later.
+    SeenOnce,
+    /// The daily cleanup's to judge.
+    LeftToDaily,
+    /// Read by ActingWeb 3.2.1 only, and left until an operator says so.
+    Legacy,
 }
 
 /// Why a row goes.
@@ -69,6 +81,10 @@ pub enum DeleteReason {
     TargetDead,
     /// A provider row that no live row of its actor names any more.
     Unreferenced,
+    /// A token that no index row leads to: unusable, and possibly revoked.
+    Unindexed,
+    /// Read by ActingWeb 3.2.1 only, and the operator said so.
+    Legacy,
 }
 
 macro_rules! names {
@@ -91,11 +107,12 @@ macro_rules! names {
 names!(KeepReason {
     Alive => "alive", Tripwire => "tripwire", Contradiction => "contradiction", Malformed => "malformed",
     WithoutTtl => "without_ttl", Permanent => "permanent", Foreign => "foreign", NotDue => "not_due",
-    TargetKept => "target_kept", Referenced => "referenced", Deferred => "deferred",
+    TargetKept => "target_kept", Referenced => "referenced", Deferred => "deferred", Young => "young",
+    SeenOnce => "seen_once", LeftToDaily => "left_to_daily", Legacy => "legacy",
 });
 names!(DeleteReason {
     Expired => "expired", TtlPast => "ttl_past", Consumed => "consumed", Dangling => "dangling",
-    TargetDead => "target_dead", Unreferenced => "unreferenced",
+    TargetDead => "target_dead", Unreferenced => "unreferenced", Unindexed => "unindexed", Legacy => "legacy",
 });
 
 /// What the row's own fields say, before its TTL is asked.
@@ -106,6 +123,9 @@ enum Own {
     Spent,
     /// A consumed refresh row that is still guarding its chain.
     Tripwire,
+    /// The same, in a window that the operator made longer than the library's: its TTL, which knows only the library's,
+    /// does not end it.
+    LongTripwire,
     Dead(DeleteReason),
     /// The bucket's rows carry no time of their own.
     Silent,
@@ -122,6 +142,8 @@ pub fn judge(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> 
     let ttl = row.ttl().state(now);
     let verdict = match bucket.rule {
         Rule::Never => Verdict::Keep(KeepReason::Permanent),
+        Rule::Unread if policy.remove_legacy => Verdict::Delete(DeleteReason::Legacy),
+        Rule::Unread => Verdict::Keep(KeepReason::Legacy),
         Rule::Pointer { .. } => Verdict::Keep(KeepReason::TargetKept),
         Rule::Provider => match ttl {
             TtlState::Past => Verdict::Delete(DeleteReason::TtlPast),
@@ -147,6 +169,7 @@ fn weigh(own: Own, ttl: TtlState) -> Verdict {
         (Own::Spent | Own::Tripwire | Own::Silent | Own::Unreadable, TtlState::Past) => Delete(D::TtlPast),
         (Own::Spent, TtlState::Future | TtlState::Absent | TtlState::Malformed) => Keep(K::Alive),
         (Own::Tripwire, TtlState::Future | TtlState::Absent | TtlState::Malformed) => Keep(K::Tripwire),
+        (Own::LongTripwire, _) => Keep(K::Tripwire),
         (Own::Silent, TtlState::Future) => Keep(K::Alive),
         (Own::Silent, TtlState::Absent) => Keep(K::WithoutTtl),
         (Own::Silent, TtlState::Malformed) => Keep(K::Malformed),
@@ -175,7 +198,7 @@ fn own(row: &Row, rule: Rule, now: EpochSeconds, policy: &Policy) -> Own {
             Field::Is(_) => Own::Alive,
             Field::Missing | Field::Malformed => Own::Unreadable,
         },
-        Rule::TtlOnly | Rule::Pointer { .. } | Rule::Provider | Rule::Never => Own::Silent,
+        Rule::TtlOnly | Rule::Pointer { .. } | Rule::Provider | Rule::Never | Rule::Unread => Own::Silent,
     }
 }
 
@@ -195,6 +218,8 @@ fn refresh(fields: &Fields, now: EpochSeconds, policy: &Policy) -> Own {
         (Field::Is(true), Field::Is(used_at), Field::Is(expires_at)) => {
             if now > used_at.plus(policy.reuse_window) && now > expires_at {
                 Own::Dead(DeleteReason::Consumed)
+            } else if policy.reuse_window > REUSE_WINDOW_SECONDS && now <= used_at.plus(policy.reuse_window) {
+                Own::LongTripwire
             } else {
                 Own::Tripwire
             }

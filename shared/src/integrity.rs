@@ -1,9 +1,9 @@
 //! What the rows that point at each other say: index row, target, provider row. Pure decisions, as in `expiry`.
 
-use crate::bucket::{self, Bucket};
+use crate::bucket::{self, Bucket, Rule};
 use crate::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
 use crate::index;
-use crate::row::{Raw, Row, RowKey, TtlState};
+use crate::row::{Field, Fields, Raw, Row, RowKey, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
 /// What a look at one key found. Only `Absent`, from a consistent read that succeeded, may delete anything.
@@ -27,25 +27,33 @@ pub enum Question {
 /// Whether an index row's target has to be read, and where it is.
 #[must_use]
 pub fn ask(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Question {
+    if row.is_of(index_bucket) && !index::is_due(row, index_bucket, now) {
+        return Question::Settled(KeepReason::NotDue);
+    }
+    ask_anyway(row, index_bucket, now, policy)
+}
+
+/// The same for the repair, which looks at every index row, due or not: a target can be gone before its time.
+#[must_use]
+pub fn ask_anyway(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Question {
     let Some(target) = index::target_of(index_bucket) else { return Question::Settled(KeepReason::Foreign) };
     if !row.is_of(index_bucket) {
         return Question::Settled(KeepReason::Foreign);
-    }
-    if !index::is_due(row, index_bucket, now) {
-        return Question::Settled(KeepReason::NotDue);
     }
     // DynamoDB will remove it for free whatever its target says: reading the target would only cost.
     if policy.defer_to_ttl && matches!(row.ttl().state(now), TtlState::Past | TtlState::Future) {
         return Question::Settled(KeepReason::Deferred);
     }
     match (pointed_actor(&row.data), row.name_in(index_bucket)) {
-        (Some(actor), Some(name)) => Question::LookAt(RowKey::in_bucket(actor, target, name)),
+        (Some(actor), Some(name)) if RowKey::in_bucket(&actor, target, name).is_storable() => {
+            Question::LookAt(RowKey::in_bucket(actor, target, name))
+        }
         _ => Question::Settled(KeepReason::Malformed),
     }
 }
 
 /// The actor id in an index row's `data`, a JSON string.
-fn pointed_actor(data: &Raw) -> Option<String> {
+pub(crate) fn pointed_actor(data: &Raw) -> Option<String> {
     let actor: String = serde_json::from_str(data.text()?).ok()?;
     (!actor.is_empty()).then_some(actor)
 }
@@ -93,4 +101,82 @@ pub fn judge_provider(row: &Row, referrers: Referrers, now: EpochSeconds, policy
         (verdict, _) => verdict,
     };
     Some(expiry::defer(verdict, ttl, policy))
+}
+
+/// Whether an unreachable row of unknown age was already seen so, at least the grace period ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    First,
+    Again,
+}
+
+/// Judges a token row that no index row of either generation leads to.
+///
+/// Every lookup goes through the index, so the token is unusable; it may have been revoked, which removes the index row
+/// first. **No index row is ever written for it.** It may also be a moment old, its index row still to come: hence the age.
+#[must_use]
+pub fn judge_unindexed(row: &Row, bucket: &Bucket, sighting: Sighting, now: EpochSeconds, policy: &Policy) -> Verdict {
+    let kept = match expiry::judge(row, bucket, now, policy) {
+        verdict @ Verdict::Delete(_) => return verdict,
+        Verdict::Keep(kept) => kept,
+    };
+    let fields = Fields::read(&row.data);
+    let used = fields.as_ref().map_or(Field::Missing, |fields| fields.used);
+    let created = fields.map_or(Field::Missing, |fields| fields.created_at);
+    let verdict = match (kept, used, created, sighting) {
+        (KeepReason::Foreign | KeepReason::Permanent | KeepReason::Deferred, ..) => Verdict::Keep(kept),
+        // A consumed refresh row, or one that may be: inside its window, or only by its TTL.
+        (_, Field::Is(true) | Field::Malformed, ..) if bucket.rule == Rule::Refresh => Verdict::Keep(kept),
+        (_, _, Field::Is(created), _) if now.since(created) > policy.grace => Verdict::Delete(DeleteReason::Unindexed),
+        (_, _, Field::Is(_), _) => Verdict::Keep(KeepReason::Young),
+        (_, _, Field::Missing | Field::Malformed, Sighting::Again) => Verdict::Delete(DeleteReason::Unindexed),
+        (_, _, Field::Missing | Field::Malformed, Sighting::First) => Verdict::Keep(KeepReason::SeenOnce),
+    };
+    expiry::defer(verdict, row.ttl().state(now), policy)
+}
+
+/// Judges a provider row that was met by itself. It is written before its referrer, so it must be old enough; its age is in
+/// its TTL, and without one it has to be seen unreferenced twice.
+#[must_use]
+pub fn judge_lone_provider(
+    row: &Row,
+    referrers: Referrers,
+    sighting: Sighting,
+    now: EpochSeconds,
+    policy: &Policy,
+) -> Option<Verdict> {
+    let verdict = judge_provider(row, referrers, now, policy)?;
+    if verdict != Verdict::Delete(DeleteReason::Unreferenced) {
+        return Some(verdict);
+    }
+    Some(match (provider_age(row, now), sighting) {
+        (Some(age), _) if age > policy.grace => verdict,
+        (Some(_), _) => Verdict::Keep(KeepReason::Young),
+        (None, Sighting::Again) => verdict,
+        (None, Sighting::First) => Verdict::Keep(KeepReason::SeenOnce),
+    })
+}
+
+/// How long ago a provider row was written, by its TTL.
+#[must_use]
+pub fn provider_age(row: &Row, now: EpochSeconds) -> Option<i64> {
+    match (row.ttl(), row.ttl().state(now)) {
+        (Ttl::At(at), TtlState::Future) => bucket::provider().created_at(at).map(|created| now.since(created)),
+        _ => None,
+    }
+}
+
+/// Whether a token row has to be looked for in the index at all: one that would stay without an index row need not be.
+#[must_use]
+pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> bool {
+    match judge_unindexed(row, bucket, Sighting::Again, now, policy) {
+        Verdict::Delete(_) => true,
+        Verdict::Keep(_) => false,
+    }
+}
+
+/// The name of the provider row that a token row refers to.
+#[must_use]
+pub fn provider_named_by(row: &Row) -> Option<String> {
+    Fields::read(&row.data)?.google_token_key
 }

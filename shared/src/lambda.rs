@@ -1,4 +1,4 @@
-//! One invocation of `daily-cleanup`, from event to answer, without the Lambda runtime around it.
+//! One invocation of a function, from event to report, without the Lambda runtime around it.
 
 use std::time::Duration;
 
@@ -6,11 +6,13 @@ use aws_sdk_dynamodb::Client;
 use serde_json::Value;
 
 use crate::clock::RunClock;
-use crate::config::{self, Environment, Mode, Settings};
-use crate::daily::{self, RunError};
+use crate::config::{self, Environment, Mode, Purpose, Settings};
+use crate::daily::DailyCleanup;
 use crate::dynamo::Dynamo;
 use crate::event;
+use crate::repair::IndexRepair;
 use crate::report::RunReport;
+use crate::run::{self, Job, RunError};
 use crate::time::EpochSeconds;
 
 /// What stays the same between invocations of one container.
@@ -29,10 +31,32 @@ impl Function {
         budget: Option<Duration>,
     ) -> Result<RunReport, RunError> {
         let clock = RunClock::start(now, budget);
-        let result = Box::pin(self.run(event, clock)).await;
+        self.invoke(event, Purpose::DailyCleanup, clock, |_| DailyCleanup).await
+    }
+
+    /// # Errors
+    /// When the run failed; then so must the invocation.
+    pub async fn index_repair(
+        &self,
+        event: Value,
+        now: EpochSeconds,
+        budget: Option<Duration>,
+    ) -> Result<RunReport, RunError> {
+        let clock = RunClock::start(now, budget);
+        self.invoke(event, Purpose::IndexRepair, clock, IndexRepair::new).await
+    }
+
+    async fn invoke<J: Job<Dynamo>>(
+        &self,
+        event: Value,
+        purpose: Purpose,
+        clock: RunClock,
+        job: impl FnOnce(&Settings) -> J,
+    ) -> Result<RunReport, RunError> {
+        let result = Box::pin(self.run(event, purpose, clock, job)).await;
         match &result {
             Ok(report) => tracing::info!(
-                run = daily::NAME,
+                run = J::NAME,
                 table = report.table,
                 outcome = ?report.outcome,
                 complete = report.outcome.is_complete(),
@@ -50,16 +74,22 @@ impl Function {
                 "run ended"
             ),
             Err(error) => {
-                tracing::error!(run = daily::NAME, error.kind = error.kind(), error.text = %error, "run failed");
+                tracing::error!(run = J::NAME, error.kind = error.kind(), error.text = %error, "run failed");
             }
         }
         result
     }
 
-    async fn run(&self, event: Value, clock: RunClock) -> Result<RunReport, RunError> {
-        let settings = Settings::parse(&self.environment, &event::overrides(event)?, Mode::Delete)?;
+    async fn run<J: Job<Dynamo>>(
+        &self,
+        event: Value,
+        purpose: Purpose,
+        clock: RunClock,
+        job: impl FnOnce(&Settings) -> J,
+    ) -> Result<RunReport, RunError> {
+        let settings = Settings::parse(&self.environment, &event::overrides(event)?, Mode::Delete, purpose)?;
         tracing::info!(
-            run = daily::NAME,
+            run = J::NAME,
             table = settings.table,
             mode = ?settings.mode,
             now = clock.now().get(),
@@ -67,6 +97,6 @@ impl Function {
         );
         let endpoint = config::endpoint(&self.environment);
         let table = Dynamo::open(self.client.clone(), &settings, endpoint, clock).await?;
-        daily::run(&table, &settings, &clock).await
+        run::run(&table, &job(&settings), &settings, &clock).await
     }
 }

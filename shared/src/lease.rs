@@ -15,13 +15,17 @@ const LEASE: &str = "lease";
 
 /// How long a lease holds without being renewed.
 const LEASE_SECONDS: i64 = 60;
-const RENEW_EVERY: Duration = Duration::from_secs(20);
+const RENEW_EVERY: Duration = Duration::from_secs(15);
+/// How long before its end a lease that was not renewed is given up: clocks differ, and seconds are cut off.
+const MARGIN: Duration = Duration::from_secs(5);
 
 /// A lease that this run holds, by the text it wrote.
 pub struct Lease<'a, S> {
     store: &'a S,
     clock: &'a RunClock,
     holder: String,
+    /// When the lease was asked for, by the run's own clock.
+    began: Duration,
 }
 
 /// What asking for the lease came to.
@@ -35,7 +39,7 @@ pub enum Asked<'a, S> {
 }
 
 /// The lease went to somebody else while this run was working: it was asleep for longer than the lease holds.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
 impl<'a, S: OwnState> Lease<'a, S> {
@@ -44,7 +48,8 @@ impl<'a, S: OwnState> Lease<'a, S> {
     /// # Errors
     /// When the state row could not be read or written.
     pub async fn ask(store: &'a S, clock: &'a RunClock, who: &str) -> Result<Asked<'a, S>> {
-        let lease = Self { store, clock, holder: format!("{who}-{:016x}", fastrand::u64(..)) };
+        let holder = format!("{who}-{:016x}", fastrand::u64(..));
+        let lease = Self { store, clock, holder, began: clock.elapsed() };
         let current = store.read_state(LEASE).await?;
         if let Some(held) = current.as_ref().and_then(|current| lease.held_by_another(&current.value)) {
             return Ok(held);
@@ -74,16 +79,24 @@ impl<'a, S: OwnState> Lease<'a, S> {
         }
     }
 
+    /// Ends when the lease is lost, or so near its end that it may be before a renewal is answered.
     async fn keep(&self) -> Lost {
-        let mut renewed_at = self.clock.elapsed();
+        // As early as the lease that is written can have begun: never believe in more of it than others do.
+        let mut began = self.began;
         loop {
-            tokio::time::sleep(RENEW_EVERY).await;
-            match self.renew().await {
-                Ok(true) => renewed_at = self.clock.elapsed(),
-                Ok(false) => return Lost,
-                // A fault of the moment: there is time for another try while the lease lasts.
-                Err(_) if self.clock.elapsed() + RENEW_EVERY < renewed_at + lasts() => {}
-                Err(_) => return Lost,
+            let give_up_at = (began + lasts()).saturating_sub(MARGIN);
+            let left = give_up_at.saturating_sub(self.clock.elapsed());
+            tokio::time::sleep(RENEW_EVERY.min(left)).await;
+            let renewing = self.clock.elapsed();
+            let left = give_up_at.saturating_sub(renewing);
+            if left.is_zero() {
+                return Lost;
+            }
+            match tokio::time::timeout(left, self.renew()).await {
+                Ok(Ok(true)) => began = renewing,
+                Ok(Ok(false)) | Err(_) => return Lost,
+                // A fault of the moment: there may be time for another try.
+                Ok(Err(_)) => {}
             }
         }
     }
@@ -130,4 +143,110 @@ impl<'a, S: OwnState> Lease<'a, S> {
 
 const fn lasts() -> Duration {
     Duration::from_secs(LEASE_SECONDS.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::time::Duration;
+
+    use serde_json::Value;
+
+    use super::{Asked, LEASE_SECONDS, Lease, Lost};
+    use crate::clock::RunClock;
+    use crate::store::{OwnState, Result, StoreError, Stored};
+    use crate::time::EpochSeconds;
+
+    /// A state row in memory whose writes can be made to hang or to fail: what no engine does on demand for a minute.
+    #[derive(Default)]
+    struct Row {
+        text: RefCell<Option<String>>,
+        hangs: RefCell<bool>,
+        fails: RefCell<bool>,
+    }
+
+    impl OwnState for Row {
+        async fn read_state(&self, _: &str) -> Result<Option<Stored>> {
+            let text = self.text.borrow().clone();
+            Ok(text.map(|text| Stored { value: serde_json::from_str(&text).unwrap(), text }))
+        }
+
+        async fn swap_state(&self, _: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool> {
+            if *self.hangs.borrow() {
+                std::future::pending::<()>().await;
+            }
+            if *self.fails.borrow() {
+                return Err(StoreError::OutOfTime);
+            }
+            let holds = self.text.borrow().as_deref() == expected;
+            if holds {
+                *self.text.borrow_mut() = value.map(Value::to_string);
+            }
+            Ok(holds)
+        }
+
+        async fn write_state(&self, _: &str, _: &Value) -> Result<()> {
+            Ok(())
+        }
+
+        async fn holds_state(&self) -> Result<bool> {
+            Ok(true)
+        }
+    }
+
+    const START: EpochSeconds = EpochSeconds::new(1_800_000_000);
+
+    async fn got<'a>(row: &'a Row, clock: &'a RunClock) -> Option<Lease<'a, Row>> {
+        match Lease::ask(row, clock, "test").await {
+            Ok(Asked::Got(lease)) => Some(lease),
+            _ => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn is_renewed_for_as_long_as_the_work_takes() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        let lease = got(&row, &clock).await.unwrap();
+        let work = async {
+            for _ in 0..60 {
+                tokio::time::sleep(Duration::from_secs(30)).await;
+                assert!(got(&row, &clock).await.is_none(), "nobody else gets it");
+            }
+        };
+        assert_eq!(lease.hold(work).await, Ok(()));
+        lease.release().await;
+        assert!(got(&row, &clock).await.is_some());
+    }
+
+    /// The work must end before anybody else can get the lease, however a renewal goes wrong.
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_that_cannot_renew_gives_up_before_its_lease_lapses() {
+        for (hangs, fails) in [(true, false), (false, true)] {
+            let (row, clock) = (Row::default(), RunClock::start(START, None));
+            let lease = got(&row, &clock).await.unwrap();
+            *row.hangs.borrow_mut() = hangs;
+            *row.fails.borrow_mut() = fails;
+            let forever = tokio::time::sleep(Duration::from_hours(1));
+            assert_eq!(lease.hold(forever).await, Err(Lost));
+            assert!(clock.elapsed() < Duration::from_secs(LEASE_SECONDS.unsigned_abs()), "{:?}", clock.elapsed());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_was_taken_over_is_lost_and_not_given_back() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        let lease = got(&row, &clock).await.unwrap();
+        let theirs = r#"{"holder": "another", "until": 1800000100}"#.to_owned();
+        *row.text.borrow_mut() = Some(theirs.clone());
+        assert_eq!(lease.hold(tokio::time::sleep(Duration::from_hours(1))).await, Err(Lost));
+        lease.release().await;
+        assert_eq!(*row.text.borrow(), Some(theirs));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_from_a_clock_that_was_far_ahead_does_not_block_for_ever() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        *row.text.borrow_mut() = Some(r#"{"holder": "another", "until": 1900000000}"#.to_owned());
+        assert!(got(&row, &clock).await.is_some());
+    }
 }

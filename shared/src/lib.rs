@@ -17,10 +17,13 @@
 //! store      small traits per capability
 //! report     counts, cost, outcome, the answer
 //! clock      how long a run has taken and when it has to stop
-//! sweep      the walk over the table;  lease: one run at a time;  daily: the daily cleanup as one run
+//! walk       how a run goes over rows, and the order in which they are deleted;  lease: one run at a time
+//! run        one run of a job: refusals, lease, state, report
+//! sweep      the walk over the system actors' rows;  daily: the daily cleanup as a job
+//! repair     the walk over the whole table: the index repair as a job
 //! ---------- edge
 //! dynamo     the only importer of the AWS SDK
-//! lambda     one invocation, from event to answer;  logging: lines without secrets
+//! lambda     one invocation, from event to report;  serve: the Lambda runtime around it;  logging: lines without secrets
 //! ```
 
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -39,8 +42,13 @@ pub mod lease;
 pub mod logging;
 pub mod mask;
 pub mod pyjson;
+pub mod repair;
 pub mod report;
 pub mod row;
+pub mod run;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod store;
 pub mod sweep;
 pub mod time;
+pub mod walk;

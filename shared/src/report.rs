@@ -39,6 +39,8 @@ pub struct Tally {
     buckets: BTreeMap<&'static str, BucketCounts>,
     #[serde(skip)]
     uncertain: u64,
+    #[serde(skip)]
+    unknown: u64,
 }
 
 impl Tally {
@@ -48,6 +50,11 @@ impl Tally {
 
     pub fn read(&mut self, bucket: &Bucket) {
         self.at(bucket).read += 1;
+    }
+
+    /// A row of no bucket of ours: never touched.
+    pub fn unknown(&mut self) {
+        self.unknown += 1;
     }
 
     pub fn kept(&mut self, bucket: &Bucket, reason: KeepReason) {
@@ -86,6 +93,7 @@ impl Tally {
             }
         }
         self.uncertain += other.uncertain;
+        self.unknown += other.unknown;
     }
 
     #[must_use]
@@ -99,7 +107,7 @@ impl Tally {
 
     #[must_use]
     pub fn rows_read(&self) -> u64 {
-        self.sum(|counts| counts.read)
+        self.sum(|counts| counts.read) + self.unknown
     }
 
     #[must_use]
@@ -121,6 +129,10 @@ impl Tally {
     #[must_use]
     pub fn uncertain(&self) -> u64 {
         self.uncertain
+    }
+
+    fn deleted_for(&self, reason: DeleteReason) -> u64 {
+        self.sum(|counts| counts.deleted.get(reason.name()).copied().unwrap_or(0))
     }
 
     fn deleted_in(&self, family: Family, only: Option<DeleteReason>) -> u64 {
@@ -159,6 +171,8 @@ pub enum Outcome {
     MaxDeletes,
     /// Went through, but some rows could not be read or deleted; the next run tries them again.
     Skipped,
+    /// The work is done, but the state row that says so could not be written.
+    Unrecorded,
     /// Another run holds the lease: nothing was done.
     LeaseHeld,
 }
@@ -182,6 +196,8 @@ pub struct RunReport {
     pub counts: Tally,
     pub usage: Usage,
     pub elapsed_ms: u64,
+    /// What the run found beside the counts; null when it looks for nothing else.
+    pub findings: Value,
     /// What an operator should know, in sentences.
     pub notes: Vec<String>,
 }
@@ -189,7 +205,7 @@ pub struct RunReport {
 impl RunReport {
     #[must_use]
     pub fn to_json(&self) -> Value {
-        json!({
+        let mut report = json!({
             "complete": self.outcome.is_complete(),
             "outcome": self.outcome,
             "mode": self.mode,
@@ -202,6 +218,7 @@ impl RunReport {
                 "lost_race": self.counts.lost_races(),
                 "skipped": self.counts.rows_skipped(),
                 "uncertain": self.counts.uncertain(),
+                "unknown": self.counts.unknown,
             },
             "buckets": self.counts,
             "capacity": {
@@ -215,6 +232,29 @@ impl RunReport {
             "paced_ms": u64::try_from(self.usage.paced.as_millis()).unwrap_or(u64::MAX),
             "elapsed_ms": self.elapsed_ms,
             "notes": self.notes,
+        });
+        if !self.findings.is_null() {
+            report["findings"] = self.findings.clone();
+        }
+        report
+    }
+
+    /// The answer of `index-repair`: what it removed and found, by kind, and the report beside it.
+    #[must_use]
+    pub fn to_repair_answer(&self) -> Value {
+        let deleted = |reason: DeleteReason| self.counts.deleted_for(reason);
+        json!({
+            "statusCode": 200,
+            "body": {
+                "dangling_index_rows": deleted(DeleteReason::Dangling),
+                "unindexed_tokens": deleted(DeleteReason::Unindexed),
+                "unreferenced_provider_rows": deleted(DeleteReason::Unreferenced),
+                "dead_rows": deleted(DeleteReason::Expired) + deleted(DeleteReason::TtlPast) + deleted(DeleteReason::Consumed),
+                "legacy_rows": deleted(DeleteReason::Legacy),
+                "found": self.findings,
+                "skipped": self.counts.rows_skipped(),
+            },
+            "report": self.to_json(),
         })
     }
 

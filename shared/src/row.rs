@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::bucket::Bucket;
+use crate::bucket::{self, Bucket};
 use crate::mask::Masked;
 use crate::time::EpochSeconds;
 
 /// An attribute exactly as stored. Anything can be in a table; every type can be compared when it is deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Raw {
     Absent,
     Text(String),
@@ -24,6 +24,23 @@ pub enum Raw {
     TextSet(Vec<String>),
     NumberSet(Vec<String>),
     BytesSet(Vec<Vec<u8>>),
+}
+
+/// Its kind only: what is in it may be a secret.
+impl std::fmt::Debug for Raw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Raw::Absent => "absent",
+            Raw::Text(_) => "text",
+            Raw::Number(_) => "a number",
+            Raw::Bool(_) => "a boolean",
+            Raw::Null => "null",
+            Raw::Bytes(_) => "bytes",
+            Raw::List(_) => "a list",
+            Raw::Map(_) => "a map",
+            Raw::TextSet(_) | Raw::NumberSet(_) | Raw::BytesSet(_) => "a set",
+        })
+    }
 }
 
 impl Raw {
@@ -47,6 +64,12 @@ impl RowKey {
     #[must_use]
     pub fn new(owner: impl Into<String>, sort: impl Into<String>) -> Self {
         Self { owner: owner.into(), sort: sort.into() }
+    }
+
+    /// Whether DynamoDB can hold a row under this key. Names come out of rows, and a row can hold anything.
+    #[must_use]
+    pub fn is_storable(&self) -> bool {
+        (1..=2_048).contains(&self.owner.len()) && (1..=1_024).contains(&self.sort.len())
     }
 
     /// The key of the row `name` in `bucket` under `owner`.
@@ -80,10 +103,17 @@ impl std::fmt::Debug for Row {
 }
 
 impl Row {
-    /// The key guard: the stored `bucket` says whose row it is, because two buckets can share one `bucket_name`.
+    /// The key guard: the stored `bucket` says whose row it is, because two buckets can share one `bucket_name`. A row
+    /// whose key does not begin with the bucket that it claims is nobody's.
     #[must_use]
     pub fn is_of(&self, bucket: &Bucket) -> bool {
-        bucket.owner.holds(&self.key.owner) && self.bucket.text() == Some(bucket.name)
+        bucket.owner.holds(&self.key.owner) && self.bucket.text() == Some(bucket.name) && self.name_in(bucket).is_some()
+    }
+
+    /// The bucket that the row is of; `None` is an unknown row.
+    #[must_use]
+    pub fn known_bucket(&self) -> Option<&'static Bucket> {
+        bucket::find(&self.key.owner, self.bucket.text()?).filter(|bucket| self.is_of(bucket))
     }
 
     /// The row's name in `bucket`; `None` when the key is not one of that bucket's.
@@ -175,7 +205,7 @@ struct RawFields<'a> {
 }
 
 /// [`RawFields`], read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Fields {
     pub created_at: Field<EpochSeconds>,
     pub expires_at: Field<EpochSeconds>,
@@ -192,7 +222,9 @@ impl Fields {
     /// `None` when `data` is absent, not text, not JSON, or not an object: malformed, which proves nothing.
     #[must_use]
     pub fn read(data: &Raw) -> Option<Self> {
-        let raw: RawFields<'_> = serde_json::from_str(data.text()?).ok()?;
+        // A struct can be read from a list as well, field by field; a list is not an object.
+        let object = data.text().filter(|text| text.trim_start().starts_with('{'))?;
+        let raw: RawFields<'_> = serde_json::from_str(object).ok()?;
         Some(Self {
             created_at: seconds(raw.created_at),
             expires_at: seconds(raw.expires_at),

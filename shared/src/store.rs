@@ -48,7 +48,7 @@ impl StoreError {
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// One page of a bucket.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Page {
     pub rows: Vec<Row>,
     /// Range key to go on after; `None` is the end.
@@ -64,7 +64,7 @@ pub enum Consistency {
 }
 
 /// Which rows to page: those of `owner` whose range key begins with `prefix`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct PageOf<'a> {
     pub owner: &'a str,
     pub prefix: &'a str,
@@ -82,6 +82,45 @@ pub trait ReadRows {
 
     /// Looks at each key with consistent reads, in the order given. What a fault of the moment hid is `CouldNotLook`.
     async fn look(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
+}
+
+/// One page of a segment of the whole table.
+#[derive(Debug, Default)]
+pub struct ScanPage {
+    pub rows: Vec<Row>,
+    /// Key to go on after; `None` is the end of the segment.
+    pub next: Option<RowKey>,
+}
+
+/// `dynamodb:Scan`.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait ScanTable {
+    /// A page of segment `segment` of `segments`, after the key `after`, at half price.
+    async fn scan(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage>;
+}
+
+/// `dynamodb:PutItem` of a client's index row, and of nothing else.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait RestoreClient {
+    /// Writes the index row that leads to a client, if there is none; whether it did.
+    async fn restore_client(&self, client: &str, actor: &str) -> Result<bool>;
+}
+
+/// Whether an actor exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActorLookup {
+    There,
+    Absent,
+    CouldNotLook,
+}
+
+/// `dynamodb:Scan` and `dynamodb:BatchGetItem` on the sibling table of the actors.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait ReadActors {
+    /// Whether the actors' table holds any actor at all: an empty one is not to be believed.
+    async fn holds_actors(&self) -> Result<bool>;
+
+    async fn look_for_actors(&self, ids: &[String]) -> Result<Vec<ActorLookup>>;
 }
 
 /// What became of one conditional delete.
@@ -115,8 +154,8 @@ pub trait DeleteRows {
     async fn delete(&self, rows: &[Condemned]) -> Deletes;
 }
 
-/// A state row's value and the exact text it was stored as, which the next write is conditional on.
-#[derive(Clone, Debug, PartialEq)]
+/// A state row's value (null when it cannot be read) and the exact text it was stored as, which the next write is conditional on.
+#[derive(Clone, PartialEq)]
 pub struct Stored {
     pub value: Value,
     pub text: String,
@@ -131,6 +170,9 @@ pub trait OwnState {
     async fn swap_state(&self, name: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool>;
 
     async fn write_state(&self, name: &str, value: &Value) -> Result<()>;
+
+    /// Whether any run has ever left a state row here.
+    async fn holds_state(&self) -> Result<bool>;
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -150,13 +192,10 @@ pub enum TtlSetting {
     Changing,
 }
 
-/// `dynamodb:DescribeTimeToLive`, and `dynamodb:Scan` for one page of a suspicious table.
+/// `dynamodb:DescribeTimeToLive`.
 #[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait InspectTable {
     async fn ttl_setting(&self) -> Result<TtlSetting>;
-
-    /// The first rows of the table, whoever owns them.
-    async fn sample(&self) -> Result<Vec<Row>>;
 }
 
 /// What the run has cost so far.

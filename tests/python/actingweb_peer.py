@@ -82,6 +82,35 @@ class Peer:
     def mcp_exchange(self, op: Op) -> Op | None:
         return self._mcp.exchange_authorization_code(op["code"], op["client_id"])
 
+    def mcp_create_access(self, op: Op) -> str:
+        """An access token of a client-credentials grant, as the library mints it."""
+        return self._mcp.create_access_token(op["owner"], op["client_id"])["access_token"]
+
+    def mcp_revoke_cut_off(self, op: Op) -> bool:
+        """A revocation whose second half fails: the index row is gone, the token's own row survives."""
+        from actingweb import single_use
+
+        real, single_use.delete_confirmed = single_use.delete_confirmed, lambda *_: False
+        try:
+            return self._mcp._remove_access_token(op["token"], actor_id=op["owner"])
+        finally:
+            single_use.delete_confirmed = real
+
+    def client_store(self, op: Op) -> bool:
+        """A client's record and its index row, as registration writes them (the trust is left out)."""
+        registry = self._registry()
+        registry._store_client(op["owner"], op["client_id"], op["data"])
+        registry._update_global_index(op["client_id"], op["owner"])
+        return True
+
+    def client_load(self, op: Op) -> Op | None:
+        return self._registry().load_client_strict(op["client_id"])
+
+    def _registry(self) -> Any:
+        from actingweb.oauth2_server.client_registry import MCPClientRegistry
+
+        return MCPClientRegistry(self._config)
+
     def dumps(self, op: Op) -> str:
         """The text that the library stores as `data`."""
         return json.dumps(op["value"])

@@ -156,3 +156,51 @@ pub fn daily_cleanup(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
     }
     gone
 }
+
+/// What one index repair of the table must delete, all rows of unknown age being seen for the first time.
+#[must_use]
+pub fn index_repair(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
+    let table: BTreeMap<Key, &ModelRow> = rows.iter().map(|row| (row.key(), row)).collect();
+    let mut gone: BTreeSet<Key> = BTreeSet::new();
+    let is_actor = |owner: &str| owner == "_actingweb_oauth2" || !owner.starts_with('_');
+    let index_buckets = |target: &str| {
+        INDEXES.iter().filter(move |(_, pointed)| *pointed == target).map(|(index, _)| *index).collect::<Vec<_>>()
+    };
+    let tokens = ["mcp_tokens", "mcp_refresh_tokens", "mcp_auth_codes"];
+    for row in table.values() {
+        if let Some((_, target)) =
+            INDEXES.iter().find(|(index, _)| row.owner == "_actingweb_oauth2" && row.bucket == *index)
+        {
+            let Some(Value::String(actor)) = row.json() else { continue };
+            if !table.contains_key(&(actor, format!("{target}:{}", row.name))) {
+                gone.insert(row.key());
+            }
+        }
+        if is_actor(&row.owner) && tokens.contains(&row.bucket.as_str()) {
+            let indexed = index_buckets(&row.bucket)
+                .iter()
+                .any(|index| table.contains_key(&("_actingweb_oauth2".to_owned(), format!("{index}:{}", row.name))));
+            let data = row.json().unwrap_or_default();
+            let consumed =
+                row.bucket == "mcp_refresh_tokens" && !matches!(data["used"], Value::Bool(false) | Value::Null);
+            let old_enough = data["created_at"].as_i64().is_some_and(|created| now - created > 3_600);
+            if !indexed && (dead_by_itself(row, now) || (!consumed && old_enough)) {
+                gone.insert(row.key());
+            }
+        }
+    }
+    for row in table.values().filter(|row| is_actor(&row.owner) && row.bucket == "mcp_google_tokens") {
+        let names_it = |token: &ModelRow| {
+            token.owner == row.owner
+                && tokens.contains(&token.bucket.as_str())
+                && token.json().is_some_and(|data| data["google_token_key"] == row.name.as_str())
+        };
+        let named_by: Vec<&&ModelRow> = table.values().filter(|token| names_it(token)).collect();
+        let old_enough = row.ttl_is_valid(now).is_some_and(|at| now - (at - 7_200) > 3_600);
+        let needed = named_by.iter().any(|token| !gone.contains(&token.key()));
+        if row.ttl_past(now) || (!needed && (old_enough || !named_by.is_empty())) {
+            gone.insert(row.key());
+        }
+    }
+    gone
+}

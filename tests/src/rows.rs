@@ -22,6 +22,7 @@ pub fn row(bucket: &Bucket, name: &str, data: Raw, ttl: Raw) -> Row {
     let owner = match bucket.owner {
         Owner::System(owner) => owner,
         Owner::Actor => ACTOR,
+        Owner::Legacy => "_mcp_system",
     };
     Row {
         key: RowKey::in_bucket(owner, bucket, name),

@@ -92,7 +92,7 @@ impl Random {
         match self.random.u8(..20) {
             0 => None,
             1 => Some("not json".to_owned()),
-            2 => Some("[]".to_owned()),
+            2 => Some("[1, 1, 1, true, 1]".to_owned()),
             3 => Some("{\"expires_at\": \"1\", \"created_at\": 1.5}".to_owned()),
             _ => Some(dumps(value)),
         }

@@ -14,7 +14,7 @@ use crate::store::{Consistency, PageOf, ReadRows, Result, StoreError};
 use crate::time::EpochSeconds;
 
 /// A stored attribute: its value, and the exact text that a swap is conditional on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Attribute {
     pub name: String,
     pub data: Value,
@@ -47,6 +47,12 @@ impl<'a> AttributeStore<'a> {
     /// # Errors
     /// When the table could not be read.
     pub async fn get_attr(&self, owner: &str, bucket: &str, name: &str) -> Result<Option<Attribute>> {
+        let text = self.get_text(owner, bucket, name).await?;
+        Ok(text.and_then(|text| parsed(name.to_owned(), &text)))
+    }
+
+    /// The text of one attribute, whatever it says.
+    pub(super) async fn get_text(&self, owner: &str, bucket: &str, name: &str) -> Result<Option<String>> {
         let key = RowKey::new(owner, format!("{bucket}:{name}"));
         let dynamo = self.table;
         let answer = dynamo
@@ -63,7 +69,8 @@ impl<'a> AttributeStore<'a> {
             .await?;
         let used = answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units).unwrap_or(1.0);
         dynamo.count(|usage| usage.read_units += used);
-        Ok(answer.item.and_then(|item| to_attribute(item, bucket)))
+        let row = answer.item.and_then(to_row).filter(|row| row.bucket.text() == Some(bucket));
+        Ok(row.and_then(|row| row.data.text().map(str::to_owned)))
     }
 
     /// All attributes of a bucket, in the order of their names.
@@ -281,12 +288,6 @@ fn to_item(key: &RowKey, bucket: &str, name: &str, data: &Value, ttl: Option<Epo
         item.insert(TTL.to_owned(), AttributeValue::N(at.to_string()));
     }
     item
-}
-
-fn to_attribute(item: Item, bucket: &str) -> Option<Attribute> {
-    let row = to_row(item)?;
-    let name = row.key.sort.strip_prefix(bucket)?.strip_prefix(':')?.to_owned();
-    (row.bucket.text() == Some(bucket)).then(|| parsed(name, row.data.text()?)).flatten()
 }
 
 fn parsed(name: String, text: &str) -> Option<Attribute> {

@@ -1,16 +1,19 @@
 //! One request: bounded in attempts and time, paced, counted, and its failure put into words.
 
 use std::future::Future;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 use super::Dynamo;
 use super::error::{Fault, classify};
+use super::pace::Direction;
 use crate::store::{Result, StoreError};
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+const CLOSE_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Attempts at a request that the server throttles or fails on. With the backoff below: some fifteen seconds.
 pub(super) const MAX_ATTEMPTS: u32 = 8;
@@ -46,14 +49,28 @@ impl Dynamo {
                 usage.retries += u64::from(attempt > 1);
             });
             // Boxed: an SDK request is a deep and large future, and every caller would carry it.
-            let Some(answer) = self.within(phase, Box::pin(send())).await else { return Err(StoreError::OutOfTime) };
+            let Some(answer) = self.attempt(phase, Box::pin(send())).await? else {
+                if attempt >= MAX_ATTEMPTS {
+                    return Err(self.in_words(operation, attempt, Fault::Passing("no answer in time".to_owned())));
+                }
+                self.back_off(phase, attempt).await?;
+                continue;
+            };
             let error = match answer {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    self.answered.store(true, Ordering::Relaxed);
+                    return Ok(answer);
+                }
                 Err(error) => error,
             };
-            let attempts_allowed = match classify(&error) {
+            let fault = match classify(&error) {
+                // Somebody was there a moment ago: a fault of the moment.
+                Fault::Unreachable(cause) if self.answered.load(Ordering::Relaxed) => Fault::Passing(cause),
+                fault => fault,
+            };
+            let attempts_allowed = match &fault {
                 Fault::Throttled(_) => {
-                    self.throttled();
+                    self.throttled(Direction::of(operation));
                     MAX_ATTEMPTS
                 }
                 Fault::Passing(_) => MAX_ATTEMPTS,
@@ -61,16 +78,27 @@ impl Dynamo {
                 Fault::Final(_) => 1,
             };
             if attempt >= attempts_allowed {
-                return Err(self.in_words(operation, attempt, classify(&error)));
+                return Err(self.in_words(operation, attempt, fault));
             }
             self.back_off(phase, attempt).await?;
         }
     }
 
-    /// Notes a throttle and slows down.
-    pub(super) fn throttled(&self) {
+    /// One attempt. The last words are short of time: one that hangs is tried again soon, as `None`, until it is over.
+    async fn attempt<T>(&self, phase: Phase, request: impl Future<Output = T>) -> Result<Option<T>> {
+        match phase {
+            Phase::Work => self.within(phase, request).await.map(Some).ok_or(StoreError::OutOfTime),
+            Phase::Close => {
+                let short = tokio::time::timeout(CLOSE_ATTEMPT_TIMEOUT, request);
+                self.within(phase, short).await.map(std::result::Result::ok).ok_or(StoreError::OutOfTime)
+            }
+        }
+    }
+
+    /// Notes a throttled answer and slows down.
+    pub(super) fn throttled(&self, direction: Direction) {
         self.count(|usage| usage.throttles += 1);
-        self.pace.throttled(self.clock.elapsed());
+        self.pace.throttled(direction, self.clock.elapsed());
     }
 
     /// Waits before attempt `attempt + 1`: exponential with full jitter, so that containers do not knock in step.

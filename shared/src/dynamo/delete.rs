@@ -1,12 +1,16 @@
 //! Conditional deletes, in batches: PartiQL's `BatchExecuteStatement`, because it is the one batch in which every delete
 //! carries its own condition. HTTP 200 is not success: each statement has its own answer.
 
-use aws_sdk_dynamodb::types::{BatchStatementRequest, BatchStatementResponse, ReturnConsumedCapacity};
+use aws_sdk_dynamodb::types::{
+    BatchStatementError, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
+    ReturnConsumedCapacity,
+};
 
 use super::Dynamo;
 use super::call::{MAX_ATTEMPTS, Phase};
 use super::convert::{BUCKET, DATA, ID, SORT, TTL, text, to_value};
 use super::error::{Fault, by_code};
+use super::pace::Direction;
 use super::read::sum;
 use crate::expiry::Condemned;
 use crate::row::Raw;
@@ -48,7 +52,10 @@ impl Dynamo {
                 Ok(answers) => answers,
                 Err(error) => {
                     // Sent, and its fate is not known: these rows may be gone.
-                    let unknown = matches!(error, StoreError::OutOfTime | StoreError::Unavailable { .. });
+                    let unknown = matches!(
+                        error,
+                        StoreError::OutOfTime | StoreError::Unavailable { .. } | StoreError::Unreachable { .. }
+                    );
                     let outcome = if unknown { DeleteOutcome::Unknown } else { DeleteOutcome::Failed };
                     open.iter().for_each(|i| outcomes[*i] = outcome);
                     return if error.is_passing() { Ok(()) } else { Err(error) };
@@ -94,15 +101,22 @@ impl Dynamo {
             })
             .await?;
         let reported = sum(answer.consumed_capacity());
-        self.pace.settle_write(units, reported.unwrap_or(units));
-        self.count(|usage| {
-            usage.write_units += reported.unwrap_or(units);
-            usage.write_units_estimated |= reported.is_none();
-        });
         let responses = answer.responses.unwrap_or_default();
         if responses.len() != statements.len() {
             return Err(self.refused("a reply that does not match its request".to_owned()));
         }
+        let throttled = responses.iter().filter(|response| is_throttled(response)).count();
+        if throttled > 0 {
+            self.throttled(Direction::Write);
+        }
+        // A throttled statement costs nothing; the others about the same each.
+        #[expect(clippy::cast_precision_loss, reason = "at most 25 statements")]
+        let estimated = units * (1.0 - throttled as f64 / responses.len().max(1) as f64);
+        self.pace.settle_write(units, reported.unwrap_or(estimated));
+        self.count(|usage| {
+            usage.write_units += reported.unwrap_or(estimated);
+            usage.write_units_estimated |= reported.is_none();
+        });
         Ok(responses.iter().map(|response| self.read_answer(response)).collect())
     }
 
@@ -129,16 +143,12 @@ impl Dynamo {
 
     fn read_answer(&self, response: &BatchStatementResponse) -> Result<Answer> {
         let Some(error) = response.error() else { return Ok(Answer::Done(DeleteOutcome::Deleted)) };
-        let code = error.code().map_or("an error without a code", |code| code.as_str());
+        let code = error.code().map_or("an error without a code", BatchStatementErrorCodeEnum::as_str);
         if code.starts_with("ConditionalCheckFailed") {
             return Ok(Answer::Done(DeleteOutcome::LostRace));
         }
         match by_code(Some(code), 0) {
-            Fault::Throttled(_) => {
-                self.throttled();
-                Ok(Answer::TryAgain)
-            }
-            Fault::Passing(_) | Fault::Unreachable(_) => Ok(Answer::TryAgain),
+            Fault::Throttled(_) | Fault::Passing(_) | Fault::Unreachable(_) => Ok(Answer::TryAgain),
             Fault::Final(code) if code == "AccessDenied" => Err(StoreError::AccessDenied {
                 operation: "BatchExecuteStatement (PartiQLDelete)",
                 table: self.table.clone(),
@@ -151,6 +161,11 @@ impl Dynamo {
     fn refused(&self, code: String) -> StoreError {
         StoreError::Rejected { operation: "BatchExecuteStatement", table: self.table.clone(), code }
     }
+}
+
+fn is_throttled(response: &BatchStatementResponse) -> bool {
+    let code = response.error().and_then(BatchStatementError::code).map(BatchStatementErrorCodeEnum::as_str);
+    code.is_some_and(|code| matches!(by_code(Some(code), 0), Fault::Throttled(_)))
 }
 
 /// A delete costs a unit for each kilobyte begun.

@@ -1,14 +1,10 @@
-//! DescribeTable, DescribeTimeToLive, and one page of a table that looks like a wrong one.
+//! DescribeTable and DescribeTimeToLive.
 
-use aws_sdk_dynamodb::types::{
-    BillingMode, ConsumedCapacity, KeyType, ReturnConsumedCapacity, ScalarAttributeType, TableDescription,
-    TimeToLiveStatus,
-};
+use aws_sdk_dynamodb::types::{BillingMode, KeyType, ScalarAttributeType, TableDescription, TimeToLiveStatus};
 
 use super::Dynamo;
 use super::call::Phase;
-use super::convert::{ID, SORT, to_row};
-use crate::row::Row;
+use super::convert::{ID, SORT};
 use crate::store::{Billing, InspectTable, Result, StoreError, TtlSetting};
 
 impl Dynamo {
@@ -38,21 +34,6 @@ impl InspectTable for Dynamo {
             Some(TimeToLiveStatus::Enabling | TimeToLiveStatus::Disabling) => TtlSetting::Changing,
             _ => TtlSetting::Off,
         })
-    }
-
-    async fn sample(&self) -> Result<Vec<Row>> {
-        let answer = self
-            .call("Scan", Phase::Work, || {
-                self.client
-                    .scan()
-                    .table_name(&self.table)
-                    .set_limit(self.pace.page_rows())
-                    .return_consumed_capacity(ReturnConsumedCapacity::Total)
-                    .send()
-            })
-            .await?;
-        self.used_reading(0.0, answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units));
-        Ok(answer.items.unwrap_or_default().into_iter().filter_map(to_row).collect())
     }
 }
 

@@ -10,9 +10,11 @@ mod describe;
 mod error;
 mod pace;
 mod read;
+mod scan;
 mod state;
 
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
 use aws_config::BehaviorVersion;
 use aws_config::retry::RetryConfig;
@@ -57,6 +59,8 @@ pub struct Dynamo {
     clock: RunClock,
     pace: Pace,
     usage: Mutex<Usage>,
+    /// Whether anybody has answered in this run.
+    answered: AtomicBool,
 }
 
 impl Dynamo {
@@ -66,10 +70,11 @@ impl Dynamo {
         Self {
             client,
             table: table.into(),
-            endpoint: endpoint.unwrap_or("the AWS endpoint of the region").to_owned(),
+            endpoint: endpoint.map_or_else(|| "the AWS endpoint of the region".to_owned(), shown),
             clock,
             pace: Pace::unlimited(),
             usage: Mutex::default(),
+            answered: AtomicBool::new(false),
         }
     }
 
@@ -88,6 +93,7 @@ impl Dynamo {
         &self.clock
     }
 
+    /// Adds to what the run has cost.
     fn count(&self, add: impl FnOnce(&mut Usage)) {
         // The lock is never held across an await, and a poisoned count is still the best count there is.
         add(&mut self.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
@@ -112,4 +118,12 @@ impl Budget for Dynamo {
     fn delete_batch(&self) -> usize {
         self.pace.delete_batch()
     }
+}
+
+/// An endpoint as it may be shown: scheme, host and port, without what else was typed into it.
+fn shown(endpoint: &str) -> String {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}")
 }

@@ -11,10 +11,8 @@ use crate::store::Billing;
 /// Half of what one item collection takes before DynamoDB splits it: all system-actor rows are one.
 const ON_DEMAND_WRITE: f64 = 500.0;
 const ON_DEMAND_READ: f64 = 1_500.0;
-/// A day's worth of a clean table is a few thousand rows: on demand it may go at once, only a backlog is paced.
-const ON_DEMAND_BURST_SECONDS: f64 = 10.0;
-/// On a provisioned table the saved-up burst is the application's.
-const PROVISIONED_BURST_SECONDS: f64 = 1.0;
+/// What may be used at once: more would be taken from the burst that DynamoDB saves up for the application.
+const BURST_SECONDS: f64 = 1.0;
 /// The share of a provisioned table that a cleaner takes.
 const PROVISIONED_SHARE: f64 = 0.5;
 
@@ -25,6 +23,22 @@ const MOST_DELETES: usize = 25;
 /// After a throttle the pace is halved, down to this share of it, and comes back over this time.
 const SLOWEST_SHARE: f64 = 1.0 / 64.0;
 const RECOVERY: Duration = Duration::from_mins(1);
+
+/// Which units a request uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    pub(super) fn of(operation: &str) -> Self {
+        match operation {
+            "BatchExecuteStatement" | "PutItem" | "UpdateItem" | "DeleteItem" => Direction::Write,
+            _ => Direction::Read,
+        }
+    }
+}
 
 pub(super) struct Pace {
     read: Option<Mutex<Bucket>>,
@@ -51,16 +65,14 @@ impl Pace {
     /// What the settings say, or a default that fits how the table is paid for.
     #[must_use]
     pub(super) fn new(settings: &Settings, billing: &Billing) -> Self {
-        let (read, write, burst) = match billing {
-            Billing::OnDemand => (ON_DEMAND_READ, ON_DEMAND_WRITE, ON_DEMAND_BURST_SECONDS),
+        let (read, write) = match billing {
+            Billing::OnDemand => (ON_DEMAND_READ, ON_DEMAND_WRITE),
             Billing::Provisioned { read_units, write_units } => {
-                (read_units * PROVISIONED_SHARE, write_units * PROVISIONED_SHARE, PROVISIONED_BURST_SECONDS)
+                (read_units * PROVISIONED_SHARE, write_units * PROVISIONED_SHARE)
             }
         };
-        // A rate that an operator names is a ceiling in every second.
         let bucket = |asked: Option<f64>, default: f64| {
-            let (rate, burst) = asked.map_or((default, burst), |rate| (rate, 1.0));
-            Some(Mutex::new(Bucket::new(rate.max(0.1), burst)))
+            Some(Mutex::new(Bucket::new(asked.unwrap_or(default).max(0.1), BURST_SECONDS)))
         };
         Self {
             read: bucket(settings.max_read_units_per_second, read),
@@ -102,8 +114,12 @@ impl Pace {
         settle(self.write.as_ref(), reserved, used);
     }
 
-    pub(super) fn throttled(&self, elapsed: Duration) {
-        for bucket in [&self.read, &self.write].into_iter().flatten() {
+    pub(super) fn throttled(&self, direction: Direction, elapsed: Duration) {
+        let bucket = match direction {
+            Direction::Read => &self.read,
+            Direction::Write => &self.write,
+        };
+        if let Some(bucket) = bucket {
             with(bucket, |bucket| bucket.throttled(elapsed));
         }
     }

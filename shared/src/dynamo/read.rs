@@ -7,6 +7,7 @@ use aws_sdk_dynamodb::types::{ConsumedCapacity, KeysAndAttributes, ReturnConsume
 use super::Dynamo;
 use super::call::{MAX_ATTEMPTS, Phase};
 use super::convert::{ID, Item, SORT, text, to_key, to_row};
+use super::pace::Direction;
 use crate::integrity::Lookup;
 use crate::row::{Row, RowKey};
 use crate::store::{Consistency, Page, PageOf, ReadRows, Result, StoreError};
@@ -43,9 +44,11 @@ impl ReadRows for Dynamo {
     async fn look(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
         let mut found: HashMap<&RowKey, Lookup> = HashMap::with_capacity(keys.len());
         // A batch may not name a key twice; two rows may well point at one.
-        let mut wanted: Vec<&RowKey> = keys.iter().collect();
+        let mut wanted: Vec<&RowKey> = keys.iter().filter(|key| key.is_storable()).collect();
         wanted.sort_unstable();
         wanted.dedup();
+        // Asking for a key that no row can have fails the whole batch, and its answer is known.
+        found.extend(keys.iter().filter(|key| !key.is_storable()).map(|key| (key, Lookup::Absent)));
         for chunk in wanted.chunks(self.pace.lookup_batch()) {
             for (key, lookup) in self.look_at_once(chunk).await? {
                 found.insert(key, lookup);
@@ -75,7 +78,7 @@ impl Dynamo {
                 break;
             }
             // Keys come back unprocessed when the table is out of capacity.
-            self.throttled();
+            self.throttled(Direction::Read);
             self.back_off(Phase::Work, attempt).await?;
         }
         let mut by_key: HashMap<RowKey, Row> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();

@@ -6,7 +6,7 @@ use super::Dynamo;
 use super::attributes::{AttributeStore, Write};
 use super::call::Phase;
 use crate::bucket::JANITOR_OWNER;
-use crate::store::{OwnState, Result, Stored};
+use crate::store::{Consistency, OwnState, PageOf, ReadRows, Result, Stored};
 
 const STATE_BUCKET: &str = "state";
 
@@ -20,13 +20,22 @@ impl Dynamo {
 
 impl OwnState for Dynamo {
     async fn read_state(&self, name: &str) -> Result<Option<Stored>> {
-        let found = self.attributes().get_attr(JANITOR_OWNER, STATE_BUCKET, name).await?;
-        Ok(found.map(|attribute| Stored { value: attribute.data, text: attribute.text }))
+        let text = self.attributes().get_text(JANITOR_OWNER, STATE_BUCKET, name).await?;
+        // One that cannot be read is not one that is not there: it can be replaced, by its text.
+        Ok(text.map(|text| Stored { value: serde_json::from_str(&text).unwrap_or_default(), text }))
     }
 
     async fn swap_state(&self, name: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool> {
         let condition = expected.map_or(Write::IfAbsent, Write::IfText);
         self.attributes().write(JANITOR_OWNER, STATE_BUCKET, name, value, None, condition).await
+    }
+
+    async fn holds_state(&self) -> Result<bool> {
+        let prefix = format!("{STATE_BUCKET}:");
+        let reading = Consistency::Strong;
+        let page =
+            self.page(PageOf { owner: JANITOR_OWNER, prefix: &prefix, after: None, reading, limit: Some(1) }).await?;
+        Ok(!page.rows.is_empty())
     }
 
     async fn write_state(&self, name: &str, value: &Value) -> Result<()> {

@@ -9,10 +9,16 @@ use serde_json::{Value, json};
 const SHOWN: usize = 8;
 
 /// A place in the walk: everything in earlier steps, and in this step up to `name`, is done with.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Cursor {
     pub(super) step: usize,
     pub(super) name: String,
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", super::source::step_name(self.step), crate::mask::Masked(&self.name))
+    }
 }
 
 impl Cursor {

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
-use super::Sweep;
 use super::cursor::Cursor;
 use crate::bucket::{BUCKETS, Bucket, Owner, Rule};
 use crate::expiry::{self, Condemned};
@@ -12,6 +11,7 @@ use crate::integrity::{self, Question};
 use crate::report::Tally;
 use crate::row::{Row, RowKey};
 use crate::store::{Budget, Consistency, PageOf, ReadRows, Result};
+use crate::walk::{Hands, Source};
 
 /// Rows that a piece looks at before it is handed on, work or not, so that the deadline is seen.
 const MOST_EXAMINED: usize = 2_000;
@@ -46,7 +46,7 @@ pub(super) fn step_named(name: &str) -> Option<usize> {
 fn system_owner(bucket: &Bucket) -> Option<&'static str> {
     match bucket.owner {
         Owner::System(owner) => Some(owner),
-        Owner::Actor => None,
+        Owner::Actor | Owner::Legacy => None,
     }
 }
 
@@ -64,51 +64,34 @@ pub(super) struct Pointed {
     pub target: RowKey,
 }
 
-pub(super) struct Reader<'a, S> {
-    sweep: &'a Sweep<'a, S>,
+pub(super) struct SystemRows<'a, S> {
+    hands: &'a Hands<'a, S>,
     step: usize,
     /// Name of the last row that was handed on in this step.
     name: String,
-    sources: Vec<Source>,
+    sources: Vec<BucketRows>,
 }
 
 /// One bucket's rows, a page at a time.
-struct Source {
+struct BucketRows {
     bucket: &'static Bucket,
     rows: VecDeque<Row>,
     after: Option<String>,
     at_end: bool,
 }
 
-impl<'a, S: ReadRows + Budget> Reader<'a, S> {
-    pub(super) fn new(sweep: &'a Sweep<'a, S>) -> Self {
-        let Cursor { step, name } = sweep.from.clone().unwrap_or_default();
-        let mut reader = Self { sweep, step, name, sources: Vec::new() };
-        reader.open();
-        reader
-    }
+impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
+    type Unit = Unit;
+    type Place = Cursor;
 
-    pub(super) fn position(&self) -> Cursor {
+    fn place(&self) -> Cursor {
         Cursor { step: self.step, name: self.name.clone() }
     }
 
-    fn open(&mut self) {
-        let buckets: Vec<&'static Bucket> = match STEPS.get(self.step) {
-            Some(Step::Bucket(bucket)) => vec![bucket],
-            Some(Step::Index(kind)) => kind.buckets().collect(),
-            None => Vec::new(),
-        };
-        let after = |bucket: &Bucket| (!self.name.is_empty()).then(|| bucket.sort_key(&self.name));
-        self.sources = buckets
-            .into_iter()
-            .map(|bucket| Source { bucket, rows: VecDeque::new(), after: after(bucket), at_end: false })
-            .collect();
-    }
-
-    /// The next piece: a lookup's worth of units, or a lot of rows without any. `None` at the end of the walk.
-    pub(super) async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
-        let (store, mut counts, mut units) = (self.sweep.store, Tally::default(), Vec::new());
-        let (most_units, mut examined) = (store.lookup_batch(), 0);
+    /// A lookup's worth of units, or a lot of rows without any.
+    async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
+        let (mut counts, mut units) = (Tally::default(), Vec::new());
+        let (most_units, mut examined) = (self.hands.store.lookup_batch(), 0);
         while self.step < STEPS.len() {
             let Some(group) = self.next_group().await? else {
                 self.step += 1;
@@ -131,9 +114,31 @@ impl<'a, S: ReadRows + Budget> Reader<'a, S> {
         }
         Ok(None)
     }
+}
+
+impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
+    pub(super) fn new(hands: &'a Hands<'a, S>, from: Option<Cursor>) -> Self {
+        let Cursor { step, name } = from.unwrap_or_default();
+        let mut rows = Self { hands, step, name, sources: Vec::new() };
+        rows.open();
+        rows
+    }
+
+    fn open(&mut self) {
+        let buckets: Vec<&'static Bucket> = match STEPS.get(self.step) {
+            Some(Step::Bucket(bucket)) => vec![bucket],
+            Some(Step::Index(kind)) => kind.buckets().collect(),
+            None => Vec::new(),
+        };
+        let after = |bucket: &Bucket| (!self.name.is_empty()).then(|| bucket.sort_key(&self.name));
+        self.sources = buckets
+            .into_iter()
+            .map(|bucket| BucketRows { bucket, rows: VecDeque::new(), after: after(bucket), at_end: false })
+            .collect();
+    }
 
     fn examine(&self, row: Row, bucket: &'static Bucket, counts: &mut Tally, units: &mut Vec<Unit>) {
-        let Sweep { now, policy, .. } = self.sweep;
+        let Hands { now, policy, .. } = self.hands;
         if !matches!(bucket.rule, Rule::Pointer { .. }) {
             match expiry::condemn(row, bucket, *now, policy) {
                 Ok(condemned) => units.push(Unit::Dead(condemned)),
@@ -154,9 +159,11 @@ impl<'a, S: ReadRows + Budget> Reader<'a, S> {
     /// The rows with the next name: one, or one of each generation. The buckets are sorted by name, so this is a merge.
     async fn next_group(&mut self) -> Result<Option<Vec<(Row, &'static Bucket)>>> {
         for source in &mut self.sources {
-            source.fill(self.sweep.store).await?;
+            source.fill(self.hands.store).await?;
         }
-        let Some(name) = self.sources.iter().filter_map(Source::head).min().map(str::to_owned) else { return Ok(None) };
+        let Some(name) = self.sources.iter().filter_map(BucketRows::head).min().map(str::to_owned) else {
+            return Ok(None);
+        };
         let group = self
             .sources
             .iter_mut()
@@ -168,7 +175,7 @@ impl<'a, S: ReadRows + Budget> Reader<'a, S> {
     }
 }
 
-impl Source {
+impl BucketRows {
     fn head(&self) -> Option<&str> {
         self.rows.front().and_then(|row| row.name_in(self.bucket))
     }

@@ -1,0 +1,15 @@
+//! `index-repair`: EventBridge wakes it once a week; it makes the indexes and the rows behind them agree.
+//! Wiring only: the work is in `shared`.
+
+use std::time::SystemTime;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), lambda_runtime::Error> {
+    shared::serve::serve(
+        env!("CARGO_CRATE_NAME"),
+        std::env::vars_os(),
+        SystemTime::now,
+        async |function, event, now, budget| Ok(function.index_repair(event, now, budget).await?.to_repair_answer()),
+    )
+    .await
+}

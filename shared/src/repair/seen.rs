@@ -1,0 +1,83 @@
+//! Unreachable rows of unknown age: they go when they are seen unreachable twice, the grace period apart.
+//!
+//! A state row remembers them by a hash. Most are provider rows from before 3.7.4, which gave rows no TTL. The list is
+//! bounded: what does not fit is remembered by a later run, when the first ones are gone.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::integrity::Sighting;
+use crate::row::RowKey;
+use crate::store::{OwnState, Result};
+use crate::time::EpochSeconds;
+
+const NAME: &str = "index-repair-seen";
+/// As many as fit into a state row with room to spare.
+const MOST: usize = 5_000;
+/// What no walk has seen for so long is gone.
+const FORGOTTEN_AFTER: i64 = 90 * 86_400;
+
+pub(super) struct Seen {
+    before: BTreeMap<String, i64>,
+    now: EpochSeconds,
+    grace: i64,
+    /// Seen in this run, with when they were first seen.
+    still: RefCell<BTreeMap<String, i64>>,
+}
+
+impl Seen {
+    pub(super) async fn read<S: OwnState>(store: &S, now: EpochSeconds, grace: i64) -> Result<Self> {
+        let stored = store.read_state(NAME).await?.map_or(Value::Null, |stored| stored.value);
+        let before = stored["seen"].as_object().map_or_else(BTreeMap::new, |seen| {
+            seen.iter().filter_map(|(hash, at)| Some((hash.clone(), at.as_i64()?))).collect()
+        });
+        Ok(Self { before, now, grace, still: RefCell::default() })
+    }
+
+    /// Whether the row was seen like this before, long enough ago.
+    pub(super) fn sighting(&self, key: &RowKey) -> Sighting {
+        match self.before.get(&hash(key)) {
+            Some(first) if self.now.get().saturating_sub(*first) >= self.grace => Sighting::Again,
+            _ => Sighting::First,
+        }
+    }
+
+    /// Remembers a row that stays for now.
+    pub(super) fn remember(&self, key: &RowKey) {
+        let hash = hash(key);
+        let first = self.before.get(&hash).copied().unwrap_or(self.now.get());
+        let mut still = self.still.borrow_mut();
+        if still.len() < MOST {
+            still.insert(hash, first);
+        }
+    }
+
+    /// Writes down what was seen; after a part of a walk also what was known before, the longest known first.
+    pub(super) async fn write<S: OwnState>(&self, store: &S, whole: bool) -> Result<()> {
+        let mut seen = self.still.borrow().clone();
+        if !whole {
+            let recent = |first: &i64| self.now.get().saturating_sub(*first) < FORGOTTEN_AFTER;
+            let known = self.before.iter().filter(|(_, first)| recent(first));
+            seen.extend(known.map(|(hash, first)| (hash.clone(), *first)));
+        }
+        if seen.len() > MOST {
+            let mut by_age: Vec<(String, i64)> = seen.into_iter().collect();
+            by_age.sort_by_key(|(_, first)| *first);
+            by_age.truncate(MOST);
+            seen = by_age.into_iter().collect();
+        }
+        if seen == self.before {
+            return Ok(());
+        }
+        store.write_state(NAME, &json!({"seen": seen})).await
+    }
+}
+
+fn hash(key: &RowKey) -> String {
+    let digest = Sha256::new().chain_update(&key.owner).chain_update([0]).chain_update(&key.sort).finalize();
+    let short = digest[..8].iter().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+    format!("{short:016x}")
+}

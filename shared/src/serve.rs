@@ -1,0 +1,40 @@
+//! The Lambda runtime around a function: events in, answers and errors out. The clock and the environment are handed in.
+
+use std::ffi::OsString;
+use std::time::{Duration, SystemTime};
+
+use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
+use serde_json::Value;
+
+use crate::config::{self, Environment};
+use crate::lambda::Function;
+use crate::run::RunError;
+use crate::time::EpochSeconds;
+use crate::{dynamo, logging};
+
+/// Serves invocations until the container ends.
+///
+/// # Errors
+/// When the runtime's own interface cannot be reached.
+pub async fn serve(
+    crate_name: &str,
+    environment: impl Iterator<Item = (OsString, OsString)>,
+    clock: fn() -> SystemTime,
+    answer: impl AsyncFn(&Function, Value, EpochSeconds, Option<Duration>) -> Result<Value, RunError>,
+) -> Result<(), Error> {
+    let environment: Environment =
+        environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
+    logging::start(crate_name, logging::level(&environment));
+    let client = dynamo::connect(config::endpoint(&environment)).await;
+    let function = Function { client, environment };
+    lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
+        let now = clock();
+        // A deadline that is already over is one that `cargo lambda watch` makes up (1970): no limit then, instead of no
+        // time.
+        let budget = event.context.deadline().duration_since(now).ok();
+        answer(&function, event.payload, EpochSeconds::from(now), budget)
+            .await
+            .map_err(|error| Diagnostic { error_type: error.kind().to_owned(), error_message: error.to_string() })
+    }))
+    .await
+}

@@ -1,0 +1,249 @@
+//! How a run goes over rows, whichever they are: pieces of work of about a hundred rows, a few side by side, until the
+//! end, the deadline, the ceiling or a fault. Rows stream through, so memory stays flat.
+//!
+//! A [`Source`] hands out pieces; [`Hands`] is what they are worked on with: the store, the rules, and the one delete
+//! that knows of dry runs and ceilings. [`chain`] is the order in which a token and what hangs on it go.
+
+mod chain;
+
+use std::cell::{Cell, RefCell};
+
+use futures_util::StreamExt;
+
+pub(crate) use chain::{Chain, Providers};
+
+use crate::expiry::{Condemned, Policy};
+use crate::report::Tally;
+use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, Result, StoreError};
+use crate::time::EpochSeconds;
+
+/// Pieces of work under way at a time. DynamoDB answers in milliseconds; eight hide that without much memory.
+const SIDE_BY_SIDE: usize = 8;
+
+/// After this many pieces in a row that the store could not serve, the run gives up instead of knocking on.
+const FAULTS_IN_A_ROW: u32 = 3;
+
+/// What every piece of a run is worked on with.
+pub struct Hands<'a, S> {
+    pub store: &'a S,
+    pub now: EpochSeconds,
+    pub policy: Policy,
+    /// A dry run plans every delete and sends none.
+    dry: bool,
+    /// Deletes that may still be planned.
+    allowance: Cell<u64>,
+    side_by_side: usize,
+}
+
+impl<'a, S> Hands<'a, S> {
+    pub fn new(store: &'a S, now: EpochSeconds, policy: Policy, dry: bool, max_deletes: Option<u64>) -> Self {
+        // A ceiling is exact, and the same in a dry run, only if the pieces come one after another.
+        let side_by_side = if max_deletes.is_some() { 1 } else { SIDE_BY_SIDE };
+        Self { store, now, policy, dry, allowance: Cell::new(max_deletes.unwrap_or(u64::MAX)), side_by_side }
+    }
+
+    pub fn is_dry(&self) -> bool {
+        self.dry
+    }
+
+    /// Whether pieces, and segments, come one after another.
+    pub(crate) fn one_by_one(&self) -> bool {
+        self.side_by_side == 1
+    }
+}
+
+impl<S: DeleteRows> Hands<'_, S> {
+    /// Deletes, or in a dry run pretends to, as far as the ceiling allows. Every row has an outcome if there is no `Stop`.
+    pub(crate) async fn delete(
+        &self,
+        mut rows: Vec<Condemned>,
+        counts: &mut Tally,
+    ) -> Result<Vec<DeleteOutcome>, Stop> {
+        let allowed = usize::try_from(self.allowance.get()).unwrap_or(usize::MAX).min(rows.len());
+        let over_the_ceiling = allowed < rows.len();
+        rows.truncate(allowed);
+        self.allowance.set(self.allowance.get() - allowed as u64);
+        let (outcomes, stopped) = if self.dry {
+            (vec![DeleteOutcome::Deleted; rows.len()], None)
+        } else if rows.is_empty() {
+            (Vec::new(), None)
+        } else {
+            let deletes = self.store.delete(&rows).await;
+            (deletes.outcomes, deletes.stopped)
+        };
+        // What did not happen does not use up the ceiling; what may have happened does.
+        let not_done = |outcome: &&DeleteOutcome| !matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::Unknown);
+        self.allowance.set(self.allowance.get() + outcomes.iter().filter(not_done).count() as u64);
+        for (row, outcome) in rows.iter().zip(&outcomes) {
+            tracing::trace!(row = ?row.row().key, reason = row.reason().name(), outcome = ?outcome, "delete");
+            counts.outcome(row.bucket(), row.reason(), *outcome);
+        }
+        match stopped {
+            Some(error) => Err(error.into()),
+            None if over_the_ceiling => Err(Stop::MaxDeletes),
+            None => Ok(outcomes),
+        }
+    }
+}
+
+/// Why a piece of work was not finished.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Stop {
+    OutOfTime,
+    MaxDeletes,
+    Fault(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::OutOfTime => Stop::OutOfTime,
+            error => Stop::Fault(error),
+        }
+    }
+}
+
+/// How a walk ended, and where the next one goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End<P> {
+    /// Went through to the last row.
+    Through,
+    /// Stopped before its time was up.
+    OutOfTime(P),
+    /// Stopped at the ceiling.
+    MaxDeletes(P),
+    /// Could not go on.
+    Fault(P, StoreError),
+}
+
+impl<P> End<P> {
+    /// The same end, its place told in another way.
+    pub(crate) fn map<Q>(self, tell: impl FnOnce(P) -> Q) -> End<Q> {
+        match self {
+            End::Through => End::Through,
+            End::OutOfTime(at) => End::OutOfTime(tell(at)),
+            End::MaxDeletes(at) => End::MaxDeletes(tell(at)),
+            End::Fault(at, error) => End::Fault(tell(at), error),
+        }
+    }
+}
+
+/// What a walk came to.
+#[derive(Debug)]
+pub struct Walked<P> {
+    pub counts: Tally,
+    pub end: End<P>,
+}
+
+/// Rows in order, as pieces of work.
+pub(crate) trait Source {
+    /// What a piece is made of.
+    type Unit;
+    /// A place to go on from. Places are ordered as the rows are.
+    type Place: Clone + Ord;
+
+    fn place(&self) -> Self::Place;
+
+    /// Counts of rows that needed no work, and units that do. `None` at the end.
+    async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Self::Unit>)>>;
+}
+
+/// Walks over `source` with `work` on each piece. What was counted is returned in every case.
+pub(crate) async fn walk<S, R>(
+    hands: &Hands<'_, S>,
+    source: R,
+    work: impl AsyncFn(Vec<R::Unit>, &mut Tally) -> Result<(), Stop>,
+) -> Walked<R::Place>
+where
+    S: ReadRows + DeleteRows + Budget,
+    R: Source,
+{
+    let walk = Walk { store: hands.store, faults_in_a_row: Cell::new(0), stopped: RefCell::new(None) };
+    let counts = futures_util::stream::unfold(source, |source| walk.next_piece(source))
+        .map(|piece| Box::pin(walk.finish(piece, &work)))
+        .buffer_unordered(hands.side_by_side)
+        .fold(Tally::default(), async |mut sum, counts| {
+            sum.add(&counts);
+            sum
+        })
+        .await;
+    let end = match walk.stopped.into_inner() {
+        None => End::Through,
+        Some((at, Stop::OutOfTime)) => End::OutOfTime(at),
+        Some((at, Stop::MaxDeletes)) => End::MaxDeletes(at),
+        Some((at, Stop::Fault(error))) => End::Fault(at, error),
+    };
+    Walked { counts, end }
+}
+
+/// What the pieces of one walk share.
+struct Walk<'a, S, P> {
+    store: &'a S,
+    faults_in_a_row: Cell<u32>,
+    /// The first piece that was not finished, and why: no new piece is begun after it.
+    stopped: RefCell<Option<(P, Stop)>>,
+}
+
+/// A piece of work, and where it begins: if it is not finished, the next run goes on there.
+struct Piece<U, P> {
+    from: P,
+    counts: Tally,
+    units: Vec<U>,
+}
+
+impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
+    async fn next_piece<R: Source<Place = P>>(&self, mut source: R) -> Option<(Piece<R::Unit, P>, R)> {
+        if self.stopped.borrow().is_some() {
+            return None;
+        }
+        let from = source.place();
+        if self.store.time_is_up() {
+            self.stop(from, Stop::OutOfTime);
+            return None;
+        }
+        match source.next_piece().await {
+            Ok(None) => None,
+            Ok(Some((counts, units))) => Some((Piece { from, counts, units }, source)),
+            Err(error) => {
+                self.stop(from, error.into());
+                None
+            }
+        }
+    }
+
+    async fn finish<U>(
+        &self,
+        piece: Piece<U, P>,
+        work: &impl AsyncFn(Vec<U>, &mut Tally) -> Result<(), Stop>,
+    ) -> Tally {
+        let Piece { from, mut counts, units } = piece;
+        if let Err(stop) = work(units, &mut counts).await {
+            self.stop(from, stop);
+        } else if counts.rows_skipped() > 0 && counts.rows_deleted() == 0 {
+            self.fault(from);
+        } else {
+            self.faults_in_a_row.set(0);
+        }
+        counts
+    }
+
+    /// Rows were skipped over a fault of the moment. A few pieces like that in a row are no longer one.
+    fn fault(&self, at: P) {
+        self.faults_in_a_row.set(self.faults_in_a_row.get() + 1);
+        if self.faults_in_a_row.get() >= FAULTS_IN_A_ROW {
+            self.stop(at, Stop::Fault(StoreError::KeepsFailing { pieces: FAULTS_IN_A_ROW }));
+        }
+    }
+
+    /// The earliest place counts: pieces are worked on side by side. A fault outweighs the clock.
+    fn stop(&self, at: P, why: Stop) {
+        let mut stopped = self.stopped.borrow_mut();
+        *stopped = Some(match stopped.take() {
+            None => (at, why),
+            Some((earlier, known)) => {
+                let why = if matches!(known, Stop::Fault(_)) { known } else { why };
+                (earlier.min(at), why)
+            }
+        });
+    }
+}
