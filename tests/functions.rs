@@ -184,6 +184,48 @@ async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
     assert!(leaked.is_empty(), "{} secrets leaked, beginning with {:?}", leaked.len(), leaked);
 }
 
+/// The most memory that a function's process has had so far, in KiB: the one process that has the table's prefix in its
+/// environment and the binary's path in its command line.
+fn peak_memory(binary: &std::path::Path, prefix: &str) -> u64 {
+    let wanted = format!("AWS_DB_PREFIX={prefix}");
+    let processes = std::fs::read_dir("/proc").expect("Linux").flatten().map(|entry| entry.path());
+    let peaks = processes.filter_map(|process| {
+        let is_the_binary = std::fs::read_link(process.join("exe")).ok()? == *binary.canonicalize().ok()?;
+        let environment = std::fs::read(process.join("environ")).ok()?;
+        let is_ours = String::from_utf8_lossy(&environment).split('\0').any(|pair| pair == wanted);
+        let status = std::fs::read_to_string(process.join("status")).ok().filter(|_| is_the_binary && is_ours)?;
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok())
+    });
+    peaks.max().expect("the function is running")
+}
+
+/// Both tables are larger than what is held at a time; the second is three times the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_does_not_grow_with_the_table() {
+    let endpoint = engine(EngineKind::Embedded).endpoint();
+    let mut tables = Vec::new();
+    for copies in [80, 240] {
+        let (client, prefix) = new_table(endpoint).await;
+        let rows = fixture::all_kinds(now(), copies, 11);
+        write_rows(&client, &format!("{prefix}_attributes"), &rows).await.unwrap();
+        tables.push(prefix);
+    }
+    for name in ["daily-cleanup", "index-repair"] {
+        let peaks: Vec<u64> = tables
+            .iter()
+            .map(|prefix| {
+                let settings = environment(&[("AWS_DB_PREFIX", prefix), ("AWS_DB_HOST", endpoint)]);
+                let rie = Rie::start(&function(name), &settings, 600);
+                let answer = rie.invoke(&json!({"mode": "dry-run", "max_read_units_per_second": 100_000}));
+                assert_eq!(answer.payload["report"]["complete"], true, "{}", answer.payload);
+                peak_memory(&function(name), prefix)
+            })
+            .collect();
+        println!("{name}: peak KiB {peaks:?}");
+        assert!(peaks[1] < peaks[0] * 13 / 10 && peaks[1] < 64 * 1_024, "{name}: peak KiB {peaks:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_repair_runs_as_a_lambda() {
     for kind in [EngineKind::DynamoDbLocal, EngineKind::Embedded] {

@@ -16,9 +16,9 @@ mod state;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use aws_config::BehaviorVersion;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region};
 use aws_sdk_dynamodb::Client;
 use aws_smithy_http_client::tls;
 
@@ -47,7 +47,12 @@ pub async fn connect(endpoint: Option<&str>) -> Client {
     if let Some(endpoint) = endpoint {
         loader = loader.endpoint_url(endpoint);
     }
-    Client::new(&loader.load().await)
+    let config = loader.load().await;
+    if endpoint.is_some() && config.region().is_none() {
+        // A local engine serves every region: which one is signed for does not matter, but one has to be.
+        return Client::new(&config.into_builder().region(Region::from_static("us-east-1")).build());
+    }
+    Client::new(&config)
 }
 
 /// One table during one run.

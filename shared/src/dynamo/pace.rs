@@ -20,6 +20,10 @@ const PROVISIONED_SHARE: f64 = 0.5;
 const MOST_LOOKUPS: usize = 100;
 const MOST_DELETES: usize = 25;
 
+/// Rows to a page: enough that a request costs little beside its rows, and few enough that a page is never much memory.
+const MOST_PAGED: usize = 1_000;
+const LEAST_PAGED: usize = 50;
+
 /// After a throttle the pace is halved, down to this share of it, and comes back over this time.
 const SLOWEST_SHARE: f64 = 1.0 / 64.0;
 const RECOVERY: Duration = Duration::from_mins(1);
@@ -90,10 +94,10 @@ impl Pace {
         rows_in_a_second(self.write.as_ref(), 1.0, MOST_DELETES)
     }
 
-    /// Rows to page at a time: some twenty fit into the 8 KiB that half-price reading gives a unit. `None` is a full page.
-    pub(super) fn page_rows(&self) -> Option<i32> {
-        let rows = rows_in_a_second(self.read.as_ref(), 20.0, usize::MAX);
-        i32::try_from(rows).ok().filter(|rows| *rows < 10_000).map(|rows| rows.max(50))
+    /// Rows to page at a time: some twenty fit into the 8 KiB that half-price reading gives a unit.
+    pub(super) fn page_rows(&self) -> i32 {
+        let rows = rows_in_a_second(self.read.as_ref(), 20.0, MOST_PAGED);
+        i32::try_from(rows.max(LEAST_PAGED)).unwrap_or(i32::MAX)
     }
 
     /// Takes `units` and says how long to wait before using them.

@@ -28,7 +28,7 @@ impl ReadRows for Dynamo {
                     .expression_attribute_values(":owner", text(of.owner))
                     .expression_attribute_values(":prefix", text(of.prefix))
                     .set_exclusive_start_key(start.clone())
-                    .set_limit(of.limit.or_else(|| self.pace.page_rows()))
+                    .limit(of.limit.unwrap_or_else(|| self.pace.page_rows()))
                     .return_consumed_capacity(ReturnConsumedCapacity::Total)
                     .send()
             })

@@ -33,7 +33,7 @@ impl ScanTable for Dynamo {
                     .segment(segment)
                     .total_segments(segments)
                     .set_exclusive_start_key(start.clone())
-                    .set_limit(self.pace.page_rows())
+                    .limit(self.pace.page_rows())
                     .return_consumed_capacity(ReturnConsumedCapacity::Total)
                     .send()
             })

@@ -27,7 +27,7 @@ use crate::walk::{End, Hands, Walked, walk};
 /// Parts of the table that are read on their own, each with a cursor of its own.
 const SEGMENTS: i32 = 8;
 /// Segments under way at a time.
-const SIDE_BY_SIDE: usize = 4;
+const SIDE_BY_SIDE: usize = 2;
 
 pub struct IndexRepair {
     restore_clients: bool,
