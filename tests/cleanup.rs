@@ -416,10 +416,7 @@ async fn survives_throttles_and_lost_answers(kind: EngineKind) {
                 let one = json!({"Error": {"Code": "ThrottlingError", "Message": "slow down"}});
                 proxy::Fate::Answer(200, json!({"Responses": vec![one; statements]}).to_string())
             }
-            (6, "BatchGetItem") => {
-                let asked: Value = serde_json::from_str(&request.body).unwrap();
-                proxy::Fate::Answer(200, json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}).to_string())
-            }
+            (6, "BatchGetItem") => proxy::unprocessed(request),
             _ => proxy::Fate::Forward,
         }
     });
@@ -436,15 +433,12 @@ async fn a_store_fault_is_never_read_as_absence(kind: EngineKind) {
     let bed = Bed::with(kind, &rows).await;
     let before = bed.keys().await;
     for answer in [
-        |_: &str| proxy::Fate::Answer(500, SERVER_ERROR.to_owned()),
-        |body: &str| {
-            let asked: Value = serde_json::from_str(body).unwrap();
-            proxy::Fate::Answer(200, json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}).to_string())
-        },
-        |_: &str| proxy::Fate::CutAfter,
+        |_: &proxy::Request| proxy::Fate::Answer(500, SERVER_ERROR.to_owned()),
+        proxy::unprocessed,
+        |_: &proxy::Request| proxy::Fate::CutAfter,
     ] {
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| match request.operation.as_str() {
-            "BatchGetItem" => answer(&request.body),
+            "BatchGetItem" => answer(request),
             // Only what a lookup decides is of interest here.
             "BatchExecuteStatement" if !request.body.contains("_index:") => {
                 let statements = request.body.matches("\"Statement\"").count();
@@ -505,10 +499,7 @@ async fn a_share_that_could_not_be_read_is_not_below_the_limit(kind: EngineKind)
     let bed = Bed::with(kind, &(0..150).map(dangling).chain(sessions(0, 1)).collect::<Vec<_>>()).await;
     let before = bed.keys().await;
     let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
-        "BatchGetItem" => {
-            let asked: Value = serde_json::from_str(&request.body).unwrap();
-            proxy::Fate::Answer(200, json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}).to_string())
-        }
+        "BatchGetItem" => proxy::unprocessed(request),
         _ => proxy::Fate::Forward,
     });
     let function = bed.through(&proxy).await;

@@ -236,6 +236,20 @@ async fn every_kind_of_dangling_index_row_goes_and_lone_provider_rows_go_when_ol
     ] {
         rows.push(put("another", "mcp_google_tokens", name, &json!({"refresh_token": "x"}), ttl, fate));
     }
+    // A token that Python reads and we do not still needs its provider row.
+    rows.push(put(
+        "third",
+        "mcp_google_tokens",
+        "google_token_nan",
+        &json!({"refresh_token": "x"}),
+        Some(NOW + HOUR - 1),
+        Fate::Stays,
+    ));
+    rows.push(Specimen {
+        data: Some(AttributeValue::S("{\"score\": NaN, \"google_token_key\": \"google_token_nan\"}".to_owned())),
+        ..put("third", "mcp_tokens", "aw_nan", &json!(1), Some(NOW + HOUR), Fate::Stays)
+    });
+    rows.push(put(OAUTH, "_access_token_index", "aw_nan", &json!("third"), None, Fate::Stays));
     for kind in BOTH {
         let bed = Bed::with(kind, &rows).await;
         assert_eq!(bed.repair(json!({})).await.outcome, Outcome::Complete);
@@ -630,10 +644,7 @@ async fn a_read_that_failed_is_not_absence() {
         let bed = Bed::with(kind, &rows).await;
         let before = bed.keys().await;
         let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
-            "BatchGetItem" => {
-                let asked: Value = serde_json::from_str(&request.body).unwrap();
-                proxy::Fate::Answer(200, json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}).to_string())
-            }
+            "BatchGetItem" => proxy::unprocessed(request),
             _ => proxy::Fate::Forward,
         });
         let function = bed.through(&proxy).await;

@@ -126,12 +126,6 @@ impl Bucket {
     pub fn created_at(&self, ttl: EpochSeconds) -> Option<EpochSeconds> {
         self.ttl.map(|seconds| ttl.plus(-seconds - TTL_SKEW_SECONDS))
     }
-
-    /// The `ttl_timestamp` that the library gives a row written at `now`.
-    #[must_use]
-    pub fn ttl_deadline(&self, now: EpochSeconds) -> Option<EpochSeconds> {
-        self.ttl.map(|ttl| now.plus(ttl + TTL_SKEW_SECONDS))
-    }
 }
 
 pub const OAUTH_OWNER: &str = "_actingweb_oauth2";

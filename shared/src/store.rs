@@ -1,7 +1,6 @@
 //! What a use case may ask of the table: one trait a capability, each mirrored by an IAM action. A use case that never
 //! deletes cannot name [`DeleteRows`]. I/O verbs return what was seen, never verdicts.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -218,15 +217,4 @@ pub trait Budget {
     /// Rows to look up, and to delete, at a time, so that one request stays inside a second's worth of the pace.
     fn lookup_batch(&self) -> usize;
     fn delete_batch(&self) -> usize;
-}
-
-impl fmt::Display for Billing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Billing::OnDemand => f.write_str("on-demand"),
-            Billing::Provisioned { read_units, write_units } => {
-                write!(f, "provisioned, {read_units} read and {write_units} write units")
-            }
-        }
-    }
 }

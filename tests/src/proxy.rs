@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::{Value, json};
+
 /// A request as it passes.
 pub struct Request {
     /// `Query`, `BatchExecuteStatement`, …
@@ -22,6 +24,16 @@ pub enum Fate {
     CutAfter,
     /// The engine acts, and its answer is replaced by what this makes of it.
     Rewrite(fn(String) -> String),
+}
+
+/// A BatchGetItem answered with all its keys unprocessed, as a table without capacity does.
+///
+/// # Panics
+/// When the request is not one.
+#[must_use]
+pub fn unprocessed(request: &Request) -> Fate {
+    let asked: Value = serde_json::from_str(&request.body).expect("a request is JSON");
+    Fate::Answer(200, json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}).to_string())
 }
 
 type Hook = dyn FnMut(&Request) -> Fate + Send;

@@ -7,7 +7,7 @@ use crate::bucket::{self, Bucket, JANITOR_OWNER, OAUTH_OWNER, Rule};
 use crate::expiry::{self, Condemned, KeepReason};
 use crate::integrity::{self, Question};
 use crate::report::Tally;
-use crate::row::{Row, RowKey};
+use crate::row::{Fields, Row, RowKey};
 use crate::store::{Budget, Result, ScanTable};
 use crate::walk::{Hands, Source};
 
@@ -49,7 +49,7 @@ pub(super) struct Actor {
     pub(super) providers: Vec<Row>,
     /// Names of provider rows that a token which stays in any case refers to.
     pub(super) needed: Vec<String>,
-    /// Some of the actor's rows are in another part, or were passed by an earlier run.
+    /// Some of the actor's rows are in another part, were passed by an earlier run, or cannot be read.
     pub(super) partial: bool,
 }
 
@@ -206,6 +206,8 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
             self.actor.providers.push(row);
             return 1;
         }
+        // Python reads JSON that we do not (NaN, a key twice): what such a row refers to is looked for by its text.
+        self.actor.partial |= Fields::read(&row.data).is_none();
         if integrity::could_go_unindexed(&row, bucket, *now, policy) {
             self.actor.doubtful.push((row, bucket));
             return 1;

@@ -31,7 +31,7 @@ struct Others {
     going: HashSet<RowKey>,
     /// Names of provider rows that they refer to.
     taken_along: HashSet<String>,
-    /// Not all of the actor's rows were seen together.
+    /// Not all of the actor's rows were seen together, or some could not be read.
     partial: bool,
 }
 
