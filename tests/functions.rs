@@ -8,7 +8,7 @@ use janitor::fixture::{self, Fate, Specimen};
 use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 use tests::engine::{EngineKind, shared as engine};
-use tests::lambda::{Rie, Watch};
+use tests::lambda::{Rie, Watch, function};
 use tests::process::repository_root;
 use tests::python::Application;
 use tests::tables::new_table;
@@ -19,15 +19,6 @@ fn now() -> i64 {
 
 fn environment(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-}
-
-/// The binary that `cargo build --workspace --bins` made, in whichever target folder this test was built into.
-fn function(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test has a path");
-    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
-    let binary = profile.join(name);
-    assert!(binary.exists(), "{} is missing: run `cargo build --workspace --bins`, or `make test`", binary.display());
-    binary
 }
 
 fn daily_cleanup() -> PathBuf {
@@ -168,6 +159,9 @@ async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
         ("daily-cleanup", json!({"mode": secrets[0]})),
         ("daily-cleanup", json!({&secrets[1]: 1})),
         ("index-repair", json!({})),
+        ("metrics-emitter", json!({})),
+        ("metrics-emitter", json!({"scope": "all"})),
+        ("metrics-emitter", json!({"scope": secrets[2]})),
     ] {
         let rie = Rie::start(&function(name), &talkative, 60);
         printed.push_str(&rie.invoke(&event).payload.to_string());
@@ -211,13 +205,17 @@ async fn memory_does_not_grow_with_the_table() {
         write_rows(&client, &format!("{prefix}_attributes"), &rows).await.unwrap();
         tables.push(prefix);
     }
-    for name in ["daily-cleanup", "index-repair"] {
+    for name in ["daily-cleanup", "index-repair", "metrics-emitter"] {
+        let event = match name {
+            "metrics-emitter" => json!({"scope": "all", "max_read_units_per_second": 100_000}),
+            _ => json!({"mode": "dry-run", "max_read_units_per_second": 100_000}),
+        };
         let peaks: Vec<u64> = tables
             .iter()
             .map(|prefix| {
                 let settings = environment(&[("AWS_DB_PREFIX", prefix), ("AWS_DB_HOST", endpoint)]);
                 let rie = Rie::start(&function(name), &settings, 600);
-                let answer = rie.invoke(&json!({"mode": "dry-run", "max_read_units_per_second": 100_000}));
+                let answer = rie.invoke(&event);
                 assert_eq!(answer.payload["report"]["complete"], true, "{}", answer.payload);
                 peak_memory(name, prefix)
             })
@@ -259,6 +257,100 @@ async fn the_repair_runs_as_a_lambda() {
         let wrong = rie.invoke(&json!({"restore_clients": "perhaps"}));
         assert_eq!(wrong.payload["errorType"], "Configuration");
     }
+}
+
+/// The lines among what a function printed that CloudWatch makes metrics of.
+fn metric_lines(output: &str) -> Vec<&str> {
+    output.lines().filter(|line| line.starts_with("{\"_aws\":")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let (client, prefix) = new_table(endpoint).await;
+    write_rows(&client, &format!("{prefix}_attributes"), &fixture::all_kinds(now(), 4, 12)).await.unwrap();
+    let settings = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]);
+    // Two runs in the past: from then on there are rates to tell.
+    let past = shared::lambda::Function::new(client, [("AWS_DB_PREFIX".to_owned(), prefix.clone())].into());
+    for hours in [28, 4] {
+        let at = EpochSeconds::new(now() - hours * 3_600);
+        past.daily_cleanup(json!({"max_deletes": 2}), at, None).await.unwrap();
+    }
+    let mut lines = Vec::new();
+    let mut invoke = |name: &str, event: &Value| {
+        let rie = Rie::start(&function(name), &settings, 60);
+        let answer = rie.invoke(event);
+        let output = rie.output();
+        let metrics: Vec<String> = metric_lines(&output).into_iter().map(str::to_owned).collect();
+        assert!(!metrics.is_empty(), "{name} {event} told nothing:\n{output}");
+        lines.extend(metrics);
+        answer
+    };
+    for event in ["scheduler.json", "audit.json"] {
+        let answer = invoke("metrics-emitter", &self::event(event));
+        assert!(!answer.is_error, "{}", answer.payload);
+        assert_eq!(answer.payload["report"]["complete"], true);
+    }
+    for name in ["daily-cleanup", "index-repair"] {
+        invoke(name, &event("dry-run.json"));
+        // Refused, and failed.
+        assert!(invoke(name, &json!({"max_delete_share": 0.000_1})).is_error);
+        assert!(invoke(name, &json!({"attributes_table": "nosuch"})).is_error);
+        invoke(name, &json!({"max_deletes": 3}));
+        invoke(name, &event("scheduled.json"));
+    }
+    // The last run reached the end: now there is an end to tell.
+    invoke("metrics-emitter", &event("empty.json"));
+    let read: Value =
+        serde_json::from_str(&Application::new(endpoint, &prefix).run("emf_check.py", &[], &lines.join("\n"))).unwrap();
+    println!("{} documents, {} metrics in CloudWatch", read["documents"], read["in_cloudwatch"]);
+    assert_eq!(read["documents"], lines.len());
+    assert_eq!(read["namespaces"], json!(["ActingWeb/Janitor"]));
+    // Every name that there is, but for those of a provisioned table, is told by somebody, with its unit.
+    for metric in shared::metric::ALL {
+        let provisioned = metric.name.starts_with("Provisioned");
+        assert!(provisioned || read["metrics"][metric.name]["unit"] == metric.unit, "{}: {read}", metric.name);
+    }
+    let dimensions = |name: &str| read["metrics"][name]["dimensions"].clone();
+    assert_eq!(dimensions("DeadRows"), json!(["Bucket,Table", "Owner,Table", "Table"]));
+    assert_eq!(dimensions("RowsDeleted"), json!(["Bucket,Function,Table", "Function,Table"]));
+    assert_eq!(dimensions("Refused"), json!(["Function,Table"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_in_the_shape_of_a_log_line_is_seen() {
+    let endpoint = engine(EngineKind::Embedded).endpoint();
+    let (client, prefix) = new_table(endpoint).await;
+    write_rows(&client, &format!("{prefix}_attributes"), &settled(fixture::all_kinds(now(), 1, 12))).await.unwrap();
+    let settings = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]);
+    let mut log = String::new();
+    for (name, event) in [
+        ("daily-cleanup", event("scheduled.json")),
+        ("index-repair", json!({"max_delete_share": 2})),
+        ("metrics-emitter", event("audit.json")),
+    ] {
+        let rie = Rie::start(&function(name), &settings, 60);
+        let _ = rie.invoke(&event);
+        for line in rie.output().lines().filter(|line| line.starts_with("{\"timestamp\"")) {
+            let mut line: Value = serde_json::from_str(line).expect("a log line is JSON");
+            for (field, fixed) in [
+                ("timestamp", json!("2026-11-16T03:00:00.000000Z")),
+                ("elapsed_ms", json!(0)),
+                ("now", json!(0)),
+                // Pieces are worked on side by side: what they look up together differs from run to run.
+                ("units.read", json!(0)),
+                ("requests", json!(0)),
+                ("bytes", json!(0)),
+                ("table", json!("golden_attributes")),
+            ] {
+                if line.get(field).is_some() {
+                    line[field] = fixed;
+                }
+            }
+            log.push_str(&format!("{line}\n"));
+        }
+    }
+    tests::golden::matches_golden("log.jsonl", &log);
 }
 
 #[tokio::test(flavor = "multi_thread")]

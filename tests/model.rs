@@ -6,28 +6,14 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::json;
 use shared::bucket;
-use shared::expiry::{Policy, Verdict, judge};
+use shared::expiry::{Policy, Verdict, dead_from, judge};
 use shared::lambda::Function;
-use shared::row::{Raw, Row, RowKey};
+use shared::row::TtlState;
 use shared::time::EpochSeconds;
 use tests::engine::{EngineKind, shared as engine};
-use tests::model::{Key, ModelRow, ModelTtl, daily_cleanup, dead_by_itself, index_repair};
+use tests::model::{Key, daily_cleanup, dead_by_itself, index_repair, to_row};
 use tests::rows::NOW;
 use tests::tables::{new_table, random_table, specimens};
-
-fn to_row(row: &ModelRow) -> Row {
-    Row {
-        key: RowKey::new(row.owner.clone(), format!("{}:{}", row.bucket, row.name)),
-        bucket: Raw::Text(row.bucket.clone()),
-        data: row.data.clone().map_or(Raw::Absent, Raw::Text),
-        ttl: match &row.ttl {
-            ModelTtl::Absent => Raw::Absent,
-            ModelTtl::Number(at) => Raw::Number(at.to_string()),
-            ModelTtl::Text(text) => Raw::Text(text.clone()),
-        },
-        bytes: 100,
-    }
-}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
@@ -38,6 +24,14 @@ proptest! {
         for row in random_table(seed, NOW) {
             let Some(known) = bucket::find(&row.owner, &row.bucket) else { continue };
             let decided_by_others = matches!(known.rule, bucket::Rule::Pointer { .. } | bucket::Rule::Provider);
+            let (live, at) = (to_row(&row), EpochSeconds::new(now));
+            // When it dies, and whether it is dead: the same story, but for a TTL that is past acting on.
+            let says = dead_from(&live, known, &Policy::default()).is_some_and(|from| from <= at);
+            let verdict = judge(&live, known, at, &Policy::default());
+            if live.ttl().state(at) != TtlState::Malformed {
+                prop_assert_eq!(says, matches!(verdict, Verdict::Delete(_)), "{:?} at {}: {:?}", row, now, verdict);
+            }
+            prop_assert_eq!(live.ttl_fault(at).is_some(), live.ttl().state(at) == TtlState::Malformed, "{:?}", row);
             if !decided_by_others {
                 let verdict = judge(&to_row(&row), known, EpochSeconds::new(now), &Policy::default());
                 let dead = matches!(verdict, Verdict::Delete(_));
@@ -67,7 +61,7 @@ async fn run_on_random_tables(which: Which, kind: EngineKind, seeds: std::ops::R
         let (client, prefix) = new_table(engine(kind).endpoint()).await;
         let table = format!("{prefix}_attributes");
         janitor::demo::write_rows(&client, &table, &specimens(&rows)).await.unwrap();
-        let function = Function { client, environment: [("AWS_DB_PREFIX".to_owned(), prefix)].into() };
+        let function = Function::new(client, [("AWS_DB_PREFIX".to_owned(), prefix)].into());
         let before = keys(&function, &table).await;
         let gone = match which {
             Which::Cleanup => daily_cleanup(&rows, NOW),

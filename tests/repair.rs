@@ -9,18 +9,18 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
-use janitor::demo::{misjudged, scan, write_rows};
+use janitor::demo::{scan, write_rows};
 use janitor::fixture::{Fate, Specimen};
 use serde_json::{Value, json};
 use shared::lambda::Function;
 use shared::pyjson::dumps;
 use shared::report::Outcome;
 use shared::time::EpochSeconds;
+use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
 use tests::proxy::{self, Proxy};
 use tests::python::Application;
 use tests::rows::NOW;
-use tests::tables::new_table;
 
 const OAUTH: &str = "_actingweb_oauth2";
 const HOUR: i64 = 3_600;
@@ -38,46 +38,8 @@ fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>, fa
     }
 }
 
-struct Bed {
-    function: Function,
-    prefix: String,
-}
-
-impl Bed {
-    async fn with(kind: EngineKind, rows: &[Specimen]) -> Self {
-        let (client, prefix) = new_table(engine(kind).endpoint()).await;
-        let bed = Self {
-            function: Function { client, environment: [("AWS_DB_PREFIX".to_owned(), prefix.clone())].into() },
-            prefix,
-        };
-        write_rows(&bed.function.client, &bed.table(), rows).await.unwrap();
-        bed
-    }
-
-    fn table(&self) -> String {
-        format!("{}_attributes", self.prefix)
-    }
-
-    async fn through(&self, proxy: &Proxy) -> Function {
-        Function {
-            client: janitor::demo::client(proxy.endpoint()).await,
-            environment: self.function.environment.clone(),
-        }
-    }
-
-    async fn repair(&self, event: Value) -> shared::report::RunReport {
-        self.function.index_repair(event, EpochSeconds::new(NOW), None).await.unwrap()
-    }
-
-    async fn keys(&self) -> BTreeSet<(String, String)> {
-        let rows = scan(&self.function.client, &self.table()).await.unwrap();
-        rows.into_iter().map(|(owner, sort, _)| (owner, sort)).collect()
-    }
-
-    async fn check(&self, rows: &[Specimen]) {
-        let wrong = misjudged(rows, &scan(&self.function.client, &self.table()).await.unwrap());
-        assert!(wrong.is_empty(), "{wrong:#?}");
-    }
+async fn repair(bed: &Bed, event: Value) -> shared::report::RunReport {
+    bed.function.index_repair(event, EpochSeconds::new(NOW), None).await.unwrap()
 }
 
 /// One line of the table below: a refresh token's state, and its fate without and with an index row.
@@ -198,11 +160,11 @@ async fn every_combination_of_index_rows_token_and_provider_row_has_its_verdict(
     assert_eq!(n, 14 * 4 * 4);
     for kind in BOTH {
         let bed = Bed::with(kind, &rows).await;
-        let dry = bed.repair(json!({"mode": "dry-run"})).await;
-        let report = bed.repair(json!({})).await;
+        let dry = repair(&bed, json!({"mode": "dry-run"})).await;
+        let report = repair(&bed, json!({})).await;
         assert_eq!((report.outcome, &report.counts), (Outcome::Complete, &dry.counts));
         bed.check(&rows).await;
-        let second = bed.repair(json!({})).await;
+        let second = repair(&bed, json!({})).await;
         assert_eq!(second.counts.rows_deleted(), 0, "a second run changes nothing");
     }
 }
@@ -252,7 +214,7 @@ async fn every_kind_of_dangling_index_row_goes_and_lone_provider_rows_go_when_ol
     rows.push(put(OAUTH, "_access_token_index", "aw_nan", &json!("third"), None, Fate::Stays));
     for kind in BOTH {
         let bed = Bed::with(kind, &rows).await;
-        assert_eq!(bed.repair(json!({})).await.outcome, Outcome::Complete);
+        assert_eq!(repair(&bed, json!({})).await.outcome, Outcome::Complete);
         bed.check(&rows).await;
     }
 }
@@ -287,7 +249,7 @@ async fn an_unreachable_row_of_unknown_age_goes_when_it_is_seen_again_the_grace_
             Fate::Goes,
         );
         let more = [more.clone(), Specimen { name: "aw_2".to_owned(), ..more }];
-        write_rows(&bed.function.client, &bed.table(), &more).await.unwrap();
+        write_rows(&bed.function.client, &bed.table, &more).await.unwrap();
         while !at(NOW + HOUR - 1, json!({"max_deletes": 1})).await.outcome.is_complete() {}
         assert_eq!(at(NOW + HOUR, json!({"mode": "dry-run"})).await.counts.rows_deleted(), 2);
         assert_eq!(at(NOW + HOUR, json!({})).await.counts.rows_deleted(), 2);
@@ -386,18 +348,18 @@ async fn a_stranded_client_is_reported_and_restored_only_on_request() {
         {"op": "delete_attr", "owner": OAUTH, "bucket": "_client_index", "name": "mcp_unvouched"},
     ]));
     assert_eq!(application.ask(&load)[0], Value::Null);
-    let report = bed.repair(json!({})).await;
+    let report = repair(&bed, json!({})).await;
     assert_eq!((&report.findings["stranded_clients"], &report.findings["restored_clients"]), (&json!(1), &json!(0)));
     assert_eq!(application.ask(&load)[0], Value::Null, "reported, not restored");
-    let dry = bed.repair(json!({"restore_clients": true, "mode": "dry-run"})).await;
+    let dry = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
     assert_eq!(dry.findings["restored_clients"], 1);
     assert_eq!(application.ask(&load)[0], Value::Null, "a dry run sends no write");
-    let report = bed.repair(json!({"restore_clients": true})).await;
+    let report = repair(&bed, json!({"restore_clients": true})).await;
     assert_eq!((&report.findings["stranded_clients"], &report.findings["restored_clients"]), (&json!(1), &json!(1)));
     assert_eq!(application.ask(&load)[0]["client_id"], "mcp_stranded", "loads through the library's own registry");
     let unvouched = application.ask(&json!([{"op": "client_load", "client_id": "mcp_unvouched"}]));
     assert_eq!(unvouched[0], Value::Null, "without an old index row nothing vouches for a client");
-    assert_eq!(bed.repair(json!({"restore_clients": true})).await.findings["stranded_clients"], 0);
+    assert_eq!(repair(&bed, json!({"restore_clients": true})).await.findings["stranded_clients"], 0);
 }
 
 #[tokio::test]
@@ -410,10 +372,10 @@ async fn leftovers_of_3_2_1_go_only_on_request() {
             .collect();
         rows.push(put("_mcp_system", "something_else", "n", &json!("x"), None, Fate::Stays));
         let bed = Bed::with(kind, &rows).await;
-        let report = bed.repair(json!({})).await;
+        let report = repair(&bed, json!({})).await;
         assert_eq!((report.counts.rows_deleted(), &report.findings["legacy_rows"]), (0, &json!(7)));
         bed.check(&rows).await;
-        assert_eq!(bed.repair(json!({"remove_legacy": true})).await.counts.rows_deleted(), 6);
+        assert_eq!(repair(&bed, json!({"remove_legacy": true})).await.counts.rows_deleted(), 6);
         assert_eq!(bed.keys().await.len(), 1, "a row of no known bucket stays");
     }
 }
@@ -453,17 +415,17 @@ async fn rows_of_absent_actors_are_reported_and_never_deleted() {
     for kind in BOTH {
         // Without the table, and with an empty one, nothing is called absent.
         let bed = Bed::with(kind, &rows).await;
-        let report = bed.repair(json!({})).await;
+        let report = repair(&bed, json!({})).await;
         assert_eq!(report.findings["absent_actors"], Value::Null);
         assert!(report.notes[0].contains("_actors does not exist"), "{:?}", report.notes);
         actors_table(&bed.function.client, &bed.prefix, &[]).await;
-        let report = bed.repair(json!({})).await;
+        let report = repair(&bed, json!({})).await;
         assert_eq!(report.findings["rows_of_absent_actors"], Value::Null);
         assert!(report.notes[0].contains("not to be believed"), "{:?}", report.notes);
 
         let bed = Bed::with(kind, &rows).await;
         actors_table(&bed.function.client, &bed.prefix, &["there", "somebody"]).await;
-        let report = bed.repair(json!({})).await;
+        let report = repair(&bed, json!({})).await;
         assert_eq!(
             (&report.findings["absent_actors"], &report.findings["rows_of_absent_actors"]),
             (&json!(1), &json!(2))
@@ -491,7 +453,7 @@ async fn a_row_under_a_key_that_is_not_its_buckets_shifts_nothing() {
         for sort in ["a", "mcp_refresh_tokens", "mcp_refresh_tokens-", "z"] {
             for actor in ["actor0", "actor3"] {
                 let text = |text: &str| AttributeValue::S(text.to_owned());
-                let put = bed.function.client.put_item().table_name(bed.table()).item("id", text(actor));
+                let put = bed.function.client.put_item().table_name(&bed.table).item("id", text(actor));
                 let put = put
                     .item("bucket_name", text(sort))
                     .item("bucket", text("mcp_refresh_tokens"))
@@ -499,7 +461,7 @@ async fn a_row_under_a_key_that_is_not_its_buckets_shifts_nothing() {
                 put.item("data", text(&dumps(&alive))).send().await.unwrap();
             }
         }
-        let report = bed.repair(json!({})).await;
+        let report = repair(&bed, json!({})).await;
         assert_eq!(report.counts.rows_deleted(), 10);
         bed.check(&rows).await;
         assert_eq!(bed.keys().await.iter().filter(|(_, sort)| !sort.contains(':')).count(), 8, "nobody's rows stay");
@@ -669,10 +631,8 @@ async fn repairs_20000_rows_of_the_real_library_and_every_live_one_still_works()
     assert!(hurt > 300, "{hurt}");
 
     let proxy = Proxy::start(endpoint, |_| proxy::Fate::Forward);
-    let function = Function {
-        client: janitor::demo::client(proxy.endpoint()).await,
-        environment: [("AWS_DB_PREFIX".to_owned(), prefix)].into(),
-    };
+    let function =
+        Function::new(janitor::demo::client(proxy.endpoint()).await, [("AWS_DB_PREFIX".to_owned(), prefix)].into());
     let now = || EpochSeconds::from(SystemTime::now());
     // No grace: the damage is fresh, and nobody else is writing.
     let report = function.index_repair(json!({"grace_seconds": 0}), now(), None).await.unwrap();

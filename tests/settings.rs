@@ -17,6 +17,47 @@ fn parse(pairs: &[(&str, &str)], overrides: &Value) -> Result<Settings, String> 
 }
 
 #[test]
+fn the_metrics_have_settings_of_their_own() {
+    use shared::config::{Mode, Purpose, Scope, Settings};
+    let environment =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let parse = |pairs: &[(&str, &str)], event: serde_json::Value, purpose| {
+        let overrides = event.as_object().cloned().unwrap_or_default();
+        Settings::parse(&environment(pairs), &overrides, Mode::Delete, purpose).map_err(|error| error.to_string())
+    };
+    let table = ("AWS_DB_PREFIX", "x");
+    let none = serde_json::json!({});
+    assert_eq!(parse(&[table], none.clone(), Purpose::Metrics).unwrap().scope, Scope::System);
+    let all = serde_json::json!({"scope": "all", "max_audit_units": 500});
+    let settings = parse(&[table], all.clone(), Purpose::Metrics).unwrap();
+    assert_eq!((settings.scope, settings.max_audit_units), (Scope::All, Some(500.0)));
+    // One environment for all functions: what is another's is let be, but not in an event.
+    let shared = [table, ("SCOPE", "all"), ("MODE", "dry-run"), ("MAX_DELETES", "5"), ("MAX_AUDIT_UNITS", "9")];
+    assert_eq!(parse(&shared, none.clone(), Purpose::Metrics).unwrap().scope, Scope::All);
+    assert_eq!(parse(&shared, none.clone(), Purpose::DailyCleanup).unwrap().scope, Scope::System);
+    assert_eq!(
+        parse(&[table], all, Purpose::DailyCleanup).unwrap_err(),
+        "scope is not a setting of this run: it is the metrics'"
+    );
+    for (event, error) in [
+        (serde_json::json!({"scope": "some"}), "SCOPE=some: must be system or all"),
+        (
+            serde_json::json!({"max_audit_units": 0}),
+            "MAX_AUDIT_UNITS=0: must be a number of capacity units from 0.1 up",
+        ),
+    ] {
+        assert_eq!(parse(&[table], event, Purpose::Metrics).unwrap_err(), error);
+    }
+    for (wrong, error) in [
+        (("MAX_AUDIT_UNITS", "x"), "MAX_AUDIT_UNITS=x: must be a number of capacity units from 0.1 up"),
+        (("RESTORE_CLIENTS", "perhaps"), "RESTORE_CLIENTS=perhaps: must be true or false"),
+        (("MAX_READ_UNITS", "5"), "MAX_READ_UNITS is not a setting: did you mean MAX_READ_UNITS_PER_SECOND?"),
+    ] {
+        assert_eq!(parse(&[table, wrong], none.clone(), Purpose::DailyCleanup).unwrap_err(), error);
+    }
+}
+
+#[test]
 fn defaults_are_those_of_the_contract() {
     let settings = parse(&[("AWS_DB_PREFIX", "app"), ("PATH", "/bin")], &json!({})).unwrap();
     assert_eq!(settings.table, "app_attributes");
@@ -123,9 +164,9 @@ fn every_mistake_is_one_line_that_names_the_setting() {
             "restore_clients is not a setting of this run: it is the index repair's",
         ),
         (
-            vec![table, ("REMOVE_LEGACY", "true")],
-            json!({}),
-            "REMOVE_LEGACY is not a setting of this run: it is the index repair's",
+            vec![table],
+            json!({"remove_legacy": "true"}),
+            "remove_legacy is not a setting of this run: it is the index repair's",
         ),
         (vec![table], json!({"dry_run": true}), "dry_run is not a setting"),
         (vec![table], json!({"MODE": "dry-run"}), "MODE is not a setting in an event: did you mean mode?"),

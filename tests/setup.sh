@@ -2,21 +2,27 @@
 # Installs the real parts that the tests run against into .tools/ (git-ignored):
 #
 #   .tools/dynamodb-local/   DynamoDB Local, Amazon's own
-#   .tools/venv/             the real ActingWeb library, cargo-lambda, cfn-lint
+#   .tools/venv/             the real ActingWeb library, cargo-lambda
+#   .tools/venv-sam/         the SAM CLI, cfn-lint, the SAM transform, moto
+#   .tools/venv-checkov/     checkov
 #   .tools/aws-lambda-rie    the Lambda Runtime Interface Emulator
+#   .tools/browser/          playwright-core, which drives a real Chromium, and where that is
+#
+# Three venvs, because the library, the SAM CLI and checkov each ask for another boto3. uv fills them: pip needs minutes
+# for what takes it seconds.
 #
 # Run it as often as you like: a part that is there is only looked at. A part counts as there when its stamp says so,
 # and the stamp is written last, so a set-up that was interrupted is done again.
 set -euo pipefail
 
 readonly DYNAMODB_LOCAL_PACKAGE=11.1.0
-readonly SAM_CLI=1.170.0
+readonly UV=0.13.7
+readonly PLAYWRIGHT_CORE=1.65.0
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ROOT=$PWD
 readonly ROOT
 readonly TOOLS=$ROOT/.tools
-readonly REQUIREMENTS=$ROOT/tests/python/requirements.txt
 
 fail() {
     printf 'tests/setup.sh: %s\n' "$*" >&2
@@ -81,12 +87,28 @@ dynamodb_local() {
     echo "dynamodb-local $DYNAMODB_LOCAL_PACKAGE: ready"
 }
 
-venv() {
-    local home=$TOOLS/venv wanted
-    [[ -s $REQUIREMENTS ]] || fail 'tests/python/requirements.txt is missing or empty'
-    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-        fail "python3 is $(python3 -V 2>&1), ActingWeb needs 3.11 or newer"
-    wanted=$(python3 - "$REQUIREMENTS" <<'PYTHON'
+uv() {
+    local home=$TOOLS/uv wanted
+    wanted="$UV $(python3 -V)"
+    if ! is_stamped "$home/.stamp" "$wanted" || ! "$home/bin/uv" --version >/dev/null 2>&1; then
+        rm -rf "$home"
+        quietly 'python3 -m venv (Debian: apt-get install python3-venv)' python3 -m venv "$home"
+        quietly 'pip install uv' "$home/bin/pip" install "uv==$UV"
+        printf '%s\n' "$wanted" >"$home/.stamp"
+    fi
+    # uv does not read pip's settings: a mirror that pip was told of is handed on.
+    local index
+    index=${PIP_INDEX_URL:-$("$home/bin/pip" config get global.index-url 2>/dev/null || true)}
+    if [[ -n $index ]]; then export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$index}; fi
+    if [[ -n ${PIP_EXTRA_INDEX_URL:-} ]]; then export UV_INDEX=${UV_INDEX:-$PIP_EXTRA_INDEX_URL}; fi
+    if [[ -n ${PIP_CERT:-} ]]; then export SSL_CERT_FILE=${SSL_CERT_FILE:-$PIP_CERT}; fi
+}
+
+# What was installed is tried before it counts as there.
+venv() { # NAME REQUIREMENTS TRY...
+    local home=$TOOLS/$1 requirements=$ROOT/tests/python/$2 wanted
+    [[ -s $requirements ]] || fail "tests/python/$2 is missing or empty"
+    wanted=$(python3 - "$requirements" <<'PYTHON'
 import hashlib, platform, sys
 print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest(), platform.python_version())
 PYTHON
@@ -95,46 +117,82 @@ PYTHON
     if ! is_stamped "$home/.stamp" "$wanted" || ! "$home/bin/python" -c '' 2>/dev/null; then
         # In place, not moved into place: a venv's scripts hold its path. The stamp, written last, makes up for that.
         rm -rf "$home"
-        quietly 'python3 -m venv (Debian: apt-get install python3-venv)' python3 -m venv "$home"
-        quietly 'pip install -r tests/python/requirements.txt' "$home/bin/pip" install -r "$REQUIREMENTS"
-        quietly 'importing actingweb and boto3' "$home/bin/python" -c 'import actingweb, boto3'
-        quietly 'cfn-lint --version' "$home/bin/cfn-lint" --version
-        quietly 'cargo-lambda lambda --version' "$home/bin/cargo-lambda" lambda --version
+        quietly "uv venv $1" "$TOOLS/uv/bin/uv" venv --quiet --python "$(command -v python3)" "$home"
+        quietly "uv pip install -r tests/python/$2" \
+            "$TOOLS/uv/bin/uv" pip install --quiet --python "$home/bin/python" -r "$requirements"
+        quietly "a first start in $1" "$home/bin/$3" "${@:4}"
         printf '%s\n' "$wanted" >"$home/.stamp"
     fi
-    echo "venv (python ${wanted##* }, $("$home/bin/cargo-lambda" lambda --version | cut -d' ' -f1,2)): ready"
+    echo "$1 (python ${wanted##* }): ready"
 }
 
 rie() {
-    local program=$TOOLS/aws-lambda-rie stamp=$TOOLS/.aws-lambda-rie.stamp machine said
+    local program=$TOOLS/aws-lambda-rie stamp=$TOOLS/.aws-lambda-rie.stamp machine said carried carrier
     [[ $(uname -s) == Linux ]] || fail "the Lambda Runtime Interface Emulator runs on Linux only: run the tests there"
     case $(uname -m) in
     x86_64 | amd64) machine=x86_64 ;;
     aarch64 | arm64) machine=arm64 ;;
     *) fail "the Lambda Runtime Interface Emulator is not made for $(uname -m)" ;;
     esac
-    if ! is_stamped "$stamp" "$SAM_CLI $machine" || [[ ! -s $program || ! -x $program ]]; then
+    carrier=$(sed -n 's/^aws-sam-cli==//p' "$ROOT/tests/python/requirements-sam.txt")
+    if ! is_stamped "$stamp" "$carrier $machine" || [[ ! -s $program || ! -x $program ]]; then
         rm -f "$stamp"
-        # The SAM CLI carries the emulator; of the whole package only that one file is wanted. The venv's pip: a
-        # system python often comes without one.
-        quietly 'pip download aws-sam-cli' \
-            "$TOOLS/venv/bin/pip" download --no-deps --only-binary :all: --dest "$WORK" "aws-sam-cli==$SAM_CLI"
-        local wheel=("$WORK"/aws_sam_cli-"$SAM_CLI"-*.whl)
-        python3 - "${wheel[0]}" "samcli/local/rapid/aws-lambda-rie-$machine" "$WORK/aws-lambda-rie" <<'PYTHON'
-import shutil, sys, zipfile
-wheel, member, target = sys.argv[1:]
-with zipfile.ZipFile(wheel) as archive, archive.open(member) as source, open(target, "wb") as out:
-    shutil.copyfileobj(source, out)
-PYTHON
+        # The SAM CLI carries the emulator.
+        carried=("$TOOLS"/venv-sam/lib/python*/site-packages/samcli/local/rapid/"aws-lambda-rie-$machine")
+        [[ -s ${carried[0]} ]] || fail "aws-sam-cli $carrier holds no samcli/local/rapid/aws-lambda-rie-$machine"
+        cp "${carried[0]}" "$WORK/aws-lambda-rie"
         chmod +x "$WORK/aws-lambda-rie"
         # It has no --help or --version: it takes any unknown word for a function and serves it. A bad address makes
         # it stop.
         said=$("$WORK/aws-lambda-rie" --runtime-interface-emulator-address nowhere 2>&1 || true)
         [[ $said == *'not a valid network address'* ]] || fail "aws-lambda-rie does not run here: $said"
         mv "$WORK/aws-lambda-rie" "$program"
-        printf '%s\n' "$SAM_CLI $machine" >"$stamp"
+        printf '%s\n' "$carrier $machine" >"$stamp"
     fi
-    echo "aws-lambda-rie (aws-sam-cli $SAM_CLI, $machine): ready"
+    echo "aws-lambda-rie (aws-sam-cli $carrier, $machine): ready"
+}
+
+# A Chromium that is there; Debian's, if there is none and it may be installed.
+chromium_path() {
+    local name
+    for name in chromium chromium-browser google-chrome google-chrome-stable; do
+        command -v "$name" && return
+    done
+}
+
+ensure_chromium() {
+    [[ -n $(chromium_path) ]] && return
+    if [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null 2>&1; then
+        quietly 'apt-get update' apt-get update
+        quietly 'installing chromium' \
+            env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core
+    else
+        need chromium 'Chromium (Debian: apt-get install chromium)'
+    fi
+}
+
+browser() {
+    local home=$TOOLS/browser chromium
+    need node 'Node.js 20 or newer'
+    node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' ||
+        fail "node is $(node --version), playwright-core needs 20 or newer"
+    ensure_chromium
+    chromium=$(chromium_path)
+    if ! is_stamped "$home/.stamp" "$PLAYWRIGHT_CORE" || [[ ! -s $home/playwright-core/index.mjs ]]; then
+        need npm 'Node.js with npm'
+        # It has no dependencies, and downloads no browser of its own: its one package is all there is to install.
+        (cd "$WORK" && quietly 'npm pack playwright-core' npm pack --silent "playwright-core@$PLAYWRIGHT_CORE")
+        mkdir "$WORK/browser"
+        quietly 'unpacking playwright-core' tar -xzf "$WORK/playwright-core-$PLAYWRIGHT_CORE.tgz" -C "$WORK/browser"
+        mv "$WORK/browser/package" "$WORK/browser/playwright-core"
+        quietly 'importing playwright-core' node -e 'import(process.argv[1])' "$WORK/browser/playwright-core/index.mjs"
+        printf '%s\n' "$PLAYWRIGHT_CORE" >"$WORK/browser/.stamp"
+        rm -rf "$home"
+        mv "$WORK/browser" "$home"
+    fi
+    ln -sfn "$chromium" "$home/chromium"
+    quietly 'chromium --version' "$home/chromium" --version
+    echo "browser (playwright-core $PLAYWRIGHT_CORE, $chromium): ready"
 }
 
 need python3 'Python 3.11 or newer'
@@ -148,6 +206,14 @@ WORK=$(mktemp -d "$TOOLS/.work.XXXXXX")
 readonly WORK
 trap 'rm -rf "$WORK"' EXIT
 
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    fail "python3 is $(python3 -V 2>&1), ActingWeb needs 3.11 or newer"
+
 dynamodb_local
-venv
+uv
+venv venv requirements.txt python -c 'import actingweb, boto3'
+"$TOOLS/venv/bin/cargo-lambda" lambda --version >/dev/null || fail 'cargo-lambda does not start'
+venv venv-sam requirements-sam.txt python -c 'import boto3, cfnlint, moto.server, samcli, samtranslator'
+venv venv-checkov requirements-checkov.txt checkov --version
 rie
+browser

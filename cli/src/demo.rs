@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::types::{
 use serde_json::{Value, json};
 use shared::bucket;
 use shared::config::Environment;
-use shared::dynamo;
+use shared::dynamo::{self, Connection};
 use shared::lambda::Function;
 use shared::report::RunReport;
 use shared::time::EpochSeconds;
@@ -55,7 +55,7 @@ pub async fn run(options: Options, out: &mut impl std::io::Write) -> Result<bool
         ),
     )?;
 
-    let function = Function { client: client.clone(), environment };
+    let function = Function::new(client.clone(), environment);
     let dry = invoke(&function, json!({"mode": "dry-run"}), now).await?;
     let after_dry = count(&scan(&client, TABLE).await?);
     say(out, format!("dry run   would delete {:>6} rows  {}", dry.0.counts.rows_deleted(), cost(&dry)))?;
@@ -97,7 +97,8 @@ fn environment(endpoint: &str) -> Environment {
 
 /// A client that needs nothing from the machine: the engine takes any credentials.
 pub async fn client(endpoint: &str) -> Client {
-    let config = dynamo::connect(Some(endpoint)).await.config().to_builder();
+    let config =
+        dynamo::connect(Connection { endpoint: Some(endpoint), ..Connection::default() }).await.config().to_builder();
     let credentials = aws_sdk_dynamodb::config::Credentials::new("local", "local", None, None, "embedded engine");
     let region = aws_sdk_dynamodb::config::Region::new("us-east-1");
     Client::from_conf(config.credentials_provider(credentials).region(region).build())

@@ -1,5 +1,20 @@
 //! `janitor`, the operator's tool: the same use cases as the Lambdas, from a terminal.
+//!
+//! ```text
+//! args      what can be typed
+//! fail      how a command ends when it does not end well
+//! screen    tables, colour, progress
+//! target    the table that a command works on
+//! html      the audit as a page
+//! command   one file a command;  demo: on the embedded engine, with fixture's rows
+//! ```
 
+pub mod args;
+pub mod command;
 pub mod demo;
 pub mod engine;
+pub mod fail;
 pub mod fixture;
+pub mod html;
+pub mod screen;
+pub mod target;

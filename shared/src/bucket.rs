@@ -13,13 +13,20 @@ pub const REUSE_WINDOW_SECONDS: i64 = 172_800;
 /// How old an unreachable row is before it goes, unless an operator says otherwise.
 pub const GRACE_SECONDS: i64 = 3_600;
 
+/// The attribute that the table's TTL has to be on.
+pub const TTL_ATTRIBUTE: &str = "ttl_timestamp";
+
 /// The owner of this project's own state rows.
 pub const JANITOR_OWNER: &str = "_actingweb_janitor";
+
+/// Their bucket.
+pub const STATE_BUCKET: &str = "state";
 
 /// Owners with this prefix are ActingWeb's own; a bucket of an actor is never looked for under them.
 const SYSTEM_PREFIX: &str = "_actingweb_";
 
-const LEGACY_OWNERS: [&str; 2] = ["_mcp_system", "_mcp_global"];
+/// The owners that ActingWeb 3.2.1 kept its indexes under.
+pub const LEGACY_OWNERS: [&str; 2] = ["_mcp_system", "_mcp_global"];
 
 /// Whose partition a bucket lives in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

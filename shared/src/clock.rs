@@ -1,10 +1,60 @@
 //! The one place that looks at a timer: how long a run has taken and when it has to stop.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::time::EpochSeconds;
+
+/// Somebody who watches a run: sees how far it is, and may ask it to stop. What is in flight is finished first.
+#[derive(Debug, Default)]
+pub struct Watch {
+    stop: AtomicBool,
+    read: AtomicU64,
+    deleted: AtomicU64,
+    expected: AtomicU64,
+}
+
+/// How far a run is, in rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub read: u64,
+    pub deleted: u64,
+    /// Rows of the whole table, as DynamoDB counts them.
+    pub expected: u64,
+}
+
+impl Watch {
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        Progress {
+            read: self.read.load(Ordering::Relaxed),
+            deleted: self.deleted.load(Ordering::Relaxed),
+            expected: self.expected.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn expect(&self, rows: u64) {
+        self.expected.store(rows, Ordering::Relaxed);
+        self.read.store(0, Ordering::Relaxed);
+        self.deleted.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self, read: u64, deleted: u64) {
+        self.read.fetch_add(read, Ordering::Relaxed);
+        self.deleted.fetch_add(deleted, Ordering::Relaxed);
+    }
+}
 
 /// A run's `now`, taken once at its start, and the time that has passed since.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +63,8 @@ pub struct RunClock {
     started: Instant,
     /// How long the run may take in all; `None` is no limit.
     budget: Option<Duration>,
+    /// For as long as the program runs: whoever watches outlives the run.
+    watch: Option<&'static Watch>,
 }
 
 /// Share of the budget that is kept back for what is in flight, the cursor, the lease and the answer.
@@ -24,7 +76,23 @@ impl RunClock {
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "the run's own stopwatch starts here")]
     pub fn start(now: EpochSeconds, budget: Option<Duration>) -> Self {
-        Self { now, started: Instant::now(), budget }
+        Self { now, started: Instant::now(), budget, watch: None }
+    }
+
+    #[must_use]
+    pub fn watched_by(self, watch: Option<&'static Watch>) -> Self {
+        Self { watch, ..self }
+    }
+
+    #[must_use]
+    pub fn watch(&self) -> Option<&'static Watch> {
+        self.watch
+    }
+
+    /// Whether somebody asked the run to stop.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.watch.is_some_and(Watch::is_stopped)
     }
 
     /// The `now` that every row of this run is judged by.
@@ -47,7 +115,7 @@ impl RunClock {
     /// No new work is begun from here on.
     #[must_use]
     pub fn time_is_up(&self) -> bool {
-        self.budget.is_some_and(|budget| self.elapsed() >= budget.saturating_sub(reserve(budget)))
+        self.is_stopped() || self.budget.is_some_and(|budget| self.elapsed() >= budget.saturating_sub(reserve(budget)))
     }
 
     /// Time left for a request that is part of the work; what follows it still has half of the reserve.

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::bucket::{GRACE_SECONDS, REUSE_WINDOW_SECONDS};
@@ -12,17 +11,49 @@ use crate::mask::Masked;
 
 pub type Environment = BTreeMap<String, String>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Delete,
     DryRun,
+}
+
+impl Mode {
+    const NAMES: [(&'static str, Mode); 2] = [("delete", Mode::Delete), ("dry-run", Mode::DryRun)];
+
+    /// As it is spelled in settings, reports and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        spelled(&Self::NAMES, self)
+    }
+}
+
+fn spelled<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| name)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiredRows {
     Delete,
     DeferToTtl,
+}
+
+/// What a measurement covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The system actors' rows, by Query: cheap enough for every hour.
+    System,
+    /// Every row, by Scan.
+    All,
+}
+
+impl Scope {
+    const NAMES: [(&'static str, Scope); 2] = [("system", Scope::System), ("all", Scope::All)];
+
+    /// As it is spelled in settings, reports and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        spelled(&Self::NAMES, self)
+    }
 }
 
 /// The settings of one run.
@@ -41,6 +72,10 @@ pub struct Settings {
     pub restore_clients: bool,
     /// Of the index repair only: delete what nothing has read since ActingWeb 3.3.
     pub remove_legacy: bool,
+    /// Of the metrics only: which rows are counted.
+    pub scope: Scope,
+    /// Of the metrics only: read units that one measurement may use.
+    pub max_audit_units: Option<f64>,
 }
 
 /// Which run the settings are for: each knows only its own.
@@ -48,6 +83,7 @@ pub struct Settings {
 pub enum Purpose {
     DailyCleanup,
     IndexRepair,
+    Metrics,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,6 +114,9 @@ const GRACE: &str = "GRACE_SECONDS";
 const RESTORE_CLIENTS: &str = "RESTORE_CLIENTS";
 const REMOVE_LEGACY: &str = "REMOVE_LEGACY";
 
+const SCOPE: &str = "SCOPE";
+const MAX_AUDIT_UNITS: &str = "MAX_AUDIT_UNITS";
+
 /// What an event may override, in lower case. Not the endpoint: an event must not be able to send signed requests elsewhere.
 const OVERRIDABLE: [&str; 10] = [
     PREFIX,
@@ -95,11 +134,18 @@ const OVERRIDABLE: [&str; 10] = [
 /// What only the index repair knows.
 const OF_REPAIR: [&str; 2] = [RESTORE_CLIENTS, REMOVE_LEGACY];
 
+/// What only the metrics know.
+const OF_METRICS: [&str; 2] = [SCOPE, MAX_AUDIT_UNITS];
+
 impl Purpose {
+    /// Whose a setting is that not all runs have.
+    const OWN: [(&[&str], &str); 2] = [(&OF_REPAIR, "the index repair's"), (&OF_METRICS, "the metrics'")];
+
     fn settings(self) -> impl Iterator<Item = &'static str> {
         let more: &[&str] = match self {
             Purpose::DailyCleanup => &[],
             Purpose::IndexRepair => &OF_REPAIR,
+            Purpose::Metrics => &OF_METRICS,
         };
         OVERRIDABLE.iter().chain(more).copied()
     }
@@ -128,14 +174,14 @@ impl Settings {
         default_mode: Mode,
         purpose: Purpose,
     ) -> Result<Self, ConfigError> {
-        if let Some(name) = environment.keys().find(|name| is_mistyped(name, purpose)) {
+        if let Some(name) = environment.keys().find(|name| is_mistyped(name)) {
             return Err(unknown(name));
         }
         let mut given = Given { values: environment.clone(), purpose };
         given.override_with(overrides)?;
         Ok(Self {
             table: given.table()?,
-            mode: given.choice(MODE, &[("delete", Mode::Delete), ("dry-run", Mode::DryRun)])?.unwrap_or(default_mode),
+            mode: given.choice(MODE, &Mode::NAMES)?.unwrap_or(default_mode),
             expired_rows: given
                 .choice(EXPIRED_ROWS, &[("delete", ExpiredRows::Delete), ("defer-to-ttl", ExpiredRows::DeferToTtl)])?
                 .unwrap_or(ExpiredRows::Delete),
@@ -157,6 +203,8 @@ impl Settings {
                 .unwrap_or(GRACE_SECONDS),
             restore_clients: given.flag(RESTORE_CLIENTS)?,
             remove_legacy: given.flag(REMOVE_LEGACY)?,
+            scope: given.own_choice(SCOPE, &Scope::NAMES)?.unwrap_or(Scope::System),
+            max_audit_units: given.units(MAX_AUDIT_UNITS)?.filter(|_| given.knows(MAX_AUDIT_UNITS)),
         })
     }
 }
@@ -168,6 +216,12 @@ const MOST_SECONDS: i64 = 315_360_000;
 #[must_use]
 pub fn endpoint(environment: &Environment) -> Option<&str> {
     ENDPOINTS.iter().filter_map(|name| environment.get(*name)).map(String::as_str).find(|endpoint| !endpoint.is_empty())
+}
+
+/// Whether DynamoDB takes it as a table's name.
+#[must_use]
+pub fn is_table_name(table: &str) -> bool {
+    (3..=255).contains(&table.len()) && table.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
 struct Given {
@@ -216,9 +270,11 @@ impl Given {
             (Some(by_prefix), _) => (PREFIX, by_prefix),
             (None, Some(by_name)) => (TABLE, by_name.to_owned()),
         };
-        let legal = (3..=255).contains(&table.len())
-            && table.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
-        if legal { Ok(table) } else { Err(wrong(setting, &table, "not a table's name: letters, digits, _ - . only")) }
+        if is_table_name(&table) {
+            Ok(table)
+        } else {
+            Err(wrong(setting, &table, "not a table's name: letters, digits, _ - . only"))
+        }
     }
 
     fn choice<T: Copy>(&self, setting: &str, choices: &[(&str, T)]) -> Result<Option<T>, ConfigError> {
@@ -230,12 +286,18 @@ impl Given {
         Err(wrong(setting, value, &format!("must be {}", names.join(" or "))))
     }
 
-    fn flag(&self, setting: &'static str) -> Result<bool, ConfigError> {
-        if self.purpose.settings().any(|known| known == setting) {
-            Ok(self.choice(setting, &[("true", true), ("false", false)])?.unwrap_or(false))
-        } else {
-            Ok(false)
-        }
+    fn knows(&self, setting: &str) -> bool {
+        self.purpose.settings().any(|known| known == setting)
+    }
+
+    /// A choice that not all runs have. A wrong one is wrong in the environment of any.
+    fn own_choice<T: Copy>(&self, setting: &str, choices: &[(&str, T)]) -> Result<Option<T>, ConfigError> {
+        let choice = self.choice(setting, choices)?;
+        Ok(choice.filter(|_| self.knows(setting)))
+    }
+
+    fn flag(&self, setting: &str) -> Result<bool, ConfigError> {
+        Ok(self.own_choice(setting, &[("true", true), ("false", false)])?.unwrap_or(false))
     }
 
     fn number<T: FromStr>(
@@ -256,16 +318,18 @@ impl Given {
     }
 }
 
-fn is_mistyped(name: &str, purpose: Purpose) -> bool {
-    !purpose.settings().any(|known| known == name) && STEMS.iter().any(|stem| name.starts_with(stem))
+/// Functions may share one environment: what is another run's setting is no mistake in it.
+fn is_mistyped(name: &str) -> bool {
+    let known = OVERRIDABLE.contains(&name) || Purpose::OWN.iter().any(|(settings, _)| settings.contains(&name));
+    !known && STEMS.iter().any(|stem| name.starts_with(stem))
 }
 
 fn unknown(name: &str) -> ConfigError {
     let upper = name.to_uppercase();
     let near = if ENDPOINTS.contains(&upper.as_str()) {
         " that an event may change: the endpoint comes from the environment".to_owned()
-    } else if OF_REPAIR.contains(&upper.as_str()) {
-        " of this run: it is the index repair's".to_owned()
+    } else if let Some((_, whose)) = Purpose::OWN.iter().find(|(settings, _)| settings.contains(&upper.as_str())) {
+        format!(" of this run: it is {whose}")
     } else if OVERRIDABLE.contains(&name) {
         format!(" in an event: did you mean {}?", name.to_lowercase())
     } else {
@@ -282,7 +346,7 @@ fn wrong(setting: &str, value: &str, problem: &str) -> ConfigError {
 }
 
 /// Settings are not secrets, but whatever was typed into one may be: only what looks like a setting is shown.
-fn shown(value: &str) -> String {
+pub(crate) fn shown(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ');
     if value.len() <= 30 && value.chars().all(plain) { value.to_owned() } else { Masked(value).to_string() }
 }

@@ -7,11 +7,13 @@ use crate::store::{Budget, DeleteRows, ReadRows};
 use crate::sweep::{self, Cursor};
 use crate::walk::Hands;
 
+pub const NAME: &str = "daily-cleanup";
+
 /// Sessions, SPA tokens, MCP tokens and what hangs on them, by the rows of the system actors.
 pub struct DailyCleanup;
 
 impl<S: ReadRows + DeleteRows + Budget> Job<S> for DailyCleanup {
-    const NAME: &'static str = "daily-cleanup";
+    const NAME: &'static str = NAME;
 
     async fn walk(&self, hands: &Hands<'_, S>, from: &Value, _: &Checkpoint<'_, S>) -> Pass {
         let swept = sweep::sweep(hands, Cursor::from_json(from)).await;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::bucket::{Bucket, GRACE_SECONDS, REUSE_WINDOW_SECONDS, Rule};
-use crate::row::{Field, Fields, Row, TtlState};
+use crate::row::{Field, Fields, Row, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
 /// What an operator may widen. Nothing here can make a row die earlier than ROWS.md says.
@@ -199,6 +199,59 @@ fn own(row: &Row, rule: Rule, now: EpochSeconds, policy: &Policy) -> Own {
             Field::Missing | Field::Malformed => Own::Unreadable,
         },
         Rule::TtlOnly | Rule::Pointer { .. } | Rule::Provider | Rule::Never | Rule::Unread => Own::Silent,
+    }
+}
+
+/// The first second in which [`judge`] finds the row dead, as it is written now; `None` when it never will by itself.
+///
+/// A TTL more than five years past is malformed again: then the row died at that second and is kept all the same.
+#[must_use]
+pub fn dead_from(row: &Row, bucket: &Bucket, policy: &Policy) -> Option<EpochSeconds> {
+    if !row.is_of(bucket) {
+        return None;
+    }
+    let by_ttl = match row.ttl() {
+        Ttl::At(at) => Some(at.plus(1)),
+        Ttl::Absent | Ttl::Malformed => None,
+    };
+    let Some(fields) = Fields::read(&row.data) else {
+        return by_ttl.filter(|_| !matches!(bucket.rule, Rule::Never | Rule::Unread | Rule::Pointer { .. }));
+    };
+    let by_expiry = match (fields.expires_at, fields.used) {
+        (Field::Is(at), Field::Is(false) | Field::Missing) => Some(at.plus(1)),
+        (Field::Is(at), Field::Is(true) | Field::Malformed) => sooner(Some(at.plus(1)), by_ttl),
+        (Field::Missing | Field::Malformed, _) => by_ttl,
+    };
+    match bucket.rule {
+        Rule::Never | Rule::Unread | Rule::Pointer { .. } => None,
+        Rule::Provider | Rule::TtlOnly => by_ttl,
+        Rule::SinceCreated { seconds } => match fields.created_at {
+            Field::Is(created) => Some(created.plus(seconds).plus(1)),
+            Field::Missing | Field::Malformed => by_ttl,
+        },
+        Rule::ExpiresAt | Rule::ExpiresAtIfPresent => by_expiry,
+        Rule::Refresh => match (fields.used, fields.used_at, fields.expires_at) {
+            (Field::Missing | Field::Is(false), _, _) => by_expiry,
+            (Field::Is(true), Field::Is(used_at), Field::Is(expires_at)) => {
+                let window = used_at.plus(policy.reuse_window);
+                // A window that the operator made longer outlasts the TTL.
+                let by_ttl = by_ttl
+                    .map(|at| if policy.reuse_window > REUSE_WINDOW_SECONDS { at.max(window.plus(1)) } else { at });
+                sooner(Some(window.max(expires_at).plus(1)), by_ttl)
+            }
+            (Field::Is(true) | Field::Malformed, _, _) => by_ttl,
+        },
+        Rule::ReplayMarker { seconds } => match fields.exp {
+            Field::Is(exp) if exp.get() != 0 => Some(exp.plus(seconds)),
+            Field::Is(_) | Field::Missing | Field::Malformed => by_ttl,
+        },
+    }
+}
+
+fn sooner(one: Option<EpochSeconds>, other: Option<EpochSeconds>) -> Option<EpochSeconds> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

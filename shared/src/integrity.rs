@@ -36,20 +36,20 @@ pub fn ask(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy)
 /// The same for the repair, which looks at every index row, due or not: a target can be gone before its time.
 #[must_use]
 pub fn ask_anyway(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Question {
-    let Some(target) = index::target_of(index_bucket) else { return Question::Settled(KeepReason::Foreign) };
-    if !row.is_of(index_bucket) {
+    if index::target_of(index_bucket).is_none() || !row.is_of(index_bucket) {
         return Question::Settled(KeepReason::Foreign);
     }
     // DynamoDB will remove it for free whatever its target says: reading the target would only cost.
     if policy.defer_to_ttl && matches!(row.ttl().state(now), TtlState::Past | TtlState::Future) {
         return Question::Settled(KeepReason::Deferred);
     }
-    match (pointed_actor(&row.data), row.name_in(index_bucket)) {
-        (Some(actor), Some(name)) if RowKey::in_bucket(&actor, target, name).is_storable() => {
-            Question::LookAt(RowKey::in_bucket(actor, target, name))
-        }
-        _ => Question::Settled(KeepReason::Malformed),
-    }
+    target_key(row, index_bucket).map_or(Question::Settled(KeepReason::Malformed), Question::LookAt)
+}
+
+/// The key that an index row points at, due or not; `None` when it does not say, or says what no row can have.
+pub(crate) fn target_key(row: &Row, index_bucket: &Bucket) -> Option<RowKey> {
+    let (target, name) = (index::target_of(index_bucket)?, row.name_in(index_bucket)?);
+    Some(RowKey::in_bucket(pointed_actor(&row.data)?, target, name)).filter(RowKey::is_storable)
 }
 
 /// The actor id in an index row's `data`, a JSON string.
@@ -179,4 +179,13 @@ pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy:
 #[must_use]
 pub fn provider_named_by(row: &Row) -> Option<String> {
     Fields::read(&row.data)?.google_token_key
+}
+
+/// The bucket of the tokens that provider rows are written for.
+pub(crate) const ACCESS_TOKENS: &str = "mcp_tokens";
+
+/// The access token row that a refresh token was issued with.
+pub(crate) fn access_token_of(refresh: &Row) -> Option<RowKey> {
+    let name = Fields::read(&refresh.data)?.access_token?;
+    Some(RowKey::in_bucket(&refresh.key.owner, bucket::of_actor(ACCESS_TOKENS)?, &name))
 }

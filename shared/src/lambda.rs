@@ -5,11 +5,13 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use serde_json::Value;
 
-use crate::clock::RunClock;
+use crate::clock::{RunClock, Watch};
 use crate::config::{self, Environment, Mode, Purpose, Settings};
 use crate::daily::DailyCleanup;
-use crate::dynamo::Dynamo;
+use crate::dynamo::{Dynamo, ReadOnly};
 use crate::event;
+use crate::measure::{self, Measurement};
+use crate::metric::{self, Sample};
 use crate::repair::IndexRepair;
 use crate::report::RunReport;
 use crate::run::{self, Job, RunError};
@@ -19,9 +21,29 @@ use crate::time::EpochSeconds;
 pub struct Function {
     pub client: Client,
     pub environment: Environment,
+    tell: fn(&str),
+    watch: Option<&'static Watch>,
 }
 
 impl Function {
+    /// A function whose metrics nobody hears.
+    #[must_use]
+    pub fn new(client: Client, environment: Environment) -> Self {
+        Self { client, environment, tell: |_| {}, watch: None }
+    }
+
+    /// The same, with somewhere for its metrics to go: one line each.
+    #[must_use]
+    pub fn telling(self, tell: fn(&str)) -> Self {
+        Self { tell, ..self }
+    }
+
+    /// The same, with somebody who sees how far a run is and may stop it.
+    #[must_use]
+    pub fn watched_by(self, watch: &'static Watch) -> Self {
+        Self { watch: Some(watch), ..self }
+    }
+
     /// # Errors
     /// When the run failed; then so must the invocation, so that Lambda's own error metric and retries see it.
     pub async fn daily_cleanup(
@@ -30,7 +52,7 @@ impl Function {
         now: EpochSeconds,
         budget: Option<Duration>,
     ) -> Result<RunReport, RunError> {
-        let clock = RunClock::start(now, budget);
+        let clock = RunClock::start(now, budget).watched_by(self.watch);
         self.invoke(event, Purpose::DailyCleanup, clock, |_| DailyCleanup).await
     }
 
@@ -42,8 +64,64 @@ impl Function {
         now: EpochSeconds,
         budget: Option<Duration>,
     ) -> Result<RunReport, RunError> {
-        let clock = RunClock::start(now, budget);
+        let clock = RunClock::start(now, budget).watched_by(self.watch);
         self.invoke(event, Purpose::IndexRepair, clock, IndexRepair::new).await
+    }
+
+    /// # Errors
+    /// When the table could not be read; then so must the invocation.
+    pub async fn metrics_emitter(
+        &self,
+        event: Value,
+        now: EpochSeconds,
+        budget: Option<Duration>,
+    ) -> Result<Measurement, RunError> {
+        let clock = RunClock::start(now, budget).watched_by(self.watch);
+        let settings = self.settings(measure::NAME, event, Purpose::Metrics)?;
+        tracing::info!(
+            run = measure::NAME,
+            table = settings.table,
+            scope = settings.scope.name(),
+            now = clock.now().get(),
+            "run begins"
+        );
+        let result = Box::pin(self.measure(&settings, clock)).await;
+        match &result {
+            Ok(measured) => {
+                let total = measured.census.total();
+                tracing::info!(
+                    run = measure::NAME,
+                    table = measured.table,
+                    outcome = measured.ended.name(),
+                    rows.counted = total.rows,
+                    rows.dead = total.dead,
+                    rows.due = total.due,
+                    ttl = measured.ttl.name(),
+                    trend = measured.forecast.trend.name(),
+                    units.read = measured.usage.read_units,
+                    requests = measured.usage.requests,
+                    throttles = measured.usage.throttles,
+                    elapsed_ms = measured.elapsed_ms,
+                    "run ended"
+                );
+                for finding in &measured.findings {
+                    tracing::warn!(
+                        run = measure::NAME,
+                        finding.kind = finding.kind,
+                        finding.text = finding.text,
+                        "finding"
+                    );
+                }
+                self.tell(&measured.samples(), now);
+            }
+            Err(error) => self.failed(measure::NAME, &settings, error, now),
+        }
+        result
+    }
+
+    async fn measure(&self, settings: &Settings, clock: RunClock) -> Result<Measurement, RunError> {
+        let table = ReadOnly::open(self.client.clone(), settings, config::endpoint(&self.environment), clock).await?;
+        Ok(measure::measure(&table, settings, &clock).await?)
     }
 
     async fn invoke<J: Job<Dynamo>>(
@@ -53,50 +131,84 @@ impl Function {
         clock: RunClock,
         job: impl FnOnce(&Settings) -> J,
     ) -> Result<RunReport, RunError> {
-        let result = Box::pin(self.run(event, purpose, clock, job)).await;
+        let settings = self.settings(J::NAME, event, purpose)?;
+        tracing::info!(
+            run = J::NAME,
+            table = settings.table,
+            mode = settings.mode.name(),
+            now = clock.now().get(),
+            "run begins"
+        );
+        let result = Box::pin(self.run(&settings, clock, job(&settings))).await;
         match &result {
-            Ok(report) => tracing::info!(
-                run = J::NAME,
-                table = report.table,
-                outcome = ?report.outcome,
-                complete = report.outcome.is_complete(),
-                mode = ?report.mode,
-                rows.read = report.counts.rows_read(),
-                rows.deleted = report.counts.rows_deleted(),
-                rows.lost_race = report.counts.lost_races(),
-                rows.skipped = report.counts.rows_skipped(),
-                units.read = report.usage.read_units,
-                units.write = report.usage.write_units,
-                requests = report.usage.requests,
-                throttles = report.usage.throttles,
-                elapsed_ms = report.elapsed_ms,
-                notes = report.notes.join("; "),
-                "run ended"
-            ),
-            Err(error) => {
-                tracing::error!(run = J::NAME, error.kind = error.kind(), error.text = %error, "run failed");
+            Ok(report) => {
+                tracing::info!(
+                    run = J::NAME,
+                    table = report.table,
+                    outcome = report.outcome.name(),
+                    complete = report.outcome.is_complete(),
+                    mode = report.mode.name(),
+                    rows.read = report.counts.rows_read(),
+                    rows.deleted = report.counts.rows_deleted(),
+                    rows.lost_race = report.counts.lost_races(),
+                    rows.skipped = report.counts.rows_skipped(),
+                    units.read = report.usage.read_units,
+                    units.write = report.usage.write_units,
+                    requests = report.usage.requests,
+                    throttles = report.usage.throttles,
+                    elapsed_ms = report.elapsed_ms,
+                    notes = report.notes.join("; "),
+                    // The answer of a scheduled run goes nowhere: what it did, bucket by bucket and why, is told here.
+                    buckets = report.counts.to_string(),
+                    "run ended"
+                );
+                self.tell(&report.samples(J::NAME), clock.now());
             }
+            Err(error) => self.failed(J::NAME, &settings, error, clock.now()),
         }
         result
     }
 
-    async fn run<J: Job<Dynamo>>(
-        &self,
-        event: Value,
-        purpose: Purpose,
-        clock: RunClock,
-        job: impl FnOnce(&Settings) -> J,
-    ) -> Result<RunReport, RunError> {
-        let settings = Settings::parse(&self.environment, &event::overrides(event)?, Mode::Delete, purpose)?;
-        tracing::info!(
-            run = J::NAME,
-            table = settings.table,
-            mode = ?settings.mode,
-            now = clock.now().get(),
-            "run begins"
-        );
+    async fn run<J: Job<Dynamo>>(&self, settings: &Settings, clock: RunClock, job: J) -> Result<RunReport, RunError> {
         let endpoint = config::endpoint(&self.environment);
-        let table = Dynamo::open(self.client.clone(), &settings, endpoint, clock).await?;
-        run::run(&table, &job(&settings), &settings, &clock).await
+        let table = Dynamo::open(self.client.clone(), settings, endpoint, clock).await?;
+        run::run(&table, &job, settings, &clock).await
     }
+
+    fn settings(&self, run: &str, event: Value, purpose: Purpose) -> Result<Settings, RunError> {
+        let settings = event::overrides(event)
+            .and_then(|overrides| Settings::parse(&self.environment, &overrides, Mode::Delete, purpose))
+            .map_err(RunError::from);
+        if let Err(error) = &settings {
+            log_failure(run, error);
+        }
+        settings
+    }
+
+    fn failed(&self, run: &str, settings: &Settings, error: &RunError, now: EpochSeconds) {
+        log_failure(run, error);
+        let refused =
+            matches!(error, RunError::WrongTable { .. } | RunError::AboveShare { .. } | RunError::ShareUnknown { .. });
+        if let RunError::Interrupted { report, .. } = error {
+            return self.tell(&report.samples(run), now);
+        }
+        let mut sample = Sample::of(&[(metric::TABLE, &settings.table), (metric::FUNCTION, run)])
+            .count(metric::FAILED, 1)
+            .flag(metric::REFUSED, refused);
+        // A dry run completes nothing, however it ends.
+        if settings.mode == Mode::Delete {
+            sample = sample.count(metric::COMPLETE, 0);
+        }
+        self.tell(&[sample], now);
+    }
+
+    fn tell(&self, samples: &[Sample], now: EpochSeconds) {
+        for document in samples.iter().flat_map(|sample| sample.documents(now)) {
+            (self.tell)(&document.to_string());
+        }
+    }
+}
+
+fn log_failure(run: &str, error: &RunError) {
+    tracing::error!(run, error.kind = error.kind(), error.text = %error, "run failed");
 }

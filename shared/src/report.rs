@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::bucket::{self, BUCKETS, Bucket, Family};
 use crate::config::Mode;
 use crate::expiry::{DeleteReason, KeepReason};
+use crate::metric::{self, Sample};
 use crate::store::{DeleteOutcome, Usage};
 
 /// What happened to the rows of one bucket.
@@ -30,6 +31,11 @@ impl BucketCounts {
     pub fn deleted_total(&self) -> u64 {
         self.deleted.values().sum()
     }
+
+    #[must_use]
+    pub fn kept_total(&self) -> u64 {
+        self.kept.values().sum()
+    }
 }
 
 /// Counts, as they are added up.
@@ -41,6 +47,13 @@ pub struct Tally {
     uncertain: u64,
     #[serde(skip)]
     unknown: u64,
+}
+
+impl std::fmt::Display for Tally {
+    /// As in the report.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", json!(self))
+    }
 }
 
 impl Tally {
@@ -158,8 +171,7 @@ impl Tally {
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Every row that this run is responsible for was judged, and every dead one is gone.
     Complete,
@@ -169,18 +181,47 @@ pub enum Outcome {
     OutOfTime,
     /// Stopped at `MAX_DELETES`; the next run goes on from here.
     MaxDeletes,
+    /// Stopped because somebody asked; the next run goes on from here.
+    Stopped,
     /// Went through, but some rows could not be read or deleted; the next run tries them again.
     Skipped,
     /// The work is done, but the state row that says so could not be written.
     Unrecorded,
     /// Another run holds the lease: nothing was done.
     LeaseHeld,
+    /// Ended by a fault; the next run goes on from here.
+    Failed,
 }
 
 impl Outcome {
     #[must_use]
     pub fn is_complete(self) -> bool {
         matches!(self, Outcome::Complete | Outcome::EmptyTable)
+    }
+
+    /// The name in the report and in the state row, fixed by its users.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Complete => "complete",
+            Outcome::EmptyTable => "empty-table",
+            Outcome::OutOfTime => "out-of-time",
+            Outcome::MaxDeletes => "max-deletes",
+            Outcome::Stopped => "stopped",
+            Outcome::Skipped => "skipped",
+            Outcome::Unrecorded => "unrecorded",
+            Outcome::LeaseHeld => "lease-held",
+            Outcome::Failed => "failed",
+        }
+    }
+
+    /// The outcome of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        use Outcome::{Complete, EmptyTable, Failed, LeaseHeld, MaxDeletes, OutOfTime, Skipped, Stopped, Unrecorded};
+        [Complete, EmptyTable, OutOfTime, MaxDeletes, Stopped, Skipped, Unrecorded, LeaseHeld, Failed]
+            .into_iter()
+            .find(|outcome| outcome.name() == name)
     }
 }
 
@@ -202,13 +243,62 @@ pub struct RunReport {
     pub notes: Vec<String>,
 }
 
+impl Usage {
+    /// The metrics of what a run cost, whichever run.
+    #[must_use]
+    pub fn sample(&self, sample: Sample, elapsed_ms: u64) -> Sample {
+        sample
+            .number(metric::READ_UNITS, self.read_units)
+            .number(metric::WRITE_UNITS, self.write_units)
+            .count(metric::REQUESTS, self.requests)
+            .count(metric::THROTTLES, self.throttles)
+            .count(metric::ELAPSED, elapsed_ms)
+    }
+}
+
 impl RunReport {
+    /// The metrics of the run: of all of it, and of each bucket that it met. A dry run deletes and completes nothing.
+    #[must_use]
+    pub fn samples(&self, function: &str) -> Vec<Sample> {
+        let counts = &self.counts;
+        let deleted = match self.mode {
+            Mode::Delete => metric::ROWS_DELETED,
+            Mode::DryRun => metric::ROWS_TO_DELETE,
+        };
+        let mut all = Sample::of(&[(metric::TABLE, &self.table), (metric::FUNCTION, function)])
+            .flag(metric::FAILED, self.outcome == Outcome::Failed)
+            .count(metric::REFUSED, 0);
+        // It did nothing, beside one that does: there is nothing to tell.
+        if self.outcome == Outcome::LeaseHeld {
+            return vec![all];
+        }
+        all = all
+            .count(metric::ROWS_READ, counts.rows_read())
+            .count(deleted, counts.rows_deleted())
+            .count(metric::ROWS_KEPT, counts.sum(BucketCounts::kept_total))
+            .count(metric::LOST_RACES, counts.lost_races())
+            .count(metric::ROWS_SKIPPED, counts.rows_skipped());
+        all = self.usage.sample(all, self.elapsed_ms);
+        if self.mode == Mode::Delete {
+            all = all.flag(metric::COMPLETE, self.outcome.is_complete());
+        }
+        let bucket = |(name, counts): (&&'static str, &BucketCounts)| {
+            Sample::of(&[(metric::TABLE, &self.table), (metric::FUNCTION, function), (metric::BUCKET, name)])
+                .count(metric::ROWS_READ, counts.read)
+                .count(deleted, counts.deleted_total())
+                .count(metric::ROWS_KEPT, counts.kept_total())
+                .count(metric::LOST_RACES, counts.lost_race)
+                .count(metric::ROWS_SKIPPED, counts.skipped)
+        };
+        std::iter::once(all).chain(counts.buckets.iter().map(bucket)).collect()
+    }
+
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut report = json!({
             "complete": self.outcome.is_complete(),
-            "outcome": self.outcome,
-            "mode": self.mode,
+            "outcome": self.outcome.name(),
+            "mode": self.mode.name(),
             "table": self.table,
             "now": self.now,
             "resumed": self.resumed,

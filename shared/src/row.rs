@@ -126,6 +126,43 @@ impl Row {
     pub fn ttl(&self) -> Ttl {
         Ttl::read(&self.ttl)
     }
+
+    /// What writing or deleting the row costs: a unit for each kilobyte begun.
+    #[must_use]
+    pub fn write_units(&self) -> u32 {
+        u32::try_from(self.bytes.div_ceil(1_024).max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// What is wrong with the row's TTL, so that DynamoDB never acts on it; `None` for a good one and for none.
+    #[must_use]
+    pub fn ttl_fault(&self, now: EpochSeconds) -> Option<TtlFault> {
+        let digits = match &self.ttl {
+            Raw::Absent => return None,
+            Raw::Number(digits) => digits,
+            _ => return Some(TtlFault::NotANumber),
+        };
+        match (digits.parse::<i64>(), digits.parse::<f64>()) {
+            (Ok(MILLISECONDS_FROM..), _) => Some(TtlFault::Milliseconds),
+            (Ok(seconds), _) if now.get().saturating_sub(seconds) > TTL_TOO_OLD_SECONDS => Some(TtlFault::TooOld),
+            // Zero and below, for a clock that stands before 1975.
+            (Ok(..=0), _) => Some(TtlFault::TooOld),
+            (Ok(_), _) => None,
+            (Err(_), Ok(number)) if number >= 1e11 => Some(TtlFault::Milliseconds),
+            (Err(_), _) => Some(TtlFault::NotWholeSeconds),
+        }
+    }
+}
+
+/// Why DynamoDB never acts on a TTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TtlFault {
+    NotANumber,
+    /// A Number that is no whole number of seconds.
+    NotWholeSeconds,
+    /// Milliseconds, or smaller still: as seconds some thousand years away.
+    Milliseconds,
+    /// More than five years past.
+    TooOld,
 }
 
 /// What `ttl_timestamp` says.
@@ -199,6 +236,10 @@ struct RawFields<'a> {
     #[serde(default, borrow)]
     used_at: Option<&'a RawValue>,
     #[serde(default, borrow)]
+    seen_at: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    retrieved_at: Option<&'a RawValue>,
+    #[serde(default, borrow)]
     google_token_key: Option<&'a RawValue>,
     #[serde(default, borrow)]
     access_token: Option<&'a RawValue>,
@@ -212,6 +253,10 @@ pub struct Fields {
     pub exp: Field<EpochSeconds>,
     pub used: Field<bool>,
     pub used_at: Field<EpochSeconds>,
+    /// When a replay marker was written.
+    pub seen_at: Field<EpochSeconds>,
+    /// When a session was fetched, and written anew.
+    pub retrieved_at: Field<EpochSeconds>,
     /// Name of the provider row that this row refers to.
     pub google_token_key: Option<String>,
     /// Name of the access token that a refresh token was issued with.
@@ -236,6 +281,8 @@ impl Fields {
                 Some(_) => Field::Malformed,
             },
             used_at: seconds(raw.used_at),
+            seen_at: seconds(raw.seen_at),
+            retrieved_at: seconds(raw.retrieved_at),
             google_token_key: text(raw.google_token_key),
             access_token: text(raw.access_token),
         })

@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::bucket::JANITOR_OWNER;
+use crate::bucket::{JANITOR_OWNER, TTL_ATTRIBUTE};
 use crate::clock::RunClock;
 use crate::config::{ConfigError, ExpiredRows, Mode, Settings};
 use crate::expiry::Policy;
 use crate::lease::{Asked, Lease};
 use crate::report::{Outcome, RunReport, Tally};
+use crate::state::JobState;
 use crate::store::{Budget, DeleteRows, InspectTable, OwnState, ReadRows, ScanTable, StoreError, TtlSetting};
 use crate::sweep;
 use crate::walk::{End, Hands};
@@ -37,7 +38,7 @@ pub struct Pass {
 pub struct Checkpoint<'a, S> {
     store: &'a S,
     name: &'static str,
-    state: &'a State,
+    state: &'a JobState,
     dry: bool,
 }
 
@@ -48,16 +49,9 @@ impl<S: OwnState> Checkpoint<'_, S> {
         if self.dry {
             return Ok(());
         }
-        let mut value = self.state.stored.clone();
-        if !value.is_object() {
-            value = json!({});
-        }
-        value["cursor"] = cursor;
-        self.store.write_state(self.name, &value).await
+        self.store.write_state(self.name, &json!(self.state.at(cursor))).await
     }
 }
-
-const TTL_ATTRIBUTE: &str = "ttl_timestamp";
 
 /// Why a run failed. One line each, naming the cause and the setting.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -78,8 +72,8 @@ pub enum RunError {
     ShareUnknown { problem: String },
     #[error("the lease was lost to another run, and this one stopped")]
     LeaseLost,
-    #[error("stopped by a fault after {deleted} deleted rows: {cause}")]
-    Interrupted { deleted: u64, cause: StoreError },
+    #[error("stopped by a fault after {} deleted rows: {cause}", .report.counts.rows_deleted())]
+    Interrupted { report: Box<RunReport>, cause: StoreError },
 }
 
 impl RunError {
@@ -151,7 +145,7 @@ where
             }
             TtlSetting::On { attribute } => format!("is on for {attribute}"),
             TtlSetting::Off => "is off".to_owned(),
-            TtlSetting::Changing => "is being switched".to_owned(),
+            TtlSetting::Enabling { .. } | TtlSetting::Disabling { .. } => "is being switched".to_owned(),
         };
         self.notes.push(format!(
             "EXPIRED_ROWS=defer-to-ttl was asked for, but the table's TTL {why_not}: expired rows are deleted instead"
@@ -178,23 +172,35 @@ where
     }
 
     async fn walk(&mut self, table_is_empty: bool) -> Result<RunReport, RunError> {
-        let state = State::read(self.store, J::NAME).await?;
+        let stored = self.store.read_state(J::NAME).await?;
+        let state = JobState::from_json(&stored.map_or(Value::Null, |stored| stored.value));
         if let Some(limit) = self.settings.max_delete_share {
             // Of the whole table, not of what an earlier run has left of it.
-            check_share(&self.pass(true, None, &state, &Value::Null).await, limit)?;
+            let Pass { counts, end, .. } = self.pass(true, None, &state, &Value::Null).await;
+            match end {
+                End::Through => check_share(&counts, limit)?,
+                End::Fault(_, cause) => {
+                    let report = self.report(Outcome::Failed, Tally::default(), state.is_resumed(), Value::Null);
+                    return Err(RunError::Interrupted { report: Box::new(report), cause });
+                }
+                End::OutOfTime(_) | End::MaxDeletes(_) => {
+                    return Err(RunError::ShareUnknown { problem: "there was not enough time for one".to_owned() });
+                }
+            }
         }
         let dry = self.settings.mode == Mode::DryRun;
         let Pass { counts, end, findings, notes } =
-            self.pass(dry, self.settings.max_deletes, &state, state.cursor()).await;
+            self.pass(dry, self.settings.max_deletes, &state, &state.cursor).await;
         let (outcome, cursor) = match end {
             End::Fault(cursor, cause) => {
+                let report = self.report(Outcome::Failed, counts, state.is_resumed(), findings);
                 if !dry {
                     // The fault is what the caller has to hear of; where it happened is only worth a try.
-                    let checkpoint = Checkpoint { store: self.store, name: J::NAME, state: &state, dry };
-                    let _ = checkpoint.save(cursor).await;
+                    let _ = self.store.write_state(J::NAME, &json!(state.after(&report, Some(cursor)))).await;
                 }
-                return Err(RunError::Interrupted { deleted: counts.rows_deleted(), cause });
+                return Err(RunError::Interrupted { report: Box::new(report), cause });
             }
+            End::OutOfTime(cursor) if self.clock.is_stopped() => (Outcome::Stopped, Some(cursor)),
             End::OutOfTime(cursor) => (Outcome::OutOfTime, Some(cursor)),
             End::MaxDeletes(cursor) => (Outcome::MaxDeletes, Some(cursor)),
             End::Through if counts.rows_skipped() > 0 => (Outcome::Skipped, None),
@@ -204,7 +210,7 @@ where
         self.notes.extend(notes);
         self.note(outcome, &counts, &state);
         let mut report = self.report(outcome, counts, state.is_resumed(), findings);
-        if !dry && let Err(error) = state.write(self.store, J::NAME, &report, cursor).await {
+        if !dry && let Err(error) = self.store.write_state(J::NAME, &json!(state.after(&report, cursor))).await {
             // What was deleted is deleted: the report is worth more than the error.
             report
                 .notes
@@ -216,20 +222,21 @@ where
         Ok(report)
     }
 
-    async fn pass(&self, dry: bool, max_deletes: Option<u64>, state: &State, from: &Value) -> Pass {
+    async fn pass(&self, dry: bool, max_deletes: Option<u64>, state: &JobState, from: &Value) -> Pass {
         let hands = Hands::new(self.store, self.clock.now(), self.policy, dry, max_deletes);
         let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, dry };
         self.job.walk(&hands, from, &checkpoint).await
     }
 
-    fn note(&mut self, outcome: Outcome, counts: &Tally, state: &State) {
+    fn note(&mut self, outcome: Outcome, counts: &Tally, state: &JobState) {
         if state.is_resumed() {
             self.notes.push("went on where the last run had stopped".to_owned());
         }
         let note = match outcome {
-            Outcome::Complete | Outcome::LeaseHeld | Outcome::Unrecorded => None,
+            Outcome::Complete | Outcome::LeaseHeld | Outcome::Unrecorded | Outcome::Failed => None,
             Outcome::EmptyTable => Some("the table is empty: nothing to do".to_owned()),
             Outcome::OutOfTime => Some("stopped before the deadline: the next run goes on from here".to_owned()),
+            Outcome::Stopped => Some("stopped as asked: the next run goes on from here".to_owned()),
             Outcome::MaxDeletes => Some("stopped at MAX_DELETES: the next run goes on from here".to_owned()),
             Outcome::Skipped => {
                 Some(format!("{} rows could not be read or deleted: the next run tries again", counts.rows_skipped()))
@@ -261,72 +268,12 @@ where
 }
 
 /// Above the share the run refuses; without a whole reading pass the share is not known, and it refuses too.
-fn check_share(pass: &Pass, limit: f64) -> Result<(), RunError> {
-    match &pass.end {
-        End::Through => {}
-        End::Fault(_, cause) => return Err(RunError::Interrupted { deleted: 0, cause: cause.clone() }),
-        End::OutOfTime(_) | End::MaxDeletes(_) => {
-            return Err(RunError::ShareUnknown { problem: "there was not enough time for one".to_owned() });
-        }
+fn check_share(counts: &Tally, limit: f64) -> Result<(), RunError> {
+    if counts.rows_skipped() > 0 {
+        return Err(RunError::ShareUnknown { problem: format!("{} rows could not be read", counts.rows_skipped()) });
     }
-    if pass.counts.rows_skipped() > 0 {
-        let problem = format!("{} rows could not be read", pass.counts.rows_skipped());
-        return Err(RunError::ShareUnknown { problem });
-    }
-    let (dead, read) = (pass.counts.rows_deleted(), pass.counts.rows_read());
+    let (dead, read) = (counts.rows_deleted(), counts.rows_read());
     #[expect(clippy::cast_precision_loss, reason = "a share of row counts below 2^52")]
     let share = if read == 0 { 0.0 } else { dead as f64 / read as f64 };
     if share > limit { Err(RunError::AboveShare { dead, read, share, limit }) } else { Ok(()) }
-}
-
-/// What a run leaves for the next one, and for the metrics.
-struct State {
-    /// The state row as it was read; null when there is none.
-    stored: Value,
-}
-
-impl State {
-    async fn read<S: OwnState>(store: &S, name: &str) -> Result<Self, RunError> {
-        Ok(Self { stored: store.read_state(name).await?.map_or(Value::Null, |stored| stored.value) })
-    }
-
-    fn cursor(&self) -> &Value {
-        &self.stored["cursor"]
-    }
-
-    fn is_resumed(&self) -> bool {
-        !self.cursor().is_null()
-    }
-
-    async fn write<S: OwnState>(
-        &self,
-        store: &S,
-        name: &str,
-        report: &RunReport,
-        cursor: Option<Value>,
-    ) -> Result<(), StoreError> {
-        let complete = report.outcome.is_complete();
-        let buckets: serde_json::Map<String, Value> = report
-            .counts
-            .buckets()
-            .iter()
-            .map(|(name, counts)| ((*name).to_owned(), json!({"read": counts.read, "deleted": counts.deleted_total()})))
-            .collect();
-        let cut_off_before = self.stored["cut_off_in_a_row"].as_u64().unwrap_or(0);
-        let value = json!({
-            "last_complete_at": if complete { json!(report.now) } else { self.stored["last_complete_at"].clone() },
-            "cut_off_in_a_row": if cursor.is_some() { cut_off_before + 1 } else { 0 },
-            "cursor": cursor,
-            "last_run": {
-                "at": report.now,
-                "outcome": report.outcome,
-                "read": report.counts.rows_read(),
-                "deleted": report.counts.rows_deleted(),
-                "lost_race": report.counts.lost_races(),
-                "skipped": report.counts.rows_skipped(),
-                "buckets": buckets,
-            },
-        });
-        store.write_state(name, &value).await
-    }
 }

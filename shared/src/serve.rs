@@ -1,12 +1,15 @@
 //! The Lambda runtime around a function: events in, answers and errors out. The clock and the environment are handed in.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::time::{Duration, SystemTime};
 
 use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
 use serde_json::Value;
 
 use crate::config::{self, Environment};
+use crate::custom_resource::Unanswered;
+use crate::dynamo::Connection;
 use crate::lambda::Function;
 use crate::run::RunError;
 use crate::time::EpochSeconds;
@@ -20,21 +23,39 @@ pub async fn serve(
     crate_name: &str,
     environment: impl Iterator<Item = (OsString, OsString)>,
     clock: fn() -> SystemTime,
-    answer: impl AsyncFn(&Function, Value, EpochSeconds, Option<Duration>) -> Result<Value, RunError>,
+    answer: impl AsyncFn(&Function, Value, EpochSeconds, Option<Duration>) -> Result<Value, Diagnostic>,
 ) -> Result<(), Error> {
     let environment: Environment =
         environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
     logging::start(crate_name, logging::level(&environment));
-    let client = dynamo::connect(config::endpoint(&environment)).await;
-    let function = Function { client, environment };
+    let client =
+        dynamo::connect(Connection { endpoint: config::endpoint(&environment), ..Connection::default() }).await;
+    let function = Function::new(client, environment).telling(print);
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
         let now = clock();
         // A deadline that is already over is one that `cargo lambda watch` makes up (1970): no limit then, instead of no
         // time.
         let budget = event.context.deadline().duration_since(now).ok();
-        answer(&function, event.payload, EpochSeconds::from(now), budget)
-            .await
-            .map_err(|error| Diagnostic { error_type: error.kind().to_owned(), error_message: error.to_string() })
+        answer(&function, event.payload, EpochSeconds::from(now), budget).await
     }))
     .await
+}
+
+/// One line, whole, between the lines of the log: CloudWatch reads metrics from standard output.
+fn print(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // There is nobody to tell that standard output is closed.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+impl From<RunError> for Diagnostic {
+    fn from(error: RunError) -> Self {
+        Diagnostic { error_type: error.kind().to_owned(), error_message: error.to_string() }
+    }
+}
+
+impl From<Unanswered> for Diagnostic {
+    fn from(error: Unanswered) -> Self {
+        Diagnostic { error_type: error.kind().to_owned(), error_message: error.to_string() }
+    }
 }

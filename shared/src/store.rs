@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::expiry::Condemned;
 use crate::integrity::Lookup;
 use crate::row::{Row, RowKey};
+use crate::time::EpochSeconds;
 
 /// What went wrong between us and the table. Every text is one line and names the cause; none quotes a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +63,34 @@ pub enum Consistency {
     Strong,
 }
 
-/// Which rows to page: those of `owner` whose range key begins with `prefix`.
+impl Consistency {
+    /// Bytes that a read unit pays for.
+    #[must_use]
+    pub const fn bytes_a_unit(self) -> u32 {
+        match self {
+            Consistency::Eventual => 8_192,
+            Consistency::Strong => 4_096,
+        }
+    }
+
+    /// Units that a reading of so many bytes takes.
+    #[must_use]
+    pub fn units(self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.bytes_a_unit().into())
+    }
+}
+
+/// How many rows to a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageSize {
+    /// What the pace allows and memory is not much bothered by.
+    Paced,
+    /// All that DynamoDB gives at once, a megabyte, if the pace has room for it: the fewest units are lost to rounding.
+    Whole,
+    Rows(i32),
+}
+
+/// Which rows to page: those of `owner` whose range key begins with `prefix`; all of them when it is empty.
 #[derive(Clone, Copy)]
 pub struct PageOf<'a> {
     pub owner: &'a str,
@@ -70,8 +98,7 @@ pub struct PageOf<'a> {
     /// Range key to go on after.
     pub after: Option<&'a str>,
     pub reading: Consistency,
-    /// Rows wanted at the most; `None` is as many as fit and the pace allows.
-    pub limit: Option<i32>,
+    pub size: PageSize,
 }
 
 /// `dynamodb:Query`, `dynamodb:BatchGetItem`.
@@ -103,6 +130,14 @@ pub trait ScanTable {
 pub trait RestoreClient {
     /// Writes the index row that leads to a client, if there is none; whether it did.
     async fn restore_client(&self, client: &str, actor: &str) -> Result<bool>;
+}
+
+/// `dynamodb:UpdateItem` of `ttl_timestamp`, and of nothing else: no row is created, and `data` is never touched.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait WriteTtl {
+    /// Sets a row's TTL, or with `None` removes it, on the condition that the row is still what was read: its bucket, its
+    /// data, its TTL. Whether it was.
+    async fn write_ttl(&self, row: &Row, ttl: Option<EpochSeconds>) -> Result<bool>;
 }
 
 /// Whether an actor exists.
@@ -153,6 +188,22 @@ pub trait DeleteRows {
     async fn delete(&self, rows: &[Condemned]) -> Deletes;
 }
 
+/// `dynamodb:PartiQLDelete`, of rows that are alive: not [`DeleteRows`], so that nothing else can ask for it.
+#[cfg(feature = "revoke")]
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait RevokeRows {
+    /// Deletes each row on the condition that it is still what was claimed. No row may be named twice.
+    async fn revoke(&self, rows: &[crate::revocation::Revoked]) -> Deletes;
+}
+
+/// `dynamodb:Scan`.
+#[cfg(feature = "revoke")]
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait ScanConsistently {
+    /// As [`ScanTable::scan`], at the full price, with what was written a moment ago.
+    async fn scan_consistently(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage>;
+}
+
 /// A state row's value (null when it cannot be read) and the exact text it was stored as, which the next write is conditional on.
 #[derive(Clone, PartialEq)]
 pub struct Stored {
@@ -187,14 +238,50 @@ pub enum TtlSetting {
     On {
         attribute: String,
     },
-    /// Being switched one way or the other.
-    Changing,
+    /// Being switched on for `attribute`, which takes DynamoDB up to an hour.
+    Enabling {
+        attribute: String,
+    },
+    Disabling {
+        attribute: String,
+    },
 }
 
-/// `dynamodb:DescribeTimeToLive`.
+/// What `DescribeTable` says. Rows and bytes are DynamoDB's own count, up to six hours old.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableFigures {
+    /// The table's resource name, which says in which region and account it is.
+    pub arn: String,
+    pub rows: u64,
+    pub bytes: u64,
+    pub billing: Billing,
+}
+
+/// `dynamodb:DescribeTable`, `dynamodb:DescribeTimeToLive`.
 #[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait InspectTable {
+    /// As they were when the run began.
+    fn figures(&self) -> &TableFigures;
+
     async fn ttl_setting(&self) -> Result<TtlSetting>;
+}
+
+/// What DynamoDB says to being asked to switch TTL on, apart from faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnableAnswer {
+    Accepted,
+    /// Somebody else was first; on which attribute, the description tells.
+    AlreadyOn,
+    /// It allows one change an hour.
+    TooSoon,
+    /// Another change of the table is under way.
+    TableBusy,
+}
+
+/// `dynamodb:UpdateTimeToLive`, to on, for ActingWeb's attribute: nothing here can switch it off.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait SwitchTtl {
+    async fn enable_ttl(&self) -> Result<EnableAnswer>;
 }
 
 /// What the run has cost so far.
@@ -213,7 +300,11 @@ pub struct Usage {
 /// The run's limits in time and capacity.
 pub trait Budget {
     fn time_is_up(&self) -> bool;
+    /// Tells whoever watches how many more rows were read and deleted.
+    fn progressed(&self, read: u64, deleted: u64);
     fn usage(&self) -> Usage;
+    /// Read units that the next page may cost, by the rows seen so far.
+    fn page_units(&self) -> f64;
     /// Rows to look up, and to delete, at a time, so that one request stays inside a second's worth of the pace.
     fn lookup_batch(&self) -> usize;
     fn delete_batch(&self) -> usize;

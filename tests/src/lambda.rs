@@ -6,7 +6,7 @@
 //! minutes after midnight of 1 January 1970.
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -35,6 +35,19 @@ impl InvokeAnswer {
     fn error(kind: &str, message: &str) -> Self {
         Self { payload: json!({"errorType": kind, "errorMessage": message}), is_error: true }
     }
+}
+
+/// The binary that `cargo build --workspace --bins` made, in whichever target folder this test was built into.
+///
+/// # Panics
+/// When it is not there.
+#[must_use]
+pub fn function(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
+    let binary = profile.join(name);
+    assert!(binary.exists(), "{} is missing: run `cargo build --workspace --bins`, or `make test`", binary.display());
+    binary
 }
 
 /// A function's binary under the Runtime Interface Emulator.

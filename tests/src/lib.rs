@@ -1,10 +1,14 @@
 //! The test bed: real engines, real Lambda runtimes, the real library, and a second opinion on the rules.
 
+pub mod bed;
 pub mod engine;
+pub mod golden;
+pub mod janitor;
 pub mod lambda;
 pub mod model;
 pub mod process;
 pub mod proxy;
 pub mod python;
+pub mod response_bucket;
 pub mod rows;
 pub mod tables;

@@ -1,8 +1,9 @@
-//! A second opinion: the rules of ROWS.md written again, plainly and slowly, sharing no code with the crate.
+//! A second opinion: the rules of ROWS.md written again, plainly and slowly, sharing no code with the crate's decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use shared::row::{Raw, Row, RowKey};
 
 /// A row as the model sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +45,22 @@ impl ModelRow {
 
     fn ttl_past(&self, now: i64) -> bool {
         self.ttl_is_valid(now).is_some_and(|at| at < now)
+    }
+}
+
+/// The row as the crate sees it.
+#[must_use]
+pub fn to_row(row: &ModelRow) -> Row {
+    Row {
+        key: RowKey::new(row.owner.clone(), format!("{}:{}", row.bucket, row.name)),
+        bucket: Raw::Text(row.bucket.clone()),
+        data: row.data.clone().map_or(Raw::Absent, Raw::Text),
+        ttl: match &row.ttl {
+            ModelTtl::Absent => Raw::Absent,
+            ModelTtl::Number(at) => Raw::Number(at.to_string()),
+            ModelTtl::Text(text) => Raw::Text(text.clone()),
+        },
+        bytes: 100,
     }
 }
 

@@ -123,7 +123,7 @@ fn answer(client: &mut TcpStream, status: u16, body: &str) -> Option<()> {
 }
 
 /// The head with its blank line, and a body of the length that it names.
-fn read_message(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
+pub(crate) fn read_message(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     loop {
         let mut line = String::new();
@@ -141,7 +141,7 @@ fn read_message(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
     Some((head, body))
 }
 
-fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+pub(crate) fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     head.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         key.eq_ignore_ascii_case(name).then(|| value.trim())

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{AttributeValue, BillingMode, ProvisionedThroughput};
 use janitor::fixture::{Fate, Specimen};
 use serde_json::{Value, json};
 use shared::pyjson::dumps;
@@ -280,4 +280,14 @@ pub async fn new_table(endpoint: &str) -> (Client, String) {
     let prefix = format!("t{:016x}", fastrand::u64(..));
     janitor::demo::create_table(&client, &format!("{prefix}_attributes")).await.unwrap();
     (client, prefix)
+}
+
+/// Makes a table provisioned, with the units that ActingWeb before 3.13 gave it.
+///
+/// # Panics
+/// When the engine refuses.
+pub async fn provision(client: &Client, table: &str) {
+    let units = ProvisionedThroughput::builder().read_capacity_units(26).write_capacity_units(2).build().unwrap();
+    let update = client.update_table().table_name(table).provisioned_throughput(units);
+    update.billing_mode(BillingMode::Provisioned).send().await.unwrap();
 }

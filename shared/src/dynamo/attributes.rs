@@ -10,7 +10,7 @@ use super::convert::{BUCKET, DATA, ID, Item, NAME, TTL, text, to_key, to_row};
 use crate::bucket::TTL_SKEW_SECONDS;
 use crate::pyjson::{dumps, is_falsy};
 use crate::row::RowKey;
-use crate::store::{Consistency, PageOf, ReadRows, Result, StoreError};
+use crate::store::{Consistency, PageOf, PageSize, ReadRows, Result, StoreError};
 use crate::time::EpochSeconds;
 
 /// A stored attribute: its value, and the exact text that a swap is conditional on.
@@ -82,8 +82,13 @@ impl<'a> AttributeStore<'a> {
         let mut attributes = Vec::new();
         let mut after: Option<String> = None;
         loop {
-            let of =
-                PageOf { owner, prefix: &prefix, after: after.as_deref(), reading: Consistency::Strong, limit: None };
+            let of = PageOf {
+                owner,
+                prefix: &prefix,
+                after: after.as_deref(),
+                reading: Consistency::Strong,
+                size: PageSize::Paced,
+            };
             let page = self.table.page(of).await?;
             for row in page.rows {
                 let name = row.key.sort.strip_prefix(&prefix).unwrap_or_default().to_owned();

@@ -96,9 +96,11 @@ impl Dynamo {
     }
 
     /// Notes a throttled answer and slows down.
-    pub(super) fn throttled(&self, direction: Direction) {
+    pub(super) fn throttled(&self, direction: impl Into<Option<Direction>>) {
         self.count(|usage| usage.throttles += 1);
-        self.pace.throttled(direction, self.clock.elapsed());
+        if let Some(direction) = direction.into() {
+            self.pace.throttled(direction, self.clock.elapsed());
+        }
     }
 
     /// Waits before attempt `attempt + 1`: exponential with full jitter, so that containers do not knock in step.

@@ -12,7 +12,7 @@ pub(super) const SORT: &str = "bucket_name";
 pub(super) const BUCKET: &str = "bucket";
 pub(super) const NAME: &str = "name";
 pub(super) const DATA: &str = "data";
-pub(super) const TTL: &str = "ttl_timestamp";
+pub(super) use crate::bucket::TTL_ATTRIBUTE as TTL;
 
 pub(super) type Item = HashMap<String, AttributeValue>;
 

@@ -13,11 +13,19 @@ use super::error::{Fault, by_code};
 use super::pace::Direction;
 use super::read::sum;
 use crate::expiry::Condemned;
-use crate::row::Raw;
+use crate::row::{Raw, Row};
 use crate::store::{DeleteOutcome, DeleteRows, Deletes, Result, StoreError};
 
 impl DeleteRows for Dynamo {
     async fn delete(&self, rows: &[Condemned]) -> Deletes {
+        let rows: Vec<&Row> = rows.iter().map(Condemned::row).collect();
+        self.delete_as_read(&rows).await
+    }
+}
+
+impl Dynamo {
+    /// Deletes each row on the condition that it is still what was read.
+    pub(super) async fn delete_as_read(&self, rows: &[&Row]) -> Deletes {
         let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
         let size = self.pace.delete_batch();
         for (batch, outcome) in rows.chunks(size).zip(outcomes.chunks_mut(size)) {
@@ -43,12 +51,12 @@ enum Answer {
 
 impl Dynamo {
     /// One batch, its throttled statements tried again within the bounds of any other retry.
-    async fn delete_at_once(&self, rows: &[Condemned], outcomes: &mut [DeleteOutcome]) -> Result<()> {
+    async fn delete_at_once(&self, rows: &[&Row], outcomes: &mut [DeleteOutcome]) -> Result<()> {
         let mut open: Vec<usize> = (0..rows.len()).collect();
         for attempt in 1..=MAX_ATTEMPTS {
-            let units = open.iter().map(|i| write_units(&rows[*i])).sum();
+            let units = open.iter().map(|i| f64::from(rows[*i].write_units())).sum();
             self.wait_to_write(units).await?;
-            let answers = match self.send(open.iter().map(|i| &rows[*i]), units).await {
+            let answers = match self.send(open.iter().map(|i| rows[*i]), units).await {
                 Ok(answers) => answers,
                 Err(error) => {
                     // Sent, and its fate is not known: these rows may be gone.
@@ -89,7 +97,7 @@ impl Dynamo {
         Ok(())
     }
 
-    async fn send<'r>(&self, rows: impl Iterator<Item = &'r Condemned>, units: f64) -> Result<Vec<Result<Answer>>> {
+    async fn send<'r>(&self, rows: impl Iterator<Item = &'r Row>, units: f64) -> Result<Vec<Result<Answer>>> {
         let statements = rows.map(|row| self.statement(row)).collect::<Result<Vec<_>>>()?;
         let answer = self
             .call("BatchExecuteStatement", Phase::Work, || {
@@ -121,8 +129,8 @@ impl Dynamo {
     }
 
     /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL.
-    fn statement(&self, condemned: &Condemned) -> Result<BatchStatementRequest> {
-        let row = condemned.row();
+    fn statement(&self, row: &Row) -> Result<BatchStatementRequest> {
+        debug_assert!(row.bucket != Raw::Absent, "what is deleted is of a known bucket");
         let mut conditions = vec![format!(r#""{ID}" = ?"#), format!(r#""{SORT}" = ?"#)];
         let mut parameters = vec![text(&row.key.owner), text(&row.key.sort)];
         for (attribute, raw) in [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl)] {
@@ -166,12 +174,4 @@ impl Dynamo {
 fn is_throttled(response: &BatchStatementResponse) -> bool {
     let code = response.error().and_then(BatchStatementError::code).map(BatchStatementErrorCodeEnum::as_str);
     code.is_some_and(|code| matches!(by_code(Some(code), 0), Fault::Throttled(_)))
-}
-
-/// A delete costs a unit for each kilobyte begun.
-#[expect(clippy::cast_precision_loss, reason = "an item has at most 400 KiB")]
-fn write_units(condemned: &Condemned) -> f64 {
-    let row = condemned.row();
-    debug_assert!(row.bucket != Raw::Absent, "a condemned row is of a known bucket");
-    row.bytes.div_ceil(1_024).max(1) as f64
 }

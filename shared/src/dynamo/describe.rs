@@ -5,23 +5,32 @@ use aws_sdk_dynamodb::types::{BillingMode, KeyType, ScalarAttributeType, TableDe
 use super::Dynamo;
 use super::call::Phase;
 use super::convert::{ID, SORT};
-use crate::store::{Billing, InspectTable, Result, StoreError, TtlSetting};
+use crate::store::{Billing, InspectTable, Result, StoreError, TableFigures, TtlSetting};
 
 impl Dynamo {
-    /// How the table is paid for, once it is known to have ActingWeb's keys.
-    pub(super) async fn check(&self) -> Result<Billing> {
+    /// The table's figures, once it is known to have ActingWeb's keys.
+    pub(super) async fn check(&self) -> Result<TableFigures> {
         let answer = self
             .call("DescribeTable", Phase::Work, || self.client.describe_table().table_name(&self.table).send())
             .await?;
         let table = answer.table.ok_or_else(|| StoreError::TableMissing { table: self.table.clone() })?;
         match foreign_keys(&table) {
             Some(keys) => Err(StoreError::ForeignKeys { table: self.table.clone(), keys }),
-            None => Ok(billing(&table)),
+            None => Ok(TableFigures {
+                arn: table.table_arn().unwrap_or_default().to_owned(),
+                rows: table.item_count().and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0),
+                bytes: table.table_size_bytes().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0),
+                billing: billing(&table),
+            }),
         }
     }
 }
 
 impl InspectTable for Dynamo {
+    fn figures(&self) -> &TableFigures {
+        &self.figures
+    }
+
     async fn ttl_setting(&self) -> Result<TtlSetting> {
         let answer = self
             .call("DescribeTimeToLive", Phase::Work, || {
@@ -29,10 +38,17 @@ impl InspectTable for Dynamo {
             })
             .await?;
         let Some(ttl) = answer.time_to_live_description else { return Ok(TtlSetting::Off) };
+        let attribute = ttl.attribute_name.unwrap_or_default();
         Ok(match ttl.time_to_live_status {
-            Some(TimeToLiveStatus::Enabled) => TtlSetting::On { attribute: ttl.attribute_name.unwrap_or_default() },
-            Some(TimeToLiveStatus::Enabling | TimeToLiveStatus::Disabling) => TtlSetting::Changing,
-            _ => TtlSetting::Off,
+            Some(TimeToLiveStatus::Enabled) => TtlSetting::On { attribute },
+            Some(TimeToLiveStatus::Enabling) => TtlSetting::Enabling { attribute },
+            Some(TimeToLiveStatus::Disabling) => TtlSetting::Disabling { attribute },
+            None | Some(TimeToLiveStatus::Disabled) => TtlSetting::Off,
+            // A status that this SDK does not know is not one to guess at.
+            Some(_) => {
+                let code = "a TTL status that is not known".to_owned();
+                return Err(StoreError::Rejected { operation: "DescribeTimeToLive", table: self.table.clone(), code });
+            }
         })
     }
 }

@@ -10,8 +10,13 @@ mod describe;
 mod error;
 mod pace;
 mod read;
+mod read_only;
+#[cfg(feature = "revoke")]
+mod revoke;
 mod scan;
 mod state;
+mod ttl;
+mod write_ttl;
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -24,15 +29,25 @@ use aws_smithy_http_client::tls;
 
 pub use attributes::{Attribute, AttributeStore};
 use pace::Pace;
+pub use read_only::ReadOnly;
 
 use crate::clock::RunClock;
 use crate::config::Settings;
-use crate::store::{Budget, Result, Usage};
+use crate::store::{Billing, Budget, Consistency, Result, TableFigures, Usage};
 
-/// A client for the default credentials and region, or for a local `endpoint`.
+/// Where to, and as whom; what is left out is the SDK's own default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Connection<'a> {
+    /// A local endpoint.
+    pub endpoint: Option<&'a str>,
+    pub region: Option<&'a str>,
+    pub profile: Option<&'a str>,
+}
+
+/// A client.
 ///
 /// The SDK's own retries are off: [`Dynamo::call`] retries, where throttles can be seen, counted and slowed down for.
-pub async fn connect(endpoint: Option<&str>) -> Client {
+pub async fn connect(to: Connection<'_>) -> Client {
     let http = aws_smithy_http_client::Builder::new()
         .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring))
         .build_https();
@@ -44,11 +59,17 @@ pub async fn connect(endpoint: Option<&str>) -> Client {
         .http_client(http)
         .timeout_config(timeouts)
         .retry_config(RetryConfig::disabled());
-    if let Some(endpoint) = endpoint {
+    if let Some(endpoint) = to.endpoint {
         loader = loader.endpoint_url(endpoint);
     }
+    if let Some(region) = to.region {
+        loader = loader.region(Region::new(region.to_owned()));
+    }
+    if let Some(profile) = to.profile {
+        loader = loader.profile_name(profile);
+    }
     let config = loader.load().await;
-    if endpoint.is_some() && config.region().is_none() {
+    if to.endpoint.is_some() && config.region().is_none() {
         // A local engine serves every region: which one is signed for does not matter, but one has to be.
         return Client::new(&config.into_builder().region(Region::from_static("us-east-1")).build());
     }
@@ -62,6 +83,7 @@ pub struct Dynamo {
     /// For error texts: where the requests go.
     endpoint: String,
     clock: RunClock,
+    figures: TableFigures,
     pace: Pace,
     usage: Mutex<Usage>,
     /// Whether anybody has answered in this run.
@@ -77,6 +99,7 @@ impl Dynamo {
             table: table.into(),
             endpoint: endpoint.map_or_else(|| "the AWS endpoint of the region".to_owned(), shown),
             clock,
+            figures: TableFigures { arn: String::new(), rows: 0, bytes: 0, billing: Billing::OnDemand },
             pace: Pace::unlimited(),
             usage: Mutex::default(),
             answered: AtomicBool::new(false),
@@ -88,9 +111,21 @@ impl Dynamo {
     /// # Errors
     /// When it cannot be described, or is another kind of table.
     pub async fn open(client: Client, settings: &Settings, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
-        let table = Self::new(client, &settings.table, endpoint, clock);
-        let billing = table.check().await?;
-        Ok(Self { pace: Pace::new(settings, &billing), ..table })
+        let table = Self::open_unpaced(client, &settings.table, endpoint, clock).await?;
+        Ok(Self { pace: Pace::new(settings, &table.figures), ..table })
+    }
+
+    /// The table of a set-up, which reads and writes no rows: checked in the same way.
+    ///
+    /// # Errors
+    /// When it cannot be described, or is another kind of table.
+    pub async fn open_unpaced(client: Client, table: &str, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
+        let table = Self::new(client, table, endpoint, clock);
+        let figures = table.check().await?;
+        if let Some(watch) = clock.watch() {
+            watch.expect(figures.rows);
+        }
+        Ok(Self { figures, ..table })
     }
 
     #[must_use]
@@ -110,10 +145,27 @@ impl Budget for Dynamo {
         self.clock.time_is_up()
     }
 
+    fn progressed(&self, read: u64, deleted: u64) {
+        if let Some(watch) = self.clock.watch() {
+            watch.count(read, deleted);
+        }
+    }
+
     fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         self.count(|counted| usage = *counted);
         usage
+    }
+
+    fn page_units(&self) -> f64 {
+        // No page is larger than the table, as far as that is known.
+        let whole = self.pace.page_units(None, Consistency::Eventual);
+        let rows = (!self.pace.has_room_for(whole)).then(|| self.pace.page_rows(Consistency::Eventual));
+        let page = self.pace.page_units(rows, Consistency::Eventual);
+        match u32::try_from(self.figures.bytes) {
+            Ok(0) | Err(_) => page,
+            Ok(bytes) => page.min((f64::from(bytes) / f64::from(Consistency::Eventual.bytes_a_unit())).max(0.5)),
+        }
     }
 
     fn lookup_batch(&self) -> usize {
@@ -126,7 +178,8 @@ impl Budget for Dynamo {
 }
 
 /// An endpoint as it may be shown: scheme, host and port, without what else was typed into it.
-fn shown(endpoint: &str) -> String {
+#[must_use]
+pub fn shown(endpoint: &str) -> String {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();

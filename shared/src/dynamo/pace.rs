@@ -3,10 +3,12 @@
 //! Pure bookkeeping on the run's elapsed time; the waiting is done in `call`.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::config::Settings;
-use crate::store::Billing;
+use crate::row::Row;
+use crate::store::{Billing, Consistency, TableFigures};
 
 /// Half of what one item collection takes before DynamoDB splits it: all system-actor rows are one.
 const ON_DEMAND_WRITE: f64 = 500.0;
@@ -22,7 +24,16 @@ const MOST_DELETES: usize = 25;
 
 /// Rows to a page: enough that a request costs little beside its rows, and few enough that a page is never much memory.
 const MOST_PAGED: usize = 1_000;
-const LEAST_PAGED: usize = 50;
+const LEAST_PAGED: usize = 10;
+
+/// Of a token row, where the table does not say.
+const USUAL_ROW_BYTES: usize = 400;
+
+/// What the cheapest read costs.
+const LEAST_UNIT: f64 = 0.5;
+
+/// What DynamoDB gives at once.
+const WHOLE_PAGE_BYTES: f64 = 1_048_576.0;
 
 /// After a throttle the pace is halved, down to this share of it, and comes back over this time.
 const SLOWEST_SHARE: f64 = 1.0 / 64.0;
@@ -36,10 +47,12 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    pub(super) fn of(operation: &str) -> Self {
+    /// `None` for what uses no units: its throttles are no sign of a busy table.
+    pub(super) fn of(operation: &str) -> Option<Self> {
         match operation {
-            "BatchExecuteStatement" | "PutItem" | "UpdateItem" | "DeleteItem" => Direction::Write,
-            _ => Direction::Read,
+            "BatchExecuteStatement" | "PutItem" | "UpdateItem" | "DeleteItem" => Some(Direction::Write),
+            "DescribeTable" | "DescribeTimeToLive" | "UpdateTimeToLive" => None,
+            _ => Some(Direction::Read),
         }
     }
 }
@@ -47,6 +60,8 @@ impl Direction {
 pub(super) struct Pace {
     read: Option<Mutex<Bucket>>,
     write: Option<Mutex<Bucket>>,
+    /// How large a row is, about.
+    row_bytes: AtomicUsize,
 }
 
 struct Bucket {
@@ -63,13 +78,13 @@ struct Bucket {
 impl Pace {
     #[must_use]
     pub(super) fn unlimited() -> Self {
-        Self { read: None, write: None }
+        Self { read: None, write: None, row_bytes: AtomicUsize::new(USUAL_ROW_BYTES) }
     }
 
     /// What the settings say, or a default that fits how the table is paid for.
     #[must_use]
-    pub(super) fn new(settings: &Settings, billing: &Billing) -> Self {
-        let (read, write) = match billing {
+    pub(super) fn new(settings: &Settings, figures: &TableFigures) -> Self {
+        let (read, write) = match &figures.billing {
             Billing::OnDemand => (ON_DEMAND_READ, ON_DEMAND_WRITE),
             Billing::Provisioned { read_units, write_units } => {
                 (read_units * PROVISIONED_SHARE, write_units * PROVISIONED_SHARE)
@@ -81,6 +96,13 @@ impl Pace {
         Self {
             read: bucket(settings.max_read_units_per_second, read),
             write: bucket(settings.max_write_units_per_second, write),
+            row_bytes: AtomicUsize::new(
+                figures
+                    .bytes
+                    .checked_div(figures.rows)
+                    .and_then(|bytes| usize::try_from(bytes).ok())
+                    .unwrap_or(USUAL_ROW_BYTES),
+            ),
         }
     }
 
@@ -94,10 +116,35 @@ impl Pace {
         rows_in_a_second(self.write.as_ref(), 1.0, MOST_DELETES)
     }
 
-    /// Rows to page at a time: some twenty fit into the 8 KiB that half-price reading gives a unit.
-    pub(super) fn page_rows(&self) -> i32 {
-        let rows = rows_in_a_second(self.read.as_ref(), 20.0, MOST_PAGED);
+    /// Rows to page at a time, so that a page stays inside a second's worth of the pace: by how large rows have been.
+    pub(super) fn page_rows(&self, reading: Consistency) -> i32 {
+        let rows =
+            rows_in_a_second(self.read.as_ref(), f64::from(reading.bytes_a_unit()) / self.row_bytes(), MOST_PAGED);
         i32::try_from(rows.max(LEAST_PAGED)).unwrap_or(i32::MAX)
+    }
+
+    /// What a page of so many rows, or of as many as DynamoDB gives at once, is likely to cost.
+    pub(super) fn page_units(&self, rows: Option<i32>, reading: Consistency) -> f64 {
+        let bytes = rows.map_or(WHOLE_PAGE_BYTES, |rows| (f64::from(rows) * self.row_bytes()).min(WHOLE_PAGE_BYTES));
+        (bytes / f64::from(reading.bytes_a_unit())).max(LEAST_UNIT)
+    }
+
+    /// Learns from a page how large rows are: at once when they are larger than thought, slowly when they are smaller.
+    pub(super) fn learn(&self, rows: &[Row]) {
+        let bytes: usize = rows.iter().map(|row| row.bytes).sum();
+        let Some(mean) = bytes.checked_div(rows.len()) else { return };
+        let known = self.row_bytes.load(Ordering::Relaxed);
+        self.row_bytes.store(mean.max(known - known / 8), Ordering::Relaxed);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a row is at most 400 KB")]
+    fn row_bytes(&self) -> f64 {
+        self.row_bytes.load(Ordering::Relaxed).max(1) as f64
+    }
+
+    /// Whether a read of `units` stays inside a second's worth of the pace.
+    pub(super) fn has_room_for(&self, units: f64) -> bool {
+        self.read.as_ref().is_none_or(|bucket| with(bucket, |bucket| bucket.rate >= units))
     }
 
     /// Takes `units` and says how long to wait before using them.

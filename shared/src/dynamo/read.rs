@@ -10,35 +10,52 @@ use super::convert::{ID, Item, SORT, text, to_key, to_row};
 use super::pace::Direction;
 use crate::integrity::Lookup;
 use crate::row::{Row, RowKey};
-use crate::store::{Consistency, Page, PageOf, ReadRows, Result, StoreError};
+use crate::store::{Consistency, Page, PageOf, PageSize, ReadRows, Result, StoreError};
 
 impl ReadRows for Dynamo {
     async fn page(&self, of: PageOf<'_>) -> Result<Page> {
-        self.wait_to_read(LEAST_UNIT).await?;
         let start = of.after.map(|sort| to_key(&RowKey::new(of.owner, sort)));
+        let limit = match of.size {
+            PageSize::Whole if self.pace.has_room_for(self.pace.page_units(None, of.reading)) => None,
+            PageSize::Paced | PageSize::Whole => Some(self.pace.page_rows(of.reading)),
+            PageSize::Rows(rows) => Some(rows),
+        };
+        // What it really costs is settled afterwards, and the next request waits for it.
+        let reserved = self.pace.page_units(limit, of.reading);
+        self.wait_to_read(reserved).await?;
         let answer = self
             .call("Query", Phase::Work, || {
-                self.client
+                let query = self
+                    .client
                     .query()
                     .table_name(&self.table)
                     .consistent_read(of.reading == Consistency::Strong)
-                    .key_condition_expression("#id = :owner AND begins_with(#sort, :prefix)")
                     .expression_attribute_names("#id", ID)
-                    .expression_attribute_names("#sort", SORT)
-                    .expression_attribute_values(":owner", text(of.owner))
-                    .expression_attribute_values(":prefix", text(of.prefix))
+                    .expression_attribute_values(":owner", text(of.owner));
+                // DynamoDB takes no empty string for the beginning of a key.
+                let query = if of.prefix.is_empty() {
+                    query.key_condition_expression("#id = :owner")
+                } else {
+                    query
+                        .key_condition_expression("#id = :owner AND begins_with(#sort, :prefix)")
+                        .expression_attribute_names("#sort", SORT)
+                        .expression_attribute_values(":prefix", text(of.prefix))
+                };
+                query
                     .set_exclusive_start_key(start.clone())
-                    .limit(of.limit.unwrap_or_else(|| self.pace.page_rows()))
+                    .set_limit(limit)
                     .return_consumed_capacity(ReturnConsumedCapacity::Total)
                     .send()
             })
             .await?;
-        self.used_reading(LEAST_UNIT, answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units));
+        self.used_reading(reserved, answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units));
         let next = answer.last_evaluated_key.and_then(|mut key| key.remove(SORT)).and_then(|sort| match sort {
             aws_sdk_dynamodb::types::AttributeValue::S(sort) => Some(sort),
             _ => None,
         });
-        Ok(Page { rows: answer.items.unwrap_or_default().into_iter().filter_map(to_row).collect(), next })
+        let rows: Vec<Row> = answer.items.unwrap_or_default().into_iter().filter_map(to_row).collect();
+        self.pace.learn(&rows);
+        Ok(Page { rows, next })
     }
 
     async fn look(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
@@ -57,9 +74,6 @@ impl ReadRows for Dynamo {
         Ok(keys.iter().map(|key| found.get(key).cloned().unwrap_or(Lookup::CouldNotLook)).collect())
     }
 }
-
-/// What the cheapest read costs. The real cost is settled afterwards, and the next request waits for it.
-const LEAST_UNIT: f64 = 0.5;
 
 impl Dynamo {
     /// One BatchGetItem, with its unprocessed keys asked for again within the bounds of any other retry.

@@ -11,8 +11,8 @@ use super::call::Phase;
 use super::convert::{ID, Item, text, to_key, to_row};
 use super::read::sum;
 use crate::bucket::OAUTH_OWNER;
-use crate::row::RowKey;
-use crate::store::{ActorLookup, ReadActors, RestoreClient, Result, ScanPage, ScanTable, StoreError};
+use crate::row::{Row, RowKey};
+use crate::store::{ActorLookup, Consistency, ReadActors, RestoreClient, Result, ScanPage, ScanTable, StoreError};
 
 /// What every sibling table's name ends with in place of the other.
 const ATTRIBUTES_SUFFIX: &str = "_attributes";
@@ -23,24 +23,41 @@ const CLIENT_INDEX: &str = "_client_index";
 
 impl ScanTable for Dynamo {
     async fn scan(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage> {
-        self.wait_to_read(0.5).await?;
+        self.scan_page(segment, segments, after, Consistency::Eventual).await
+    }
+}
+
+impl Dynamo {
+    pub(super) async fn scan_page(
+        &self,
+        segment: i32,
+        segments: i32,
+        after: Option<&RowKey>,
+        reading: Consistency,
+    ) -> Result<ScanPage> {
+        let limit = self.pace.page_rows(reading);
+        let reserved = self.pace.page_units(Some(limit), reading);
+        self.wait_to_read(reserved).await?;
         let start = after.map(to_key);
         let answer = self
             .call("Scan", Phase::Work, || {
                 self.client
                     .scan()
                     .table_name(&self.table)
+                    .consistent_read(reading == Consistency::Strong)
                     .segment(segment)
                     .total_segments(segments)
                     .set_exclusive_start_key(start.clone())
-                    .limit(self.pace.page_rows())
+                    .limit(limit)
                     .return_consumed_capacity(ReturnConsumedCapacity::Total)
                     .send()
             })
             .await?;
-        self.used_reading(0.5, answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units));
+        self.used_reading(reserved, answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units));
         let next = answer.last_evaluated_key.and_then(to_row).map(|row| row.key);
-        Ok(ScanPage { rows: answer.items.unwrap_or_default().into_iter().filter_map(to_row).collect(), next })
+        let rows: Vec<Row> = answer.items.unwrap_or_default().into_iter().filter_map(to_row).collect();
+        self.pace.learn(&rows);
+        Ok(ScanPage { rows, next })
     }
 }
 

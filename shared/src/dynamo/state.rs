@@ -5,10 +5,8 @@ use serde_json::Value;
 use super::Dynamo;
 use super::attributes::{AttributeStore, Write};
 use super::call::Phase;
-use crate::bucket::JANITOR_OWNER;
-use crate::store::{Consistency, OwnState, PageOf, ReadRows, Result, Stored};
-
-const STATE_BUCKET: &str = "state";
+use crate::bucket::{JANITOR_OWNER, STATE_BUCKET};
+use crate::store::{Consistency, OwnState, PageOf, PageSize, ReadRows, Result, Stored};
 
 impl Dynamo {
     /// The attribute store of this table. State is read and written with whatever time is left.
@@ -33,8 +31,9 @@ impl OwnState for Dynamo {
     async fn holds_state(&self) -> Result<bool> {
         let prefix = format!("{STATE_BUCKET}:");
         let reading = Consistency::Strong;
-        let page =
-            self.page(PageOf { owner: JANITOR_OWNER, prefix: &prefix, after: None, reading, limit: Some(1) }).await?;
+        let page = self
+            .page(PageOf { owner: JANITOR_OWNER, prefix: &prefix, after: None, reading, size: PageSize::Rows(1) })
+            .await?;
         Ok(!page.rows.is_empty())
     }
 

@@ -17,17 +17,22 @@ use serde_json::{Value, json};
 use seen::Seen;
 use source::{SegmentRows, TablePlace};
 
+use crate::bucket::{JANITOR_OWNER, STATE_BUCKET};
 use crate::config::Settings;
+use crate::integrity::Sighting;
 use crate::report::Tally;
-use crate::row::RowKey;
+use crate::row::{Row, RowKey};
 use crate::run::{Checkpoint, Job, Pass};
 use crate::store::{Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, ScanTable};
+use crate::time::EpochSeconds;
 use crate::walk::{End, Hands, Walked, walk};
 
 /// Parts of the table that are read on their own, each with a cursor of its own.
 const SEGMENTS: i32 = 8;
 /// Segments under way at a time.
 const SIDE_BY_SIDE: usize = 2;
+
+pub const NAME: &str = "index-repair";
 
 pub struct IndexRepair {
     restore_clients: bool,
@@ -65,7 +70,7 @@ impl<S> Job<S> for IndexRepair
 where
     S: ReadRows + ScanTable + DeleteRows + RestoreClient + ReadActors + OwnState + Budget,
 {
-    const NAME: &'static str = "index-repair";
+    const NAME: &'static str = NAME;
 
     async fn walk(&self, hands: &Hands<'_, S>, from: &Value, checkpoint: &Checkpoint<'_, S>) -> Pass {
         let mut notes = Vec::new();
@@ -176,6 +181,17 @@ where
             "rows_of_absent_actors": of_actors(findings.rows_of_absent_actors),
         })
     }
+}
+
+/// Where the repair remembers unreachable rows of unknown age.
+pub(crate) fn seen_key() -> RowKey {
+    RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{}", seen::NAME))
+}
+
+/// What the repair remembers of a row, by its state row.
+pub(crate) fn sighting(state: Option<&Row>, key: &RowKey, now: EpochSeconds, grace: i64) -> Sighting {
+    let stored = state.and_then(|row| serde_json::from_str(row.data.text()?).ok()).unwrap_or(Value::Null);
+    Seen::of(&stored, now, grace).sighting(key)
 }
 
 /// How far the segments have come.

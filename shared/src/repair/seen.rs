@@ -14,7 +14,7 @@ use crate::row::RowKey;
 use crate::store::{OwnState, Result};
 use crate::time::EpochSeconds;
 
-const NAME: &str = "index-repair-seen";
+pub(super) const NAME: &str = "index-repair-seen";
 /// As many as fit into a state row with room to spare.
 const MOST: usize = 5_000;
 /// What no walk has seen for so long is gone.
@@ -31,10 +31,15 @@ pub(super) struct Seen {
 impl Seen {
     pub(super) async fn read<S: OwnState>(store: &S, now: EpochSeconds, grace: i64) -> Result<Self> {
         let stored = store.read_state(NAME).await?.map_or(Value::Null, |stored| stored.value);
+        Ok(Self::of(&stored, now, grace))
+    }
+
+    /// As it is stored.
+    pub(super) fn of(stored: &Value, now: EpochSeconds, grace: i64) -> Self {
         let before = stored["seen"].as_object().map_or_else(BTreeMap::new, |seen| {
             seen.iter().filter_map(|(hash, at)| Some((hash.clone(), at.as_i64()?))).collect()
         });
-        Ok(Self { before, now, grace, still: RefCell::default() })
+        Self { before, now, grace, still: RefCell::default() }
     }
 
     /// Whether the row was seen like this before, long enough ago.

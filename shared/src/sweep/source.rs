@@ -10,7 +10,7 @@ use crate::index::IndexKind;
 use crate::integrity::{self, Question};
 use crate::report::Tally;
 use crate::row::{Row, RowKey};
-use crate::store::{Budget, Consistency, PageOf, ReadRows, Result};
+use crate::store::{Budget, Consistency, PageOf, PageSize, ReadRows, Result};
 use crate::walk::{Hands, Source};
 
 /// Rows that a piece looks at before it is handed on, work or not, so that the deadline is seen.
@@ -182,8 +182,9 @@ impl BucketRows {
 
     async fn fill<S: ReadRows>(&mut self, store: &S) -> Result<()> {
         while self.rows.is_empty() && !self.at_end {
-            let page =
-                store.page(page_of(self.bucket, &self.bucket.sort_prefix(), self.after.as_deref(), None)).await?;
+            let page = store
+                .page(page_of(self.bucket, &self.bucket.sort_prefix(), self.after.as_deref(), PageSize::Paced))
+                .await?;
             self.at_end = page.next.is_none();
             self.after = page.next;
             self.rows = page.rows.into();
@@ -193,9 +194,9 @@ impl BucketRows {
 }
 
 /// Read at half price: what has changed since is caught by the delete's condition, and what was missed is there tomorrow.
-fn page_of<'a>(bucket: &'a Bucket, prefix: &'a str, after: Option<&'a str>, limit: Option<i32>) -> PageOf<'a> {
+fn page_of<'a>(bucket: &'a Bucket, prefix: &'a str, after: Option<&'a str>, size: PageSize) -> PageOf<'a> {
     let owner = system_owner(bucket).unwrap_or_default();
-    PageOf { owner, prefix, after, reading: Consistency::Eventual, limit }
+    PageOf { owner, prefix, after, reading: Consistency::Eventual, size }
 }
 
 /// Whether any bucket of the system actors holds a row of its own, at the price of a few of the smallest reads.
@@ -204,7 +205,7 @@ fn page_of<'a>(bucket: &'a Bucket, prefix: &'a str, after: Option<&'a str>, limi
 /// When the table could not be read.
 pub async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool> {
     for bucket in BUCKETS.iter().filter(|bucket| system_owner(bucket).is_some()) {
-        let page = store.page(page_of(bucket, &bucket.sort_prefix(), None, Some(10))).await?;
+        let page = store.page(page_of(bucket, &bucket.sort_prefix(), None, PageSize::Rows(10))).await?;
         if page.rows.iter().any(|row| row.is_of(bucket)) {
             return Ok(true);
         }

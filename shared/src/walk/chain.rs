@@ -10,11 +10,8 @@ use crate::index::IndexKind;
 use crate::integrity::{self, Lookup, Question, Referrers};
 use crate::report::Tally;
 use crate::row::{Fields, Row, RowKey};
-use crate::store::{Consistency, DeleteOutcome, DeleteRows, PageOf, ReadRows, StoreError};
+use crate::store::{Consistency, DeleteOutcome, DeleteRows, PageOf, PageSize, ReadRows, StoreError};
 use crate::time::EpochSeconds;
-
-/// The bucket of the tokens that provider rows are written for.
-const ACCESS_TOKENS: &str = "mcp_tokens";
 
 /// A token and what hangs on it, as far as it is to go.
 #[derive(Default)]
@@ -70,7 +67,8 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
             return Ok(providers);
         }
         // A refresh token names the provider row of the access token that it was issued with.
-        let issued_with: Vec<Option<RowKey>> = named.iter().map(|(_, target)| access_token_of(target)).collect();
+        let issued_with: Vec<Option<RowKey>> =
+            named.iter().map(|(_, target)| integrity::access_token_of(target.row())).collect();
         let keys: Vec<RowKey> =
             named.iter().map(|(key, _)| (*key).clone()).chain(issued_with.iter().flatten().cloned()).collect();
         let found: HashMap<RowKey, Lookup> = keys.iter().cloned().zip(self.store.look(&keys).await?).collect();
@@ -107,7 +105,7 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
     /// step of its own. Without this a dry run, in which they are still there, would count the row twice.
     async fn taken_along<'r>(&self, access_tokens: impl Iterator<Item = &'r Row>) -> Result<TakenAlong, Stop> {
         let (now, policy) = (self.now, &self.policy);
-        let Some(kind) = IndexKind::all().find(|kind| kind.target.name == ACCESS_TOKENS) else {
+        let Some(kind) = IndexKind::all().find(|kind| kind.target.name == integrity::ACCESS_TOKENS) else {
             return Ok(TakenAlong::default());
         };
         let dead =
@@ -200,7 +198,7 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
         loop {
             let prefix = bucket::REFERRERS_PREFIX;
             let reading = Consistency::Strong;
-            let of = PageOf { owner: actor, prefix, after: after.as_deref(), reading, limit: None };
+            let of = PageOf { owner: actor, prefix, after: after.as_deref(), reading, size: PageSize::Paced };
             let page = self.store.page(of).await?;
             for row in page.rows.iter().filter(|row| !going.contains(&row.key)) {
                 for (referenced, name) in referenced.iter_mut().zip(&names) {
@@ -263,7 +261,7 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
 
 /// Whether a row that is not dead itself names the provider row `name`. One that cannot be read but holds the name
 /// counts: better kept.
-fn needs_provider(row: &Row, name: &str, now: EpochSeconds, policy: &Policy) -> bool {
+pub(crate) fn needs_provider(row: &Row, name: &str, now: EpochSeconds, policy: &Policy) -> bool {
     let Some(bucket) = row.known_bucket().filter(|bucket| bucket::can_refer(bucket)) else { return false };
     let names_it = match Fields::read(&row.data) {
         Some(fields) => fields.google_token_key.as_deref() == Some(name),
@@ -272,10 +270,4 @@ fn needs_provider(row: &Row, name: &str, now: EpochSeconds, policy: &Policy) -> 
     // Dead whether this run deletes it or leaves it to TTL.
     let policy = Policy { defer_to_ttl: false, ..*policy };
     names_it && matches!(expiry::judge(row, bucket, now, &policy), Verdict::Keep(_))
-}
-
-/// The access token row that a dead refresh token was issued with.
-fn access_token_of(target: &Condemned) -> Option<RowKey> {
-    let access_token = Fields::read(&target.row().data)?.access_token?;
-    Some(RowKey::in_bucket(&target.row().key.owner, bucket::of_actor(ACCESS_TOKENS)?, &access_token))
 }

@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 
 use futures_util::StreamExt;
 
-pub(crate) use chain::{Chain, Providers};
+pub(crate) use chain::{Chain, Providers, needs_provider};
 
 use crate::expiry::{Condemned, Policy};
 use crate::report::Tally;
@@ -224,6 +224,7 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         } else {
             self.faults_in_a_row.set(0);
         }
+        self.store.progressed(counts.rows_read(), counts.rows_deleted());
         counts
     }
 

@@ -1,0 +1,149 @@
+//! `janitor audit`: the metrics emitter's measurement, for people.
+
+use std::io::Write;
+
+use serde_json::Value;
+use shared::config::Purpose;
+use shared::measure::{Counts, Measurement, OwnerKind, answer};
+use shared::store::Billing;
+
+use super::stop_on_signals;
+use crate::args::{Auditing, Common};
+use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
+use crate::html;
+use crate::screen::{Screen, grouped, seconds, units};
+use crate::target::{Target, now};
+
+/// # Errors
+/// When the table could not be read.
+pub async fn audit(common: &Common, options: &Auditing, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+    let mut overrides = common.overrides();
+    options.add_to(&mut overrides);
+    // Before the table is read: that may take long, and cost.
+    let place = options.html.as_deref().map(html::Place::new).transpose()?;
+    let target = Target::new(common, overrides, Purpose::Metrics).await?;
+    target.place().await?;
+    stop_on_signals(target.watch);
+    let event = Value::Object(target.overrides.clone());
+    let work = target.function.metrics_emitter(event, now(), None);
+    let measured = screen.while_watching("audit", target.watch, work).await?;
+    let report = answer(&measured);
+    if screen.json {
+        writeln!(out, "{report}")?;
+    } else {
+        tell(&measured, screen, out)?;
+    }
+    if let Some(place) = place {
+        place.save(&html::page(&report))?;
+        let said = format!("the page is at {}", place.path().display());
+        match (screen.json, screen.quiet) {
+            (_, true) => {}
+            // Standard output is one document.
+            (true, false) => eprintln!("{said}"),
+            (false, false) => writeln!(out, "\n{said}")?,
+        }
+    }
+    let complete = report["report"]["complete"] == true;
+    Ok(match (complete, measured.findings.is_empty()) {
+        (false, _) => UNFINISHED,
+        (true, false) => FINDINGS,
+        (true, true) => DONE,
+    })
+}
+
+fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+    let figures = &measured.figures;
+    let billing = match figures.billing {
+        Billing::OnDemand => "on demand".to_owned(),
+        Billing::Provisioned { read_units, write_units } => {
+            format!("provisioned: {} read and {} write units", units(read_units), units(write_units))
+        }
+    };
+    writeln!(out, "{}", screen.bold(&format!("audit of table {}", measured.table)))?;
+    writeln!(
+        out,
+        "DynamoDB counts {} rows, {} bytes (up to six hours ago); {billing}\n",
+        grouped(figures.rows),
+        grouped(figures.bytes)
+    )?;
+    let age = |counts: &Counts| counts.oldest_dead.map_or_else(String::new, seconds);
+    let row = |owner: &str, name: &str, counts: &Counts| {
+        vec![
+            name.to_owned(),
+            owner.to_owned(),
+            grouped(counts.rows),
+            grouped(counts.bytes),
+            grouped(counts.dead),
+            grouped(counts.due),
+            age(counts),
+        ]
+    };
+    let mut rows = Vec::new();
+    for kind in OwnerKind::ALL {
+        rows.extend(measured.census.buckets(kind).map(|(name, counts)| row(kind.name(), name, counts)));
+    }
+    rows.push(row("", "all", &measured.census.total()));
+    let head = ["bucket", "owner", "rows", "bytes", "dead", "due", "oldest dead for"];
+    writeln!(out, "{}", screen.table(&head, &rows))?;
+    let total = measured.census.total();
+    let lag = match (total.lags.percentile(50), total.lags.percentile(95), total.lags.oldest()) {
+        (Some(median), Some(p95), Some(oldest)) => format!(
+            "{} rows are past their TTL, half of them for {} or less, 95 % for {}, the oldest for {}",
+            grouped(total.lags.rows()),
+            seconds(median),
+            seconds(p95),
+            seconds(oldest)
+        ),
+        _ => "no row is past its TTL".to_owned(),
+    };
+    writeln!(out, "{}", screen.paragraph("TTL       ", &format!("{}; {lag}", measured.ttl.name().replace('-', " "))))?;
+    for (name, state) in &measured.runs {
+        let complete = state.last_complete_at.map_or_else(
+            || "has not completed a run".to_owned(),
+            |at| {
+                let age = u64::try_from(measured.now.get() - at).unwrap_or(0);
+                format!("completed a run {} ago", seconds(age))
+            },
+        );
+        let last = state.last_run.as_ref().map_or_else(String::new, |run| {
+            format!(
+                "; the last one ended {}: {} read, {} deleted, {} skipped",
+                run.outcome,
+                grouped(run.read),
+                grouped(run.deleted),
+                grouped(run.skipped)
+            )
+        });
+        writeln!(out, "{}", screen.paragraph("runs      ", &format!("{name} {complete}{last}")))?;
+    }
+    let forecast = &measured.forecast;
+    let days = forecast.trend.days_until_clear().map_or_else(String::new, |days| format!(", in {days:.1} days"));
+    let trend = format!(
+        "{} rows wait to be deleted; the backlog {}{days}",
+        grouped(forecast.backlog),
+        match forecast.trend.name() {
+            "clears-with-next-run" => "clears with the next run",
+            "left-to-ttl" => "is left to the table's TTL",
+            "shrinks" => "shrinks, and is clear",
+            "grows" => "grows",
+            _ => "cannot be forecast yet: too few runs",
+        }
+    );
+    writeln!(out, "{}", screen.paragraph("forecast  ", &trend))?;
+    writeln!(
+        out,
+        "cost      {} read units, {} requests, {}.{} s",
+        units(measured.usage.read_units),
+        grouped(measured.usage.requests),
+        measured.elapsed_ms / 1_000,
+        measured.elapsed_ms / 100 % 10
+    )?;
+    writeln!(out)?;
+    if measured.findings.is_empty() {
+        writeln!(out, "no findings")?;
+    }
+    for finding in &measured.findings {
+        writeln!(out, "{}", screen.warn(&screen.paragraph("finding: ", &finding.text)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! `janitor ttl backfill`: gives rows the TTL that they should have.
+
+use std::io::Write;
+
+use serde_json::{Map, Value, json};
+use shared::backfill::{self, Backfilled, Counts, Ended};
+use shared::store::{Budget, Usage};
+
+use super::{can_ask, confirm, stop_on_signals};
+use crate::fail::{DONE, Failure, UNFINISHED};
+use crate::screen::{Screen, grouped, units};
+use crate::target::{Place, Target, now};
+
+/// One pass over the table, and what it cost.
+struct Pass {
+    dry: bool,
+    filled: Backfilled,
+    usage: Usage,
+}
+
+/// # Errors
+/// When the table could not be had, or it was not confirmed.
+pub(super) async fn backfill(
+    target: &Target,
+    apply: bool,
+    yes: bool,
+    screen: Screen,
+    out: &mut impl Write,
+) -> Result<u8, Failure> {
+    can_ask(apply, yes, screen)?;
+    let place = target.place().await?;
+    stop_on_signals(target.watch);
+    if !yes {
+        let dry = pass(target, true, screen).await?;
+        tell(&dry, target, &place, screen, out)?;
+        let may_go_on = dry.filled.set() > 0 && dry.filled.ended == Ended::Through && !target.watch.is_stopped();
+        if !apply || !may_go_on {
+            if may_go_on && !screen.quiet && !screen.json {
+                writeln!(out, "\nNothing was written. To set them, run it again with --apply.")?;
+            }
+            return code(&dry);
+        }
+        let what = format!(
+            "This sets ttl_timestamp on {} rows of {}, for about {} write units. A TTL that has passed lets DynamoDB \
+             remove the row, if the table's TTL is on.",
+            grouped(dry.filled.set()),
+            place.of(&target.settings.table),
+            grouped(dry.filled.write_units),
+        );
+        confirm(&screen.paragraph("", &what), "set", "nothing was written", out)?;
+    }
+    let real = pass(target, false, screen).await?;
+    tell(&real, target, &place, screen, out)?;
+    code(&real)
+}
+
+async fn pass(target: &Target, dry: bool, screen: Screen) -> Result<Pass, Failure> {
+    let table = target.open().await?;
+    let work = Box::pin(backfill::backfill(&table, now(), dry));
+    let filled = screen.while_watching("ttl backfill", target.watch, work).await;
+    Ok(Pass { dry, filled, usage: table.usage() })
+}
+
+fn code(pass: &Pass) -> Result<u8, Failure> {
+    match &pass.filled.ended {
+        Ended::Fault(error) => Err(error.clone().into()),
+        Ended::Stopped => Ok(UNFINISHED),
+        Ended::Through if pass.filled.skipped() > 0 => Ok(UNFINISHED),
+        Ended::Through => Ok(DONE),
+    }
+}
+
+fn outcome(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::Through => "complete",
+        Ended::Stopped => "stopped",
+        Ended::Fault(_) => "failed",
+    }
+}
+
+fn tell(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+    if screen.json {
+        writeln!(out, "{}", document(pass, target, place))?;
+        return Ok(());
+    }
+    let Pass { dry, filled, usage } = pass;
+    let head = format!(
+        "{}backfill of ttl_timestamp on {}",
+        if *dry { "dry run of the " } else { "" },
+        place.head(&target.settings.table)
+    );
+    writeln!(out, "{}\n", screen.bold(&head))?;
+    let rows: Vec<Vec<String>> = filled
+        .buckets
+        .iter()
+        .map(|(name, counts)| vec![(*name).to_owned(), grouped(counts.read), grouped(counts.set), left(counts)])
+        .collect();
+    write!(
+        out,
+        "{}",
+        screen.table(&["bucket", "read", if *dry { "to set" } else { "set" }, "left as they are"], &rows)
+    )?;
+    let verb = if *dry { "would set" } else { "set" };
+    writeln!(out, "\n{verb} {} of {} rows read", grouped(filled.set()), grouped(filled.read()))?;
+    let (read, write) = (units(usage.read_units), units(usage.write_units));
+    writeln!(out, "used {read} read and {write} write units, {} requests", grouped(usage.requests))?;
+    for (n, what) in [
+        (filled.lost_races(), "changed or went in between, and were left alone"),
+        (filled.skipped(), "could not be read or written: run it again"),
+    ] {
+        if n > 0 {
+            writeln!(out, "{} rows {what}", grouped(n))?;
+        }
+    }
+    if filled.ended == Ended::Stopped {
+        writeln!(out, "stopped before the end: what was set stays set, and another run does the rest")?;
+    }
+    Ok(())
+}
+
+fn left(counts: &Counts) -> String {
+    let reasons: Vec<String> =
+        counts.left.iter().map(|(reason, n)| format!("{} {}", grouped(*n), reason.replace('_', " "))).collect();
+    reasons.join(", ")
+}
+
+fn document(pass: &Pass, target: &Target, place: &Place) -> Value {
+    let Pass { dry, filled, usage } = pass;
+    let buckets: Map<String, Value> = filled
+        .buckets
+        .iter()
+        .map(|(name, counts)| {
+            let counts = json!({"read": counts.read, "set": counts.set, "left": counts.left,
+                "lost_race": counts.lost_race, "skipped": counts.skipped});
+            ((*name).to_owned(), counts)
+        })
+        .collect();
+    json!({
+        "table": target.settings.table,
+        "account": place.account,
+        "region": place.region,
+        "mode": if *dry { "dry-run" } else { "write" },
+        "complete": filled.ended == Ended::Through && filled.skipped() == 0,
+        "outcome": outcome(&filled.ended),
+        "read": filled.read(),
+        "set": filled.set(),
+        "lost_race": filled.lost_races(),
+        "skipped": filled.skipped(),
+        "write_units_needed": filled.write_units,
+        "buckets": buckets,
+        "capacity": {"read_units": usage.read_units, "write_units": usage.write_units},
+        "requests": usage.requests,
+    })
+}

@@ -1,0 +1,85 @@
+//! `janitor run`: cleans every so often, until it is stopped.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use shared::config::Mode;
+use shared::time::Utc;
+
+use super::runs::Which;
+use super::stop_on_signals;
+use crate::args::{Common, Reaping};
+use crate::fail::{DONE, Failure, USAGE};
+use crate::screen::{Screen, grouped, seconds, units};
+use crate::target::{Target, now};
+
+/// The start is put off by up to this share of the interval, so that containers do not begin in step.
+const JITTER_DIVISOR: u32 = 10;
+const JITTER_MOST: Duration = Duration::from_mins(5);
+/// How long a stop may go unseen between two runs.
+const NAP: Duration = Duration::from_millis(200);
+
+/// # Errors
+/// When a setting is wrong or the table cannot be had: such a run would fail for ever.
+pub async fn run(common: &Common, options: &Reaping, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+    let mode = if options.apply { Mode::Delete } else { Mode::DryRun };
+    let mut overrides = common.overrides();
+    options.rules.add_to(&mut overrides);
+    let target = Target::new(common, overrides, Which::Sweep.purpose()).await?;
+    target.place().await?;
+    stop_on_signals(target.watch);
+    let jitter = (options.every / JITTER_DIVISOR).min(JITTER_MOST).mul_f64(fastrand::f64());
+    if !screen.quiet && !screen.json {
+        writeln!(out, "cleaning every {}, first in {}", seconds(options.every.as_secs()), seconds(jitter.as_secs()))?;
+        out.flush()?;
+    }
+    let began = Instant::now();
+    let mut due = [(Which::Sweep, Some(options.every), jitter), (Which::Repair, options.repair_every, jitter)];
+    while !target.watch.is_stopped() {
+        for (which, every, at) in &mut due {
+            let Some(every) = every else { continue };
+            if began.elapsed() < *at || target.watch.is_stopped() {
+                continue;
+            }
+            // A run that took longer than the interval is followed by the next one after a whole interval, not at once.
+            let line = health(*which, &target, mode, screen).await?;
+            *at = began.elapsed() + *every;
+            writeln!(out, "{line}")?;
+            out.flush()?;
+        }
+        tokio::time::sleep(NAP).await;
+    }
+    Ok(DONE)
+}
+
+/// One run, and what to say of it. A fault of the moment is said, and the next run tries again.
+async fn health(which: Which, target: &Target, mode: Mode, screen: Screen) -> Result<String, Failure> {
+    let at = now();
+    let result = which.run(target, mode).await;
+    Ok(match result {
+        Err(failure) if failure.code == USAGE => return Err(failure),
+        Err(failure) if screen.json => {
+            json!({"at": at.get(), "run": which.name(), "ok": false, "error": failure.text}).to_string()
+        }
+        Err(failure) => format!("{} {} failed: {}", Utc(at), which.name(), failure.text),
+        Ok(report) if screen.json => {
+            json!({"at": at.get(), "run": which.name(), "ok": report.outcome.is_complete(), "answer": which.answer(&report)})
+                .to_string()
+        }
+        Ok(report) => format!(
+            "{} {} {}: read {}, {} {}, skipped {}, {} read and {} write units, {} requests, {} ms",
+            Utc(at),
+            which.name(),
+            report.outcome.name(),
+            grouped(report.counts.rows_read()),
+            if mode == Mode::DryRun { "would delete" } else { "deleted" },
+            grouped(report.counts.rows_deleted()),
+            grouped(report.counts.rows_skipped()),
+            units(report.usage.read_units),
+            units(report.usage.write_units),
+            grouped(report.usage.requests),
+            report.elapsed_ms,
+        ),
+    })
+}

@@ -1,0 +1,201 @@
+//! `janitor sweep` and `janitor repair`: the Lambdas' own runs, dry unless told otherwise.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use serde_json::{Value, json};
+use shared::config::{Mode, Purpose};
+use shared::report::{Outcome, RunReport};
+
+use super::{can_ask, confirm, stop_on_signals};
+use crate::args::{Common, Deleting, Overrides, Repairing};
+use crate::fail::{DONE, Failure, UNFINISHED};
+use crate::screen::{Screen, grouped, units};
+use crate::target::{Place, Target, now};
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Sweep,
+    Repair,
+}
+
+impl Which {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Which::Sweep => "sweep",
+            Which::Repair => "repair",
+        }
+    }
+
+    pub(crate) fn purpose(self) -> Purpose {
+        match self {
+            Which::Sweep => Purpose::DailyCleanup,
+            Which::Repair => Purpose::IndexRepair,
+        }
+    }
+
+    pub(crate) fn answer(self, report: &RunReport) -> Value {
+        match self {
+            Which::Sweep => report.to_answer(),
+            Which::Repair => report.to_repair_answer(),
+        }
+    }
+
+    /// One run, in the given mode.
+    pub(crate) async fn run(self, target: &Target, mode: Mode) -> Result<RunReport, Failure> {
+        let mut event = target.overrides.clone();
+        event.insert("mode".to_owned(), json!(mode.name()));
+        let event = Value::Object(event);
+        let report = match self {
+            Which::Sweep => target.function.daily_cleanup(event, now(), None).await,
+            Which::Repair => target.function.index_repair(event, now(), None).await,
+        };
+        Ok(report?)
+    }
+}
+
+/// # Errors
+/// When the run failed, or was not confirmed.
+pub async fn sweep(common: &Common, options: &Deleting, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+    let mut overrides = common.overrides();
+    options.rules.add_to(&mut overrides);
+    run(Which::Sweep, common, options, overrides, screen, out).await
+}
+
+/// # Errors
+/// When the run failed, or was not confirmed.
+pub async fn repair(common: &Common, options: &Repairing, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+    let mut overrides = common.overrides();
+    options.deleting.rules.add_to(&mut overrides);
+    for (name, set) in [("restore_clients", options.restore_clients), ("remove_legacy", options.remove_legacy)] {
+        overrides.extend(set.then(|| (name.to_owned(), json!(true))));
+    }
+    run(Which::Repair, common, &options.deleting, overrides, screen, out).await
+}
+
+async fn run(
+    which: Which,
+    common: &Common,
+    options: &Deleting,
+    overrides: Overrides,
+    screen: Screen,
+    out: &mut impl Write,
+) -> Result<u8, Failure> {
+    can_ask(options.apply, options.yes, screen)?;
+    let target = Target::new(common, overrides, which.purpose()).await?;
+    let place = target.place().await?;
+    stop_on_signals(target.watch);
+    if !options.yes {
+        let dry = screen.while_watching(which.name(), target.watch, which.run(&target, Mode::DryRun)).await?;
+        if screen.json {
+            writeln!(out, "{}", which.answer(&dry))?;
+            return Ok(code(&dry));
+        }
+        tell(which, &dry, &place, screen, out)?;
+        let may_go_on = dry.counts.rows_deleted() > 0 && code(&dry) == DONE && !target.watch.is_stopped();
+        if !options.apply || !may_go_on {
+            if may_go_on && !screen.quiet {
+                let advice = "Nothing was deleted. To delete them, run it again with --apply.";
+                writeln!(out, "\n{}", screen.paragraph("", advice))?;
+            }
+            return Ok(code(&dry));
+        }
+        ask(&dry, &place, out)?;
+    }
+    let report = screen.while_watching(which.name(), target.watch, which.run(&target, Mode::Delete)).await?;
+    if screen.json {
+        writeln!(out, "{}", which.answer(&report))?;
+    } else {
+        tell(which, &report, &place, screen, out)?;
+    }
+    Ok(code(&report))
+}
+
+/// Names what is about to happen, and asks.
+fn ask(dry: &RunReport, place: &Place, out: &mut impl Write) -> Result<(), Failure> {
+    let rows = grouped(dry.counts.rows_deleted());
+    let what = format!("This deletes {rows} rows of {}, for about {rows} write units.", place.of(&dry.table));
+    confirm(&what, "delete", "nothing was deleted", out)
+}
+
+/// A ceiling that was asked for is an end; whatever else was left undone is not.
+fn code(report: &RunReport) -> u8 {
+    match report.outcome {
+        Outcome::Complete | Outcome::EmptyTable | Outcome::MaxDeletes => DONE,
+        Outcome::OutOfTime
+        | Outcome::Stopped
+        | Outcome::Skipped
+        | Outcome::Unrecorded
+        | Outcome::LeaseHeld
+        | Outcome::Failed => UNFINISHED,
+    }
+}
+
+fn tell(which: Which, report: &RunReport, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+    let dry = report.mode == Mode::DryRun;
+    let job = match which {
+        Which::Sweep => "the daily cleanup",
+        Which::Repair => "the index repair",
+    };
+    let what = if dry { "dry run of " } else { "" };
+    let head = format!("{what}{job} on {}", place.head(&report.table));
+    writeln!(out, "{}\n", screen.bold(&head))?;
+    let rows: Vec<Vec<String>> = report
+        .counts
+        .buckets()
+        .iter()
+        .map(|(name, counts)| {
+            let why = [reasons(&counts.deleted), reasons(&counts.kept)];
+            let why = match [why[0].is_empty(), why[1].is_empty()] {
+                [false, false] => format!("{} | kept: {}", why[0], why[1]),
+                [false, true] => why[0].clone(),
+                [true, false] => format!("kept: {}", why[1]),
+                [true, true] => String::new(),
+            };
+            vec![(*name).to_owned(), grouped(counts.read), grouped(counts.deleted_total()), why]
+        })
+        .collect();
+    let deleted = if dry { "to delete" } else { "deleted" };
+    write!(out, "{}", screen.table(&["bucket", "read", deleted, "why"], &rows))?;
+    let usage = &report.usage;
+    let counts = &report.counts;
+    let verb = if dry { "would delete" } else { "deleted" };
+    writeln!(out, "\n{verb} {} of {} rows read", grouped(counts.rows_deleted()), grouped(counts.rows_read()))?;
+    let estimated = if usage.write_units_estimated { " (in part computed from the rows' sizes)" } else { "" };
+    let seconds = format!("{}.{} s", report.elapsed_ms / 1_000, report.elapsed_ms / 100 % 10);
+    writeln!(
+        out,
+        "used {} read and {} write units{estimated}, {} requests, {seconds}",
+        units(usage.read_units),
+        units(usage.write_units),
+        grouped(usage.requests)
+    )?;
+    for (n, what) in [
+        (counts.lost_races(), "changed in between, and were left alone"),
+        (counts.rows_skipped(), "could not be read or deleted"),
+    ] {
+        if n > 0 {
+            writeln!(out, "{} rows {what}", grouped(n))?;
+        }
+    }
+    if let Some(findings) = report.findings.as_object() {
+        let found: Vec<String> = findings
+            .iter()
+            .filter_map(|(name, n)| Some(format!("{} {}", grouped(n.as_u64()?), name.replace('_', " "))))
+            .collect();
+        writeln!(out, "{}", screen.paragraph("found: ", &found.join(", ")))?;
+    }
+    for note in &report.notes {
+        writeln!(out, "{}", screen.warn(&screen.paragraph("note: ", note)))?;
+    }
+    Ok(())
+}
+
+fn reasons(counts: &BTreeMap<&'static str, u64>) -> String {
+    counts
+        .iter()
+        .map(|(reason, n)| format!("{} {}", grouped(*n), reason.replace('_', " ")))
+        .collect::<Vec<_>>()
+        .join(", ")
+}

@@ -1,0 +1,64 @@
+//! How a command ends when it does not end well: one line, what to try, and an exit code.
+
+use shared::run::RunError;
+use shared::store::StoreError;
+
+/// Done.
+pub const DONE: u8 = 0;
+/// A check found something.
+pub const FINDINGS: u8 = 1;
+/// What was typed, or set up, is wrong.
+pub const USAGE: u8 = 2;
+/// Begun, and not finished; or could not be begun.
+pub const UNFINISHED: u8 = 3;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub code: u8,
+    pub text: String,
+}
+
+impl Failure {
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self { code: USAGE, text: text.into() }
+    }
+
+    pub fn unfinished(text: impl Into<String>) -> Self {
+        Self { code: UNFINISHED, text: text.into() }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let code = match error {
+            StoreError::TableMissing { .. } | StoreError::ForeignKeys { .. } | StoreError::Credentials { .. } => USAGE,
+            StoreError::OutOfTime
+            | StoreError::AccessDenied { .. }
+            | StoreError::Unreachable { .. }
+            | StoreError::Unavailable { .. }
+            | StoreError::KeepsFailing { .. }
+            | StoreError::Rejected { .. } => UNFINISHED,
+        };
+        Self { code, text: error.to_string() }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Store(error) => error.into(),
+            RunError::Config(_) | RunError::WrongTable { .. } => Self::usage(error.to_string()),
+            RunError::AboveShare { .. }
+            | RunError::ShareUnknown { .. }
+            | RunError::LeaseLost
+            | RunError::Interrupted { .. } => Self::unfinished(error.to_string()),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    /// Of writing what there is to say: a pipe that was closed, a disk that is full.
+    fn from(error: std::io::Error) -> Self {
+        Self::unfinished(format!("the output could not be written: {error}"))
+    }
+}

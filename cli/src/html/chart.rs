@@ -1,0 +1,193 @@
+//! Bars, as inline SVG. Lengths are percentages and there is no view box: a chart is as wide as the page lets it be, and
+//! neither bars nor letters are scaled with it.
+
+use super::markup::escape;
+
+/// Height of a bar, and of what is between two.
+const BAR: u32 = 8;
+const GAP: u32 = 3;
+/// A bar of one row is seen, however many the longest has.
+const LEAST_PERCENT: f64 = 0.8;
+/// Left of 1 on a log scale, in decades, so that one row has a length at all.
+const BELOW_ONE: f64 = 0.3;
+const MOST_TICKS: u32 = 4;
+
+/// What a length means. Linear shows shares truly; log is for counts of which many would not be seen beside the largest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Scale {
+    Linear { most: u64 },
+    Log { decades: u32 },
+}
+
+impl Scale {
+    /// Log if more than a third of the bars would be shorter than a hundredth of the longest.
+    pub(super) fn of(values: impl Iterator<Item = u64>) -> Self {
+        let values: Vec<u64> = values.filter(|n| *n > 0).collect();
+        let most = values.iter().copied().max().unwrap_or(1);
+        let tiny = values.iter().filter(|n| **n < most / 100).count();
+        if tiny * 3 > values.len() {
+            let decades = most.ilog10();
+            Scale::Log { decades: if 10_u64.pow(decades) < most { decades + 1 } else { decades } }
+        } else {
+            Scale::Linear { most: round_up(most) }
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "shown only")]
+    fn percent(self, n: u64) -> f64 {
+        let share = match (self, n) {
+            (_, 0) => return 0.0,
+            (Scale::Linear { most }, n) => n as f64 / most as f64,
+            (Scale::Log { decades }, n) => ((n as f64).log10() + BELOW_ONE) / (f64::from(decades) + BELOW_ONE),
+        };
+        (share * 100.0).clamp(LEAST_PERCENT, 100.0)
+    }
+
+    fn ticks(self) -> Vec<u64> {
+        match self {
+            Scale::Linear { most: 1 } => vec![0, 1],
+            Scale::Linear { most } => vec![0, most / 2, most],
+            Scale::Log { decades } => {
+                let every = decades.div_ceil(MOST_TICKS - 1).max(1) as usize;
+                (0..=decades).step_by(every).map(|decade| 10_u64.pow(decade)).collect()
+            }
+        }
+    }
+
+    fn grid(self) -> String {
+        self.ticks().into_iter().map(|n| self.percent(n)).filter(|at| *at < 99.9).fold(String::new(), |grid, at| {
+            format!("{grid}<line class=\"grid\" x1=\"{at:.2}%\" x2=\"{at:.2}%\" y1=\"0\" y2=\"100%\"/>")
+        })
+    }
+}
+
+/// The least number that is not smaller, has one digit that is not zero, and has a half.
+fn round_up(n: u64) -> u64 {
+    let unit = 10_u64.pow(n.max(1).ilog10());
+    let steps = [1, 2, 4, 6, 8, 10].into_iter().map(|step| unit.saturating_mul(step));
+    steps.filter(|step| *step >= n).min().unwrap_or(u64::MAX)
+}
+
+/// One bar of a chart: its class and its length.
+pub(super) type Bar = (&'static str, u64);
+
+/// Bars above each other. `says` is the picture in words.
+pub(super) fn bars(scale: Scale, says: &str, bars: &[Bar]) -> String {
+    let bars: Vec<&Bar> = bars.iter().filter(|(_, n)| *n > 0).collect();
+    let rows = u32::try_from(bars.len().max(1)).unwrap_or(1);
+    let mut body = scale.grid();
+    for (i, (class, n)) in (0..).zip(bars) {
+        let (y, width) = (i * (BAR + GAP), scale.percent(*n));
+        body.push_str(&format!(
+            "<rect class=\"{class}\" y=\"{y}\" width=\"{width:.2}%\" height=\"{BAR}\" rx=\"1.5\"/>"
+        ));
+    }
+    svg(rows * (BAR + GAP) - GAP, says, &body)
+}
+
+/// One bar, made of parts of a whole, side by side.
+#[expect(clippy::cast_precision_loss, reason = "shown only")]
+pub(super) fn parts(says: &str, parts: &[Bar]) -> String {
+    let whole = parts.iter().map(|(_, n)| *n).sum::<u64>().max(1) as f64;
+    let mut body = String::new();
+    let mut from = 0.0;
+    for (class, n) in parts {
+        let width = *n as f64 * 100.0 / whole;
+        body.push_str(&format!("<rect class=\"{class}\" x=\"{from:.2}%\" width=\"{width:.2}%\" height=\"14\"/>"));
+        from += width;
+    }
+    svg(14, says, &body)
+}
+
+/// The numbers that stand over the bars, for eyes only: each bar says its own. Which scale it is, everybody is told; in
+/// print only where it is not what one expects.
+pub(super) fn axis(scale: Scale) -> String {
+    let ticks = scale.ticks();
+    let mut body = String::new();
+    for (i, n) in ticks.iter().enumerate() {
+        let at = scale.percent(*n);
+        let anchor = match at {
+            ..6.0 => "start",
+            97.0.. => "end",
+            _ => "middle",
+        };
+        // Those between are left out where a chart is narrow.
+        let class = if i == 0 || i + 1 == ticks.len() { "end" } else { "between" };
+        let text = compact(*n);
+        body.push_str(&format!(
+            "<text class=\"{class}\" x=\"{at:.2}%\" y=\"11\" text-anchor=\"{anchor}\">{text}</text>"
+        ));
+    }
+    let (class, name) = match scale {
+        Scale::Linear { .. } => ("hidden", "Bars, linear scale"),
+        Scale::Log { .. } => ("scale", "log scale"),
+    };
+    format!(
+        "<span class=\"{class}\">{name}</span><svg class=\"axis\" width=\"100%\" height=\"14\" aria-hidden=\"true\">{body}</svg>"
+    )
+}
+
+fn svg(height: u32, says: &str, body: &str) -> String {
+    let says = escape(says);
+    format!(
+        "<svg width=\"100%\" height=\"{height}\" role=\"img\" aria-label=\"{says}\"><title>{says}</title>{body}</svg>"
+    )
+}
+
+/// `2500` as `2.5k`, for an axis.
+fn compact(n: u64) -> String {
+    let (unit, letter) = match n {
+        0..1_000 => return n.to_string(),
+        1_000..1_000_000 => (1_000, "k"),
+        1_000_000..1_000_000_000 => (1_000_000, "M"),
+        _ => (1_000_000_000, "G"),
+    };
+    match n % unit * 10 / unit {
+        0 => format!("{}{letter}", n / unit),
+        tenth => format!("{}.{tenth}{letter}", n / unit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scale, bars, compact, round_up};
+
+    #[test]
+    fn the_scale_is_log_only_where_many_bars_would_not_be_seen() {
+        let of = |values: &[u64]| Scale::of(values.iter().copied());
+        assert_eq!(of(&[]), Scale::Linear { most: 1 });
+        assert_eq!(of(&[1]), Scale::Linear { most: 1 });
+        assert_eq!(of(&[240, 120, 20, 0, 3]), Scale::Linear { most: 400 });
+        assert_eq!(of(&[1_000_000, 900_000, 400_000, 5]), Scale::Linear { most: 1_000_000 });
+        assert_eq!(of(&[1_200_000, 40, 3]), Scale::Log { decades: 7 });
+        assert_eq!(of(&[1_000_000, 40, 3]), Scale::Log { decades: 6 });
+        assert!(matches!(of(&[u64::MAX, 1, 1]), Scale::Log { decades: 20 }));
+    }
+
+    #[test]
+    fn a_longer_bar_is_more_rows_and_none_leaves_the_picture() {
+        for scale in [Scale::Linear { most: 400 }, Scale::Log { decades: 7 }] {
+            let lengths: Vec<f64> = [0, 1, 9, 80, 400].map(|n| scale.percent(n)).to_vec();
+            assert!(lengths.is_sorted() && lengths[0] == 0.0 && lengths[1] > 0.0 && lengths[4] <= 100.0, "{lengths:?}");
+            assert!(scale.ticks().len() <= 4, "{:?}", scale.ticks());
+        }
+    }
+
+    #[test]
+    fn an_axis_has_round_numbers() {
+        for (n, rounded) in
+            [(0, 1), (1, 1), (2, 2), (3, 4), (5, 6), (9, 10), (11, 20), (401, 600), (999_999, 1_000_000)]
+        {
+            assert_eq!(round_up(n), rounded);
+        }
+        let texts = [0, 5, 1_000, 2_500, 1_000_000, 12_000_000_000].map(compact);
+        assert_eq!(texts, ["0", "5", "1k", "2.5k", "1M", "12G"]);
+    }
+
+    #[test]
+    fn what_a_bar_says_is_escaped() {
+        let svg = bars(Scale::Linear { most: 1 }, "a\"><b>", &[("rows", 1), ("dead", 0)]);
+        assert!(svg.contains("aria-label=\"a&quot;&gt;&lt;b&gt;\"") && !svg.contains("<b>"), "{svg}");
+        assert_eq!(svg.matches("<rect").count(), 1, "nothing has no bar");
+    }
+}

@@ -1,0 +1,183 @@
+//! Text and numbers as HTML: everything that comes from the answer passes through here, and is escaped here.
+
+use serde_json::Value;
+use shared::time::{EpochSeconds, Utc};
+
+use crate::screen::{grouped, seconds, units};
+
+/// Where there is no number.
+const NONE: &str = "\u{2013}";
+
+/// Text for an element or a quoted attribute. What would change the order or the look of the text around it is shown
+/// as a replacement character: a name in a table may be anybody's.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => escaped.push('\u{fffd}'),
+            control if control.is_control() => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// A name that may be broken where a person would break it, and is still the same when it is copied.
+pub(super) fn name(text: &str) -> String {
+    escape(text).replace('_', "_<wbr>")
+}
+
+/// `1 row`, `2 rows`.
+pub(super) fn rows_in_words(n: u64) -> String {
+    format!("{} {}", grouped(n), if n == 1 { "row" } else { "rows" })
+}
+
+/// One step of a JSON pointer.
+pub(super) fn step(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// The answer that `--json` prints. Each number that it shows carries the pointer to where it is in there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer<'a> {
+    document: &'a Value,
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn new(document: &'a Value) -> Self {
+        Self { document }
+    }
+
+    pub(super) fn at(self, pointer: &str) -> &'a Value {
+        self.document.pointer(pointer).unwrap_or(&Value::Null)
+    }
+
+    pub(super) fn count(self, pointer: &str) -> u64 {
+        self.at(pointer).as_u64().unwrap_or(0)
+    }
+
+    pub(super) fn list(self, pointer: &str) -> &'a [Value] {
+        self.at(pointer).as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// The names in an object, in its order.
+    pub(super) fn names(self, pointer: &str) -> Vec<&'a str> {
+        self.at(pointer).as_object().map_or_else(Vec::new, |object| object.keys().map(String::as_str).collect())
+    }
+
+    pub(super) fn text(self, pointer: &str) -> String {
+        escape(self.at(pointer).as_str().unwrap_or(NONE))
+    }
+
+    fn shown(self, pointer: &str, write: impl FnOnce(&Value) -> Option<String>) -> String {
+        let value = self.at(pointer);
+        let raw = if value.is_null() { String::new() } else { value.to_string() };
+        let text = write(value).unwrap_or_else(|| NONE.to_owned());
+        format!("<data value=\"{}\" data-json=\"{}\">{text}</data>", escape(&raw), escape(pointer))
+    }
+
+    pub(super) fn number(self, pointer: &str) -> String {
+        self.shown(pointer, |value| value.as_u64().map(grouped))
+    }
+
+    pub(super) fn rows(self, pointer: &str) -> String {
+        self.shown(pointer, |value| value.as_u64().map(rows_in_words))
+    }
+
+    /// A number that can be below zero, with its sign.
+    pub(super) fn change(self, pointer: &str) -> String {
+        self.shown(pointer, |value| {
+            let n = value.as_i64()?;
+            let sign = match n {
+                ..0 => "\u{2212}",
+                0 => "",
+                1.. => "+",
+            };
+            Some(format!("{sign}{}", grouped(n.unsigned_abs())))
+        })
+    }
+
+    /// A number with one decimal.
+    pub(super) fn decimal(self, pointer: &str) -> String {
+        self.shown(pointer, |value| value.as_f64().map(units))
+    }
+
+    pub(super) fn span(self, pointer: &str) -> String {
+        self.shown(pointer, |value| value.as_u64().map(seconds))
+    }
+
+    pub(super) fn milliseconds(self, pointer: &str) -> String {
+        self.shown(pointer, |value| value.as_u64().map(|ms| format!("{}.{} s", ms / 1_000, ms / 100 % 10)))
+    }
+
+    pub(super) fn size(self, pointer: &str) -> String {
+        self.shown(pointer, |value| value.as_u64().map(bytes))
+    }
+
+    pub(super) fn time(self, pointer: &str) -> String {
+        let Some(at) = self.at(pointer).as_i64() else { return NONE.to_owned() };
+        let utc = Utc(EpochSeconds::new(at)).to_string();
+        let iso = utc.replacen(' ', "T", 1).replace(" UTC", "Z");
+        format!("<time datetime=\"{iso}\" data-json=\"{}\" data-value=\"{at}\">{utc}</time>", escape(pointer))
+    }
+}
+
+/// A size in its largest unit, with one decimal; exact below a thousand.
+fn bytes(n: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "shown only")]
+    let as_float = n as f64;
+    match n {
+        1 => "1 byte".to_owned(),
+        0..1_000 => format!("{n} bytes"),
+        1_000..999_950 => format!("{:.1} kB", as_float / 1e3),
+        999_950..999_950_000 => format!("{:.1} MB", as_float / 1e6),
+        _ => format!("{} GB", units(as_float / 1e9)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Answer, bytes, escape, step};
+
+    #[test]
+    fn nothing_in_a_name_is_markup() {
+        let name = "<script>alert('x')</script> & \"y\"\u{202e}\u{7}";
+        let safe = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; &quot;y&quot;\u{fffd}\u{fffd}";
+        assert_eq!(escape(name), safe);
+    }
+
+    #[test]
+    fn a_number_says_where_it_is_in_the_answer() {
+        let document = json!({"a/b": {"n": 1_234_567, "none": null, "less": -70}});
+        let answer = Answer::new(&document);
+        let pointer = format!("/{}", step("a/b"));
+        assert_eq!(
+            answer.number(&format!("{pointer}/n")),
+            "<data value=\"1234567\" data-json=\"/a~1b/n\">1,234,567</data>"
+        );
+        assert!(answer.number(&format!("{pointer}/none")).contains("value=\"\""));
+        assert!(answer.change(&format!("{pointer}/less")).ends_with(">\u{2212}70</data>"));
+    }
+
+    #[test]
+    fn a_size_never_shows_a_thousand_of_a_unit() {
+        for (n, text) in [
+            (0, "0 bytes"),
+            (1, "1 byte"),
+            (999, "999 bytes"),
+            (1_000, "1.0 kB"),
+            (999_949, "999.9 kB"),
+            (999_950, "1.0 MB"),
+        ] {
+            assert_eq!(bytes(n), text);
+        }
+        assert_eq!((bytes(999_950_000), bytes(1_234_000_000_000)), ("1.0 GB".to_owned(), "1,234.0 GB".to_owned()));
+    }
+}

@@ -1,0 +1,67 @@
+//! A file that is there whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::fail::Failure;
+
+/// Where a page goes, checked before the work that it is to show.
+#[derive(Clone, Debug)]
+pub struct Place {
+    path: PathBuf,
+}
+
+impl Place {
+    /// # Errors
+    /// When there is no folder for it, or something there that is no file.
+    pub fn new(path: &Path) -> Result<Self, Failure> {
+        let refused = |why: &str| Failure::unfinished(format!("{} cannot be written: {why}", path.display()));
+        let is_folder_by_name = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => Err(refused("it is a folder; name a file in it")),
+            // A rename would put a file in the place of a pipe or a device.
+            Ok(found) if !found.is_file() => Err(refused("it is no ordinary file")),
+            // What a link points at is replaced, not the link.
+            Ok(_) => Ok(Self { path: fs::canonicalize(path).map_err(|error| refused(&error.to_string()))? }),
+            Err(_) if path.file_name().is_none() || is_folder_by_name => Err(refused("it names no file")),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(&error.to_string())),
+            Err(_) => {
+                let folder = fs::canonicalize(folder_of(path)).map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => refused("its folder is not there; make it first"),
+                    _ => refused(&error.to_string()),
+                })?;
+                Ok(Self { path: folder.join(path.file_name().unwrap_or_default()) })
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes beside it, and renames: whoever looks sees the old page or the new one.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing is left behind, and what was there before still is.
+    pub fn save(&self, text: &str) -> Result<(), Failure> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let beside = folder_of(&self.path).join(format!(".{name:.40}.{}.tmp", std::process::id()));
+        write(&beside, text).and_then(|()| fs::rename(&beside, &self.path)).map_err(|error| {
+            // Nothing more can be done if it cannot be removed either.
+            let _ = fs::remove_file(&beside);
+            Failure::unfinished(format!("{} cannot be written: {error}", self.path.display()))
+        })
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut file: File = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}

@@ -1,0 +1,227 @@
+//! What is printed: tables that fit the width, colour where it is wanted, progress on long work.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use shared::clock::Watch;
+
+/// How to print. Taken from the terminal and the environment once, at the edge.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the terminal or what was typed")]
+pub struct Screen {
+    pub json: bool,
+    pub quiet: bool,
+    pub colour: bool,
+    /// Columns of standard output.
+    pub width: usize,
+    /// Whether standard error is a terminal, on which a line can be written over.
+    pub live: bool,
+    /// Whether there is somebody to ask.
+    pub asks: bool,
+}
+
+/// Where there is no terminal to fit into.
+const PLAIN_WIDTH: usize = 100;
+const NARROWEST: usize = 40;
+/// Between two lines of progress where lines cannot be written over.
+const PLAIN_PROGRESS: Duration = Duration::from_secs(10);
+const LIVE_PROGRESS: Duration = Duration::from_millis(200);
+
+impl Screen {
+    #[must_use]
+    pub fn new(json: bool, quiet: bool) -> Self {
+        let out = io::stdout().is_terminal();
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let width = columns.or_else(|| {
+            let size = terminal_size::terminal_size().filter(|_| out)?;
+            Some(usize::from(size.0.0))
+        });
+        Self {
+            json,
+            quiet,
+            colour: out && !set("NO_COLOR") && !json,
+            width: width.unwrap_or(PLAIN_WIDTH).max(NARROWEST),
+            live: io::stderr().is_terminal(),
+            asks: io::stdin().is_terminal(),
+        }
+    }
+
+    #[must_use]
+    pub fn bold(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    #[must_use]
+    pub fn warn(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[33m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A table: the first column to the left, numbers to the right, the last column as wide as is left, on more lines if it
+    /// must.
+    #[must_use]
+    pub fn table(&self, head: &[&str], rows: &[Vec<String>]) -> String {
+        let last = head.len().saturating_sub(1);
+        let widths: Vec<usize> = (0..last)
+            .map(|column| {
+                let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+                cells.chain([head[column].chars().count()]).max().unwrap_or(0)
+            })
+            .collect();
+        let taken: usize = widths.iter().map(|width| width + 2).sum();
+        let room = self.width.saturating_sub(taken).max(16);
+        let line = |cells: &[String]| {
+            let mut text = String::new();
+            for (column, width) in widths.iter().enumerate() {
+                let cell = cells.get(column).map_or("", String::as_str);
+                let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
+                text.push_str(&if column == 0 { format!("{cell}{pad}  ") } else { format!("{pad}{cell}  ") });
+            }
+            let wrapped = wrap(cells.get(last).map_or("", String::as_str), room);
+            let indent = format!("\n{}", " ".repeat(taken));
+            text.push_str(&wrapped.join(&indent));
+            text.trim_end().to_owned()
+        };
+        let names: Vec<String> = head.iter().map(|name| (*name).to_owned()).collect();
+        let mut text = format!("{}\n", self.bold(&line(&names)));
+        for row in rows {
+            text.push_str(&format!("{}\n", line(row)));
+        }
+        text
+    }
+
+    /// A sentence, broken to the width, with `lead` before it.
+    #[must_use]
+    pub fn paragraph(&self, lead: &str, text: &str) -> String {
+        let indent = lead.chars().count();
+        let lines = wrap(text, self.width.saturating_sub(indent).max(16));
+        format!("{lead}{}", lines.join(&format!("\n{}", " ".repeat(indent))))
+    }
+
+    /// Runs `work`, and shows on standard error how far it is, if it takes long.
+    pub async fn while_watching<T>(&self, what: &str, watch: &Watch, work: impl Future<Output = T>) -> T {
+        self.while_telling(|took| progress(what, watch, took), work).await
+    }
+
+    /// Runs `work`, and shows on standard error what `line` makes of the time that it has taken.
+    pub async fn while_telling<T>(&self, line: impl Fn(Duration) -> String, work: impl Future<Output = T>) -> T {
+        if self.quiet {
+            return work.await;
+        }
+        let began = Instant::now();
+        let mut ticks = tokio::time::interval(if self.live { LIVE_PROGRESS } else { PLAIN_PROGRESS });
+        ticks.tick().await;
+        let mut shown = false;
+        tokio::pin!(work);
+        let done = loop {
+            tokio::select! {
+                done = &mut work => break done,
+                _ = ticks.tick() => {
+                    let line = line(began.elapsed());
+                    let mut err = io::stderr().lock();
+                    // Nobody to tell that standard error is closed.
+                    let _ = if self.live {
+                        let cut: String = line.chars().take(self.width.saturating_sub(1)).collect();
+                        write!(err, "\r\x1b[2K{cut}")
+                    } else {
+                        writeln!(err, "{line}")
+                    };
+                    let _ = err.flush();
+                    shown = true;
+                }
+            }
+        };
+        if shown && self.live {
+            let _ = write!(io::stderr().lock(), "\r\x1b[2K");
+        }
+        done
+    }
+}
+
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown only")]
+fn progress(what: &str, watch: &Watch, took: Duration) -> String {
+    let so_far = watch.progress();
+    let rate = so_far.read as f64 / took.as_secs_f64().max(0.001);
+    let deleted = if so_far.deleted > 0 { format!(", {} dead", grouped(so_far.deleted)) } else { String::new() };
+    let left = match so_far.expected.checked_sub(so_far.read) {
+        Some(rows) if rows > 0 && rate > 1.0 => format!(", at most {} left", seconds((rows as f64 / rate) as u64)),
+        _ => String::new(),
+    };
+    let stopping = if watch.is_stopped() { ", stopping" } else { "" };
+    format!("{what}: {} rows read{deleted}, {} rows/s{left}{stopping}", grouped(so_far.read), grouped(rate as u64))
+}
+
+/// `1234567` as `1,234,567`.
+#[must_use]
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Units with one decimal.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown only")]
+pub fn units(n: f64) -> String {
+    let tenths = (n * 10.0).round().max(0.0) as u64;
+    format!("{}.{}", grouped(tenths / 10), tenths % 10)
+}
+
+/// A span in its two largest units.
+#[must_use]
+pub fn seconds(n: u64) -> String {
+    match n {
+        0..60 => format!("{n} s"),
+        60..3_600 => format!("{} min {} s", n / 60, n % 60),
+        3_600..86_400 => format!("{} h {} min", n / 3_600, n % 3_600 / 60),
+        _ => format!("{} d {} h", n / 86_400, n % 86_400 / 3_600),
+    }
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always one");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Screen, grouped, seconds, units};
+
+    const PLAIN: Screen = Screen { json: false, quiet: true, colour: false, width: 40, live: false, asks: false };
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!((grouped(0), grouped(999), grouped(1_234_567)), ("0".into(), "999".into(), "1,234,567".into()));
+        assert_eq!((units(0.0), units(2_597.54)), ("0.0".to_owned(), "2,597.5".to_owned()));
+        assert_eq!((seconds(59), seconds(61), seconds(3_700)), ("59 s".into(), "1 min 1 s".into(), "1 h 1 min".into()));
+    }
+
+    #[test]
+    fn a_table_fits_the_width() {
+        let rows = [vec![
+            "_oauth_sessions".to_owned(),
+            "1,234".to_owned(),
+            "60 alive, 20 contradiction, 20 foreign".to_owned(),
+        ]];
+        let text = PLAIN.table(&["bucket", "read", "why"], &rows);
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        assert_eq!(text.lines().next(), Some("bucket            read  why"));
+    }
+}

@@ -1,0 +1,137 @@
+//! The table that a command works on, and the functions' own code on it.
+
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::Credentials;
+use shared::clock::{RunClock, Watch};
+use shared::config::{self, Environment, Mode, Purpose, Settings};
+use shared::dynamo::{self, Connection, Dynamo, ReadOnly};
+use shared::event;
+use shared::lambda::Function;
+use shared::store::{InspectTable, StoreError};
+use shared::time::EpochSeconds;
+
+use crate::args::{Common, Overrides};
+use crate::fail::Failure;
+use crate::screen::grouped;
+
+pub struct Target {
+    pub function: Function,
+    pub settings: Settings,
+    pub overrides: Overrides,
+    pub watch: &'static Watch,
+    endpoint: Option<String>,
+}
+
+/// Where a table is, in words.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub account: String,
+    pub region: String,
+    pub rows: u64,
+}
+
+impl Place {
+    /// The table, named for a question.
+    #[must_use]
+    pub fn of(&self, table: &str) -> String {
+        format!("table {table} in account {}, region {}", self.account, self.region)
+    }
+
+    /// The table, named for a headline.
+    #[must_use]
+    pub fn head(&self, table: &str) -> String {
+        format!("table {table} (account {}, region {}, about {} rows)", self.account, self.region, grouped(self.rows))
+    }
+}
+
+/// How long the first answer may take.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+pub fn now() -> EpochSeconds {
+    EpochSeconds::from(SystemTime::now())
+}
+
+impl Target {
+    /// Checks the settings, and connects; sends nothing yet.
+    ///
+    /// # Errors
+    /// When a setting is wrong.
+    pub async fn new(common: &Common, overrides: Overrides, purpose: Purpose) -> Result<Self, Failure> {
+        let mut environment: Environment = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        // Whether to delete is said on the command line, and nowhere else.
+        environment.remove("MODE");
+        if let Some(endpoint) = &common.endpoint {
+            environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), endpoint.clone());
+        }
+        let settings = event::overrides(overrides.clone().into())
+            .and_then(|overrides| Settings::parse(&environment, &overrides, Mode::DryRun, purpose))
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let endpoint = config::endpoint(&environment).map(str::to_owned);
+        let client = connect(common, endpoint.as_deref(), &environment).await;
+        let watch: &'static Watch = Box::leak(Box::default());
+        let function = Function::new(client, environment).watched_by(watch);
+        Ok(Self { function, settings, overrides, watch, endpoint })
+    }
+
+    /// The table, opened with the settings' pace.
+    ///
+    /// # Errors
+    /// When it cannot be described, or is another kind of table.
+    pub async fn open(&self) -> Result<Dynamo, Failure> {
+        let clock = RunClock::start(now(), None).watched_by(Some(self.watch));
+        let endpoint = self.endpoint.as_deref();
+        let open = Dynamo::open(self.function.client.clone(), &self.settings, endpoint, clock);
+        // A function has minutes for an endpoint that does not answer; somebody at a terminal has not.
+        match tokio::time::timeout(PATIENCE, open).await {
+            Ok(table) => Ok(table?),
+            Err(_) => Err(Failure::from(StoreError::Unreachable {
+                endpoint: endpoint.map_or_else(|| "the AWS endpoint of the region".to_owned(), dynamo::shown),
+                cause: "no answer in time".to_owned(),
+            })),
+        }
+    }
+
+    /// The same, for a command that reads.
+    ///
+    /// # Errors
+    /// When it cannot be described, or is another kind of table.
+    pub async fn open_to_read(&self) -> Result<ReadOnly, Failure> {
+        let clock = RunClock::start(now(), None).watched_by(Some(self.watch));
+        Ok(ReadOnly::open(self.function.client.clone(), &self.settings, self.endpoint.as_deref(), clock).await?)
+    }
+
+    /// Where the table is, by its own resource name.
+    ///
+    /// # Errors
+    /// When it cannot be described.
+    pub async fn place(&self) -> Result<Place, Failure> {
+        let table = self.open().await?;
+        let figures = table.figures();
+        let mut parts = figures.arn.split(':').skip(3).map(str::to_owned);
+        let region = parts.next().unwrap_or_default();
+        Ok(Place { region, account: parts.next().unwrap_or_default(), rows: figures.rows })
+    }
+}
+
+async fn connect(common: &Common, endpoint: Option<&str>, environment: &Environment) -> Client {
+    let to = Connection { endpoint, region: common.region.as_deref(), profile: common.profile.as_deref() };
+    let client = dynamo::connect(to).await;
+    // A local engine takes any credentials; looking for real ones would only take time.
+    let is_local = endpoint.is_some_and(is_loopback);
+    let has_own = common.profile.is_some()
+        || ["AWS_ACCESS_KEY_ID", "AWS_PROFILE"].iter().any(|name| environment.contains_key(*name));
+    if is_local && !has_own {
+        let any = Credentials::new("local", "local", None, None, "a local engine");
+        return Client::from_conf(client.config().to_builder().credentials_provider(any).build());
+    }
+    client
+}
+
+fn is_loopback(endpoint: &str) -> bool {
+    let host = endpoint.split("://").nth(1).unwrap_or(endpoint).split(['/', ':']).next().unwrap_or_default();
+    matches!(host, "localhost" | "127.0.0.1") || endpoint.contains("://[::1]")
+}

@@ -1,0 +1,125 @@
+//! A table that can only be looked at.
+
+use aws_sdk_dynamodb::Client;
+
+use super::Dynamo;
+use crate::clock::RunClock;
+use crate::config::Settings;
+use crate::integrity::Lookup;
+use crate::row::RowKey;
+use crate::store::{
+    Budget, InspectTable, Page, PageOf, ReadRows, Result, ScanPage, ScanTable, TableFigures, TtlSetting, Usage,
+};
+
+/// The table of a run that reads: what is inside cannot be reached, and no trait that deletes or writes is implemented.
+///
+/// ```
+/// # use shared::{dynamo::{Dynamo, ReadOnly}, store::{DeleteRows, OwnState, ReadRows, RestoreClient, SwitchTtl, WriteTtl}};
+/// fn reads(_: &impl ReadRows) {}
+/// fn deletes(_: &impl DeleteRows) {}
+/// fn writes(_: &impl OwnState) {}
+/// fn restores(_: &impl RestoreClient) {}
+/// fn switches(_: &impl SwitchTtl) {}
+/// fn dates(_: &impl WriteTtl) {}
+/// fn hand_over(whole: &Dynamo, table: &ReadOnly) {
+///     (deletes(whole), writes(whole), restores(whole), switches(whole), dates(whole), reads(table));
+/// }
+/// ```
+/// Rows cannot be deleted with it:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::DeleteRows};
+/// fn deletes(_: &impl DeleteRows) {}
+/// fn hand_over(table: &ReadOnly) { deletes(table) }
+/// ```
+/// nor state written:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::OwnState};
+/// fn writes(_: &impl OwnState) {}
+/// fn hand_over(table: &ReadOnly) { writes(table) }
+/// ```
+/// nor a client restored:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::RestoreClient};
+/// fn restores(_: &impl RestoreClient) {}
+/// fn hand_over(table: &ReadOnly) { restores(table) }
+/// ```
+/// nor TTL switched:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::SwitchTtl};
+/// fn switches(_: &impl SwitchTtl) {}
+/// fn hand_over(table: &ReadOnly) { switches(table) }
+/// ```
+/// nor a row's TTL be written:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::WriteTtl};
+/// fn dates(_: &impl WriteTtl) {}
+/// fn hand_over(table: &ReadOnly) { dates(table) }
+/// ```
+/// nor the table inside it be had:
+/// ```compile_fail
+/// # use shared::dynamo::{Dynamo, ReadOnly};
+/// fn take_out(table: ReadOnly) -> Dynamo { table.0 }
+/// ```
+pub struct ReadOnly(Dynamo);
+
+impl ReadOnly {
+    /// As [`Dynamo::open`].
+    ///
+    /// # Errors
+    /// When it cannot be described, or is another kind of table.
+    pub async fn open(client: Client, settings: &Settings, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
+        Dynamo::open(client, settings, endpoint, clock).await.map(Self)
+    }
+}
+
+impl ReadRows for ReadOnly {
+    async fn page(&self, of: PageOf<'_>) -> Result<Page> {
+        self.0.page(of).await
+    }
+
+    async fn look(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+        self.0.look(keys).await
+    }
+}
+
+impl ScanTable for ReadOnly {
+    async fn scan(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage> {
+        self.0.scan(segment, segments, after).await
+    }
+}
+
+impl InspectTable for ReadOnly {
+    fn figures(&self) -> &TableFigures {
+        self.0.figures()
+    }
+
+    async fn ttl_setting(&self) -> Result<TtlSetting> {
+        self.0.ttl_setting().await
+    }
+}
+
+impl Budget for ReadOnly {
+    fn time_is_up(&self) -> bool {
+        self.0.time_is_up()
+    }
+
+    fn progressed(&self, read: u64, deleted: u64) {
+        self.0.progressed(read, deleted);
+    }
+
+    fn usage(&self) -> Usage {
+        self.0.usage()
+    }
+
+    fn page_units(&self) -> f64 {
+        self.0.page_units()
+    }
+
+    fn lookup_batch(&self) -> usize {
+        self.0.lookup_batch()
+    }
+
+    fn delete_batch(&self) -> usize {
+        self.0.delete_batch()
+    }
+}

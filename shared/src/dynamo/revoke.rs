@@ -1,0 +1,19 @@
+//! What only a revocation asks for: the delete of rows that are alive, and a Scan that sees what was written a moment ago.
+
+use super::Dynamo;
+use crate::revocation::Revoked;
+use crate::row::{Row, RowKey};
+use crate::store::{Consistency, Deletes, Result, RevokeRows, ScanConsistently, ScanPage};
+
+impl RevokeRows for Dynamo {
+    async fn revoke(&self, rows: &[Revoked]) -> Deletes {
+        let rows: Vec<&Row> = rows.iter().map(Revoked::row).collect();
+        self.delete_as_read(&rows).await
+    }
+}
+
+impl ScanConsistently for Dynamo {
+    async fn scan_consistently(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage> {
+        self.scan_page(segment, segments, after, Consistency::Strong).await
+    }
+}

@@ -1,0 +1,145 @@
+//! What a run leaves in its state row: for the next run where to go on, for the metrics what it did.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::bucket::{BUCKETS, Owner};
+use crate::expiry::KeepReason;
+use crate::report::{BucketCounts, Outcome, RunReport};
+
+/// A job's state row.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct JobState {
+    /// Where the next run goes on; null is the beginning. What is in it is the job's own business.
+    pub cursor: Value,
+    /// When the last run began that reached the end, with nothing skipped.
+    pub last_complete_at: Option<i64>,
+    /// Runs that were stopped by their deadline or by `MAX_DELETES`, one after another.
+    pub cut_off_in_a_row: u64,
+    pub last_run: Option<LastRun>,
+    /// Rows that the last run left, by bucket, if it went over all of them in one go: what was read and not deleted.
+    pub left: Option<BTreeMap<String, u64>>,
+    /// The system actors' rows deleted, by the hour since 1970 in which the run began, for some days.
+    pub deleted_in_hour: BTreeMap<i64, u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastRun {
+    pub at: i64,
+    /// When the run before it began: how often runs come.
+    pub previous_at: Option<i64>,
+    pub outcome: String,
+    pub read: u64,
+    pub deleted: u64,
+    pub lost_race: u64,
+    pub skipped: u64,
+    /// Dead rows that were left to the table's TTL.
+    pub deferred: u64,
+    /// Rows deleted by bucket, where there were any.
+    pub deleted_in: BTreeMap<String, u64>,
+}
+
+/// How long hours are remembered: longer than a weekly run is apart from the next.
+const REMEMBERED_HOURS: i64 = 15 * 24;
+
+impl JobState {
+    /// Each field by itself: one that cannot be read says nothing, and takes no other with it. Without a cursor the walk
+    /// begins at the beginning, which is always right.
+    #[must_use]
+    pub fn from_json(value: &Value) -> Self {
+        fn read<T: DeserializeOwned>(value: &Value) -> Option<T> {
+            serde_json::from_value(value.clone()).ok()
+        }
+        Self {
+            cursor: value["cursor"].clone(),
+            last_complete_at: read(&value["last_complete_at"]),
+            cut_off_in_a_row: read(&value["cut_off_in_a_row"]).unwrap_or(0),
+            last_run: read(&value["last_run"]).flatten(),
+            left: read(&value["left"]).flatten(),
+            deleted_in_hour: read(&value["deleted_in_hour"]).unwrap_or_default(),
+        }
+    }
+
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        !self.cursor.is_null()
+    }
+
+    /// Rows of the system actors that the runs deleted in the `seconds` up to the last one.
+    #[must_use]
+    pub fn deleted_within(&self, seconds: i64) -> u64 {
+        let last = self.last_run.as_ref().map_or(0, |run| hour(run.at));
+        let from = last.saturating_sub(hour(seconds));
+        let hours = self.deleted_in_hour.iter().filter(|(at, _)| **at > from && **at <= last);
+        hours.fold(0, |sum: u64, (_, n)| sum.saturating_add(*n))
+    }
+
+    /// The state in the middle of a run, for the one after it if this one is killed: then its counts are lost.
+    #[must_use]
+    pub fn at(&self, cursor: Value) -> Self {
+        Self { cursor, left: None, ..self.clone() }
+    }
+
+    /// The state after a run; `cursor` is where the next one goes on.
+    #[must_use]
+    pub fn after(&self, report: &RunReport, cursor: Option<Value>) -> Self {
+        let counts = &report.counts;
+        let sum_kept = |reason: KeepReason| counts.buckets().values().map(|counts| kept(counts, reason)).sum();
+        // A walk that is cut off counts some rows that the next run counts again.
+        let in_one_go = cursor.is_none() && !self.is_resumed();
+        let left = |(bucket, counts): (&&str, &BucketCounts)| {
+            // A row of another bucket that begins alike is met on the way, and is not one of this bucket's.
+            let gone = counts.deleted_total() + kept(counts, KeepReason::Foreign);
+            ((*bucket).to_owned(), counts.read.saturating_sub(gone))
+        };
+        let mut deleted_in_hour = self.deleted_in_hour.clone();
+        let cell = deleted_in_hour.entry(hour(report.now)).or_default();
+        *cell = cell.saturating_add(deleted_of_the_system_actors(counts.buckets()));
+        deleted_in_hour.retain(|at, n| *n > 0 && at.abs_diff(hour(report.now)) <= REMEMBERED_HOURS.unsigned_abs());
+        Self {
+            last_complete_at: if report.outcome.is_complete() { Some(report.now) } else { self.last_complete_at },
+            cut_off_in_a_row: match report.outcome {
+                Outcome::OutOfTime | Outcome::MaxDeletes => self.cut_off_in_a_row.saturating_add(1),
+                // Neither the work nor the limits ended these.
+                Outcome::Failed | Outcome::Stopped | Outcome::LeaseHeld => self.cut_off_in_a_row,
+                Outcome::Complete | Outcome::EmptyTable | Outcome::Skipped | Outcome::Unrecorded => 0,
+            },
+            cursor: cursor.unwrap_or_default(),
+            last_run: Some(LastRun {
+                at: report.now,
+                previous_at: self.last_run.as_ref().map(|run| run.at),
+                outcome: report.outcome.name().to_owned(),
+                read: counts.rows_read(),
+                deleted: counts.rows_deleted(),
+                lost_race: counts.lost_races(),
+                skipped: counts.rows_skipped(),
+                deferred: sum_kept(KeepReason::Deferred),
+                deleted_in: counts
+                    .buckets()
+                    .iter()
+                    .map(|(bucket, counts)| ((*bucket).to_owned(), counts.deleted_total()))
+                    .filter(|(_, deleted)| *deleted > 0)
+                    .collect(),
+            }),
+            left: in_one_go.then(|| counts.buckets().iter().map(left).collect()),
+            deleted_in_hour,
+        }
+    }
+}
+
+fn hour(seconds: i64) -> i64 {
+    seconds.div_euclid(3_600)
+}
+
+fn kept(counts: &BucketCounts, reason: KeepReason) -> u64 {
+    counts.kept.get(reason.name()).copied().unwrap_or(0)
+}
+
+fn deleted_of_the_system_actors(buckets: &BTreeMap<&'static str, BucketCounts>) -> u64 {
+    let system = BUCKETS.iter().filter(|bucket| matches!(bucket.owner, Owner::System(_)));
+    system.filter_map(|bucket| buckets.get(bucket.name)).map(BucketCounts::deleted_total).sum()
+}

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Holds README.md and docs/ against what they speak of: links, parameters, alarms, metrics, settings, buckets,
+examples, commands, the words of answers.
+
+Needs PyYAML only. What it reads is read by its spelling; a list that comes out short is an error, not an empty check.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# A setting of the Lambda runtime and of the logging crate, not of config.rs.
+FOREIGN_SETTINGS = {"AWS_LAMBDA_LOG_LEVEL", "RUST_LOG"}
+
+failures = []
+
+
+def expect(truth, words):
+    if not truth:
+        failures.append(words)
+
+
+def same(where, documented, real):
+    for name in sorted(real - documented):
+        failures.append(f"{where} does not have {name}")
+    for name in sorted(documented - real):
+        failures.append(f"{where} has {name}, which is not there")
+
+
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def some(what, found, least):
+    if len(found) < least:
+        sys.exit(f"docs_check.py: only {len(found)} {what} found: they are not written as they were")
+    return found
+
+
+def template():
+    class Loader(yaml.SafeLoader):
+        """Passes over CloudFormation's short forms: `!Sub x` is x."""
+
+    def plain(loader, _, node):
+        if isinstance(node, yaml.ScalarNode):
+            return loader.construct_scalar(node)
+        build = loader.construct_sequence if isinstance(node, yaml.SequenceNode) else loader.construct_mapping
+        return build(node, deep=True)
+
+    Loader.add_multi_constructor("!", plain)
+    return yaml.load(read("template.yaml"), Loader)
+
+
+def section(text, title):
+    """The text below a heading, up to the next heading of its level or a higher one."""
+    match = re.search(rf"^(#+) {re.escape(title)}\n", text, re.M)
+    if match is None:
+        sys.exit(f"docs_check.py: no heading {title!r}")
+    rest = text[match.end():]
+    end = re.search(rf"^#{{1,{len(match[1])}}} ", rest, re.M)
+    return rest[: end.start()] if end else rest
+
+
+def rows(text):
+    """The cells of each row of each table, without heads and rules."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        following = lines[number + 1] if number + 1 < len(lines) else ""
+        if line.startswith("|") and not line.startswith("|---") and not following.startswith("|---"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def names(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def first_names(text):
+    return {name for cells in rows(text) for name in names(cells[0])}
+
+
+# ---- Links
+
+
+def anchors(text):
+    """As GitHub makes them of headings."""
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def check_links(page, text):
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or ROOT not in [file, *file.parents]:
+            failures.append(f"{page.name}: the link {target} leads nowhere")
+        elif anchor:
+            expect(anchor in anchors(file.read_text(encoding="utf-8")), f"{page.name}: no heading for the link {target}")
+
+
+# ---- What every page may say
+
+
+def check_examples(page, text):
+    for language, block in re.findall(r"^```(json|yaml)\n(.*?)^```", text, re.M | re.S):
+        try:
+            json.loads(block) if language == "json" else yaml.safe_load(block)
+        except (ValueError, yaml.YAMLError) as problem:
+            failures.append(f"{page.name}: an example is no {language}: {problem}")
+
+
+def check_words(page, text, parameters):
+    for name in re.findall(r"\b((?:events|tests)/[\w./-]+\.\w+)", text):
+        expect((ROOT / name).is_file(), f"{page.name}: {name} is not there")
+    for name in re.findall(r"(?<![\w/])((?:shared|functions|cli)/[\w./-]+\.rs)", text):
+        expect((ROOT / name).is_file(), f"{page.name}: {name} is not there")
+    for line in re.findall(r"--parameter-overrides((?:[ ']+\w+=(?:\"[^\"]*\"|[^\s'`]*)'?)+)", text):
+        for name in re.findall(r"(?:^|[ '])([A-Z]\w+)=", line):
+            expect(name in parameters, f"{page.name}: {name} is no parameter of the template")
+    for name, value in re.findall(r"`([A-Z][A-Za-z]+)=([\w.-]+)`", text):
+        expect(name in parameters, f"{page.name}: {name} is no parameter of the template")
+        allowed = parameters.get(name, {}).get("AllowedValues")
+        expect(allowed is None or value in map(str, allowed), f"{page.name}: {name} cannot be {value}")
+    commands = some("commands", set(re.findall(r"^    ([A-Z]\w+)(?:\(\w+\)| \{)", section_of_commands(), re.M)), 5)
+    known = {command.lower() for command in commands}
+    typed = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S) + re.findall(r"`(janitor [^`\n]+)`", text))
+    for command, rest in re.findall(r"(?:^|--bin )janitor (?:-- )?([a-z]+)([^\n]*)", typed, re.M):
+        expect(command in known, f"{page.name}: janitor {command} is no command")
+        for flag in re.findall(r"--([a-z-]+)", rest):
+            expect(f"pub {flag.replace('-', '_')}: " in read("cli/src/args.rs") or flag in ("copies", "keep"),
+                   f"{page.name}: janitor {command} has no --{flag}")
+    machine = re.search(r"(?<![\w.])/(?:home|work|root|Users)/", text)
+    expect(machine is None, f"{page.name}: a path of somebody's machine")
+
+
+def section_of_commands():
+    source = read("cli/src/args.rs")
+    return source[source.index("pub enum Command {"):].split("\n}\n", 1)[0]
+
+
+# ---- One page, one source
+
+
+def check_parameters(parameters):
+    table = {}
+    for cells in rows(section(read("docs/deploying.md"), "Parameters")):
+        (name,) = names(cells[0])
+        table[name] = cells[2]
+    same("docs/deploying.md, Parameters", set(table), set(parameters))
+    for name, default in table.items():
+        real = parameters.get(name, {}).get("Default")
+        if real is None:
+            expect(default.startswith("none"), f"docs/deploying.md: {name} has no default, the table says {default}")
+        elif real == "":
+            expect(default.startswith("empty"), f"docs/deploying.md: {name} is empty, the table says {default}")
+        else:
+            expect(names(default)[:1] == [str(real)], f"docs/deploying.md: {name} is {real} by default, not {default}")
+
+
+def check_alarms(resources):
+    alarms = {
+        resource["Properties"]["AlarmName"].removeprefix("${AWS::StackName}-")
+        for resource in resources.values()
+        if resource["Type"] == "AWS::CloudWatch::Alarm"
+    }
+    documented = first_names(section(read("docs/monitoring.md"), "Alarms"))
+    same("docs/monitoring.md, Alarms", documented, some("alarms", alarms, 10))
+
+
+def check_metrics():
+    real = dict(re.findall(r'^\s+[A-Z0-9_]+ = "(\w+)", "(\w+)";', read("shared/src/metric.rs"), re.M))
+    documented = {names(cells[0])[0]: cells[1] for cells in rows(section(read("docs/monitoring.md"), "Metrics"))}
+    same("docs/monitoring.md, Metrics", set(documented), set(some("metrics", real, 20)))
+    for name in set(real) & set(documented):
+        expect(real[name] == documented[name], f"docs/monitoring.md: {name} is in {real[name]}, not {documented[name]}")
+
+
+def check_settings():
+    source = read("shared/src/config.rs")
+    real = set(re.findall(r'^const [A-Z_]+: &str = "([A-Z_]+)";', source, re.M))
+    real |= set(re.findall(r'"([A-Z_]+)"', re.search(r"^const ENDPOINTS.*;$", source, re.M)[0]))
+    documented = first_names(section(read("README.md"), "Settings")) - FOREIGN_SETTINGS
+    same("README.md, Settings", documented, some("settings", real, 10))
+
+
+def check_buckets():
+    buckets = set(re.findall(r'^    row\("(\w+)",', read("shared/src/bucket.rs"), re.M))
+    text = read("docs/lifecycle.md")
+    documented = first_names(section(text, "Owner `_actingweb_oauth2`")) | first_names(section(text, "Each actor"))
+    for cells in rows(section(text, "Other system owners")):
+        documented |= set(names(cells[1]))
+    same("docs/lifecycle.md", documented - {"state"}, some("buckets", buckets, 20))
+
+
+def check_reports():
+    """The words of answers: findings, outcomes, reasons."""
+    text = read("docs/monitoring.md")
+    finding = read("shared/src/measure/finding.rs")
+    kinds = set(re.findall(r'"([a-z]+(?:-[a-z]+)+|clock|overdue|skipped)"', finding))
+    # Names of TTL's states, which are words of the answer and not of a finding.
+    kinds -= set(re.findall(r'TtlHealth::\w+(?:\(_\))? => "([\w-]+)"', finding))
+    same("docs/monitoring.md, Findings", first_names(section(text, "Findings")), some("findings", kinds, 10))
+    outcomes = set(re.findall(r'Outcome::\w+ => "([\w-]+)"', read("shared/src/report.rs")))
+    reasons = set()
+    for block in re.findall(r"names!\(\w+ \{(.*?)\}\);", read("shared/src/expiry.rs"), re.S):
+        reasons |= set(re.findall(r'=> "(\w+)"', block))
+    same("docs/monitoring.md, An answer", first_names(section(text, "An answer")),
+         some("outcomes", outcomes, 5) | some("reasons", reasons, 15))
+
+
+def main():
+    document = template()
+    parameters = some("parameters", document["Parameters"], 20)
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        check_links(page, text)
+        check_examples(page, text)
+        check_words(page, text, parameters)
+        linked = page.name == "README.md" or f"](docs/{page.name})" in read("README.md")
+        expect(linked, f"README.md does not lead to docs/{page.name}")
+    check_parameters(parameters)
+    check_alarms(document["Resources"])
+    check_metrics()
+    check_settings()
+    check_buckets()
+    check_reports()
+    for failure in failures:
+        print(f"docs_check.py: {failure}", file=sys.stderr)
+    if failures:
+        sys.exit(1)
+    print(f"docs: {len(PAGES)} pages agree with template and code")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""template.yaml as CloudFormation sees it: through the SAM transform, with its parameters and conditions worked out.
+
+The checks and the rehearsal share it. What cannot be resolved is an error, never a blank.
+"""
+
+import functools
+import logging
+import os
+import re
+from pathlib import Path
+
+os.environ.setdefault("AWS_DEFAULT_REGION", "eu-west-1")
+
+from samtranslator.translator.transform import transform  # noqa: E402
+from samtranslator.yaml_helper import yaml_parse  # noqa: E402
+
+# It complains at exit about statistics of its own that nobody collects here.
+logging.getLogger("samtranslator").setLevel(logging.ERROR)
+
+ROOT = Path(__file__).resolve().parents[2]
+REGION = os.environ["AWS_DEFAULT_REGION"]
+ACCOUNT = "123456789012"
+STACK = "janitor"
+TABLE = "myapp_attributes"
+CODE = {"bucket": "artifacts", "key": "bootstrap.zip"}
+
+OFF = "DISABLED"
+# Each one a deployment that somebody makes; together they take every condition both ways.
+VARIANTS = {
+    "existing table": {"AttributesTable": TABLE},
+    "new table": {
+        "AttributesTable": TABLE,
+        "CreateTable": "true",
+        "AlarmEmail": "operator@example.com",
+        "MaxTableRows": "1000000",
+    },
+    "new table, TTL left alone": {"AttributesTable": TABLE, "CreateTable": "true", "TimeToLive": "leave"},
+    "dry run": {"AttributesTable": TABLE, "Mode": "dry-run"},
+    "everything given": {
+        "AttributesTable": TABLE,
+        "ActorsTable": "myapp_actors",
+        "ExpiredRows": "defer-to-ttl",
+        "MaxDeletes": "1000",
+        "MaxDeleteShare": "0.5",
+        "MaxWriteUnitsPerSecond": "100",
+        "MaxReadUnitsPerSecond": "200.5",
+        "MaxAuditUnits": "50000",
+        "AlarmTopicArn": f"arn:aws:sns:{REGION}:{ACCOUNT}:operators",
+        "Architecture": "x86_64",
+        "Tracing": "Active",
+        "LogLevel": "DEBUG",
+    },
+    "everything off": {
+        "AttributesTable": TABLE,
+        "TimeToLive": "leave",
+        "Mode": "dry-run",
+        "CleanupScheduleState": OFF,
+        "RepairScheduleState": OFF,
+        "MetricsScheduleState": OFF,
+        "AuditScheduleState": OFF,
+        "Alarms": "false",
+        "Dashboard": "false",
+        "ReserveConcurrency": "false",
+    },
+}
+
+
+class Unresolved(Exception):
+    """A reference that leads nowhere, or to what this deployment does not have."""
+
+
+class _NoManagedPolicies:
+    """The transform asks for AWS's managed policies by name; the template is meant to use none."""
+
+    def load(self):
+        return {}
+
+
+def source():
+    return yaml_parse((ROOT / "template.yaml").read_text())
+
+
+def transformed(given):
+    """The template after the SAM transform, as the service runs it: with the parameters' values at hand."""
+    document = source()
+    # In place of `sam build` and `sam package`, which upload the code.
+    document["Globals"]["Function"]["CodeUri"] = {"Bucket": CODE["bucket"], "Key": CODE["key"]}
+    return transform(document, dict(given), _NoManagedPolicies())
+
+
+# How an attribute follows from a resource's physical id.
+ATTRIBUTES = {
+    ("AWS::Lambda::Function", "Arn"): "arn:aws:lambda:{region}:{account}:function:{id}",
+    ("AWS::IAM::Role", "Arn"): "arn:aws:iam::{account}:role/{id}",
+    ("AWS::Logs::LogGroup", "Arn"): "arn:aws:logs:{region}:{account}:log-group:{id}:*",
+    ("AWS::SQS::Queue", "Arn"): "arn:aws:sqs:{region}:{account}:{name}",
+    ("AWS::SQS::Queue", "QueueName"): "{name}",
+    ("AWS::CloudWatch::Alarm", "Arn"): "arn:aws:cloudwatch:{region}:{account}:alarm:{id}",
+    ("AWS::DynamoDB::Table", "Arn"): "arn:aws:dynamodb:{region}:{account}:table/{id}",
+}
+# What names a resource, where the template does; then Ref gives it back.
+NAMES = {
+    "AWS::CloudWatch::Alarm": "AlarmName",
+    "AWS::CloudWatch::Dashboard": "DashboardName",
+    "AWS::DynamoDB::Table": "TableName",
+    "AWS::Logs::LogGroup": "LogGroupName",
+    "AWS::Scheduler::Schedule": "Name",
+    "AWS::Scheduler::ScheduleGroup": "Name",
+}
+REF_IS_ARN = {"AWS::SNS::Topic": "arn:aws:sns:{region}:{account}:{name}"}
+_NOTHING = object()
+
+
+class Deployment:
+    """One template with one set of parameters: which resources there are, and what their properties come to."""
+
+    def __init__(self, given, account=ACCOUNT, physical=None):
+        self.template = transformed(given)
+        self.account = account
+        self.physical = physical or {}
+        self.conditions = self.template.get("Conditions", {})
+        self.parameters = {}
+        for name, parameter in self.template["Parameters"].items():
+            value = given.get(name, parameter.get("Default"))
+            if value is None:
+                raise Unresolved(f"parameter {name} has no value")
+            self.parameters[name] = str(value)
+            self._allowed(name, parameter)
+        unknown = set(given) - set(self.parameters)
+        if unknown:
+            raise Unresolved(f"no such parameter: {', '.join(sorted(unknown))}")
+
+    def _allowed(self, name, parameter):
+        value = self.parameters[name]
+        if "AllowedValues" in parameter and value not in map(str, parameter["AllowedValues"]):
+            raise Unresolved(f"parameter {name}={value} is not one of {parameter['AllowedValues']}")
+        if "AllowedPattern" in parameter and not re.fullmatch(parameter["AllowedPattern"], value):
+            raise Unresolved(f"parameter {name}={value} is not of its pattern")
+
+    def has(self, logical):
+        resource = self.template["Resources"].get(logical)
+        return resource is not None and self.holds(resource.get("Condition"))
+
+    def holds(self, condition):
+        return condition is None or self._truth({"Condition": condition})
+
+    def _truth(self, expression):
+        (function, argument), = expression.items()
+        if function == "Condition":
+            if argument not in self.conditions:
+                raise Unresolved(f"no condition {argument}")
+            return self._truth(self.conditions[argument])
+        if function == "Fn::Equals":
+            left, right = (str(self.resolve(side)) for side in argument)
+            return left == right
+        if function == "Fn::Not":
+            return not self._truth(argument[0])
+        if function == "Fn::And":
+            return all([self._truth(part) for part in argument])
+        if function == "Fn::Or":
+            return any([self._truth(part) for part in argument])
+        raise Unresolved(f"condition function {function}")
+
+    def resources(self, kind=None):
+        """Logical id and resolved properties of what this deployment has."""
+        for logical, resource in self.template["Resources"].items():
+            if self.has(logical) and kind in (None, resource["Type"]):
+                yield logical, self.resolve(resource.get("Properties", {}))
+
+    def outputs(self):
+        for name, output in self.template.get("Outputs", {}).items():
+            if self.holds(output.get("Condition")):
+                yield name, self.resolve(output["Value"])
+
+    def resolve(self, value):
+        resolved = self._resolve(value)
+        return None if resolved is _NOTHING else resolved
+
+    def _resolve(self, value):
+        if isinstance(value, list):
+            return [item for item in map(self._resolve, value) if item is not _NOTHING]
+        if not isinstance(value, dict):
+            return value
+        if len(value) == 1:
+            (function, argument), = value.items()
+            if function == "Ref":
+                return self._ref(argument)
+            if function == "Fn::GetAtt":
+                return self._attribute(argument)
+            if function == "Fn::Sub":
+                return self._sub(argument)
+            if function == "Fn::If":
+                condition, yes, no = argument
+                return self._resolve(yes if self.holds(condition) else no)
+            if function == "Fn::Join":
+                return argument[0].join(self._resolve(argument[1]))
+            if function.startswith("Fn::"):
+                raise Unresolved(f"function {function}")
+        items = ((key, self._resolve(item)) for key, item in value.items())
+        return {key: item for key, item in items if item is not _NOTHING}
+
+    def _ref(self, name):
+        pseudo = {
+            "AWS::Region": REGION,
+            "AWS::AccountId": self.account,
+            "AWS::Partition": "aws",
+            "AWS::StackName": STACK,
+            "AWS::URLSuffix": "amazonaws.com",
+            "AWS::NoValue": _NOTHING,
+        }
+        if name in pseudo:
+            return pseudo[name]
+        if name in self.parameters:
+            return self.parameters[name]
+        return self.id_of(name)
+
+    def id_of(self, logical):
+        if not self.has(logical):
+            raise Unresolved(f"{logical} is referred to, and this deployment does not have it")
+        if logical in self.physical:
+            return self.physical[logical]
+        resource = self.template["Resources"][logical]
+        kind, properties = resource["Type"], resource.get("Properties", {})
+        if kind in NAMES and NAMES[kind] in properties:
+            return self.resolve(properties[NAMES[kind]])
+        return REF_IS_ARN.get(kind, "{name}").format(region=REGION, account=self.account, name=f"{STACK}-{logical}")
+
+    def _attribute(self, argument):
+        logical, attribute = argument.split(".", 1) if isinstance(argument, str) else argument
+        identity = self.id_of(logical)
+        kind = self.template["Resources"][logical]["Type"]
+        if (kind, attribute) not in ATTRIBUTES:
+            raise Unresolved(f"{logical}.{attribute}: not a known attribute of {kind}")
+        # A queue's Ref is its URL.
+        name = identity.rsplit("/", 1)[-1]
+        return ATTRIBUTES[kind, attribute].format(region=REGION, account=self.account, id=identity, name=name)
+
+    def _sub(self, argument):
+        text, given = argument if isinstance(argument, list) else (argument, {})
+
+        def replace(match):
+            name = match[1]
+            if name.startswith("!"):
+                return "${" + name[1:] + "}"
+            if name in given:
+                return str(self._resolve(given[name]))
+            return str(self._attribute(name) if "." in name else self._ref(name))
+
+        return re.sub(r"\$\{([^}]+)\}", replace, text)
+
+
+@functools.cache
+def binaries():
+    """Logical id of each function, and the binary that is its code: also its `Function` in every metric."""
+    return {
+        logical: resource["Metadata"]["BuildProperties"]["Binary"]
+        for logical, resource in source()["Resources"].items()
+        if resource["Type"] == "AWS::Serverless::Function"
+    }
