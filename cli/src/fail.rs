@@ -31,7 +31,10 @@ impl Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let code = match error {
-            StoreError::TableMissing { .. } | StoreError::ForeignKeys { .. } | StoreError::Credentials { .. } => USAGE,
+            StoreError::TableMissing { .. }
+            | StoreError::ForeignKeys { .. }
+            | StoreError::Credentials { .. }
+            | StoreError::ClockAhead { .. } => USAGE,
             StoreError::OutOfTime
             | StoreError::AccessDenied { .. }
             | StoreError::Unreachable { .. }

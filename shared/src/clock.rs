@@ -65,6 +65,8 @@ pub struct RunClock {
     budget: Option<Duration>,
     /// For as long as the program runs: whoever watches outlives the run.
     watch: Option<&'static Watch>,
+    /// Seconds that the machine's clock was ahead of the table's; `now` is already without them.
+    ahead: i64,
 }
 
 /// Share of the budget that is kept back for what is in flight, the cursor, the lease and the answer.
@@ -76,7 +78,7 @@ impl RunClock {
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "the run's own stopwatch starts here")]
     pub fn start(now: EpochSeconds, budget: Option<Duration>) -> Self {
-        Self { now, started: Instant::now(), budget, watch: None }
+        Self { now, started: Instant::now(), budget, watch: None, ahead: 0 }
     }
 
     #[must_use]
@@ -93,6 +95,18 @@ impl RunClock {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.watch.is_some_and(Watch::is_stopped)
+    }
+
+    /// The same run by the table's clock, which this machine's is `ahead` of.
+    #[must_use]
+    pub fn set_back(self, ahead: i64) -> Self {
+        Self { now: self.now.plus(-ahead), ahead, ..self }
+    }
+
+    /// Seconds that `now` was set back by.
+    #[must_use]
+    pub fn ahead(&self) -> i64 {
+        self.ahead
     }
 
     /// The `now` that every row of this run is judged by.

@@ -121,7 +121,7 @@ impl Function {
 
     async fn measure(&self, settings: &Settings, clock: RunClock) -> Result<Measurement, RunError> {
         let table = ReadOnly::open(self.client.clone(), settings, config::endpoint(&self.environment), clock).await?;
-        Ok(measure::measure(&table, settings, &clock).await?)
+        Ok(measure::measure(&table, settings, table.clock()).await?)
     }
 
     async fn invoke<J: Job<Dynamo>>(
@@ -172,7 +172,7 @@ impl Function {
     async fn run<J: Job<Dynamo>>(&self, settings: &Settings, clock: RunClock, job: J) -> Result<RunReport, RunError> {
         let endpoint = config::endpoint(&self.environment);
         let table = Dynamo::open(self.client.clone(), settings, endpoint, clock).await?;
-        run::run(&table, &job, settings, &clock).await
+        run::run(&table, &job, settings, table.clock()).await
     }
 
     fn settings(&self, run: &str, event: Value, purpose: Purpose) -> Result<Settings, RunError> {

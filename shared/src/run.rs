@@ -99,6 +99,11 @@ where
     J: Job<S>,
 {
     let mut run = Run { store, job, settings, clock, policy: Policy::default(), notes: Vec::new() };
+    if clock.ahead() > 0 {
+        let ahead = clock.ahead();
+        run.notes
+            .push(format!("this machine's clock is {ahead} s ahead of the table's: rows are judged by the table's"));
+    }
     run.set_policy().await?;
     let table_is_empty = run.refuse_wrong_table().await?;
     if settings.mode == Mode::DryRun {
@@ -113,7 +118,17 @@ where
     };
     let done = lease.hold(Box::pin(run.walk(table_is_empty))).await;
     lease.release().await;
-    done.unwrap_or(Err(RunError::LeaseLost))
+    let mut done = done.unwrap_or(Err(RunError::LeaseLost));
+    let report = match &mut done {
+        Ok(report) => Some(report),
+        Err(RunError::Interrupted { report, .. }) => Some(&mut **report),
+        Err(_) => None,
+    };
+    if let Some(report) = report {
+        // The last words, the state row and the lease, have cost something as well, and may have needed a second try.
+        report.usage = store.usage();
+    }
+    done
 }
 
 struct Run<'a, S, J> {

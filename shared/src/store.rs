@@ -33,6 +33,8 @@ pub enum StoreError {
     Unavailable { operation: &'static str, table: String, code: String, attempts: u32 },
     #[error("the store failed {pieces} times in a row, each after its retries: giving up")]
     KeepsFailing { pieces: u32 },
+    #[error("this machine's clock is {seconds} s ahead of DynamoDB's: set it, rows cannot be judged by it")]
+    ClockAhead { seconds: i64 },
     #[error("{operation} on table {table} was refused: {code}")]
     Rejected { operation: &'static str, table: String, code: String },
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::process::{Running, free_port, tool};
+use crate::process::{Running, free_port, repository_root, tool};
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
 /// A first invocation under `cargo lambda watch` compiles the function.
@@ -37,15 +37,19 @@ impl InvokeAnswer {
     }
 }
 
-/// The binary that `cargo build --workspace --bins` made, in whichever target folder this test was built into.
+/// The binary that `cargo build --workspace --bins` made, in whichever target folder this test was built into; or, for an
+/// attack on the release binaries, the one in the folder that `TORTURE_BINARIES` names.
 ///
 /// # Panics
 /// When it is not there.
 #[must_use]
 pub fn function(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
-    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
-    let binary = profile.join(name);
+    let built = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
+    let binary = match std::env::var_os("TORTURE_BINARIES") {
+        Some(folder) => repository_root().join(folder).join(name),
+        None => built.join(name),
+    };
     assert!(binary.exists(), "{} is missing: run `cargo build --workspace --bins`, or `make test`", binary.display());
     binary
 }

@@ -3,6 +3,7 @@
 pub mod attack;
 pub mod bed;
 pub mod engine;
+pub mod fault;
 pub mod golden;
 pub mod janitor;
 pub mod lambda;
@@ -12,4 +13,5 @@ pub mod proxy;
 pub mod python;
 pub mod response_bucket;
 pub mod rows;
+pub mod siege;
 pub mod tables;

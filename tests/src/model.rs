@@ -221,3 +221,19 @@ pub fn index_repair(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
     }
     gone
 }
+
+/// Index rows that point at nothing.
+#[must_use]
+pub fn dangling(rows: &[ModelRow]) -> u64 {
+    let keys: BTreeSet<Key> = rows.iter().map(ModelRow::key).collect();
+    let points_at_nothing = |row: &&ModelRow| {
+        let target = INDEXES.iter().find(|(index, _)| row.owner == "_actingweb_oauth2" && row.bucket == *index);
+        match (target, row.json()) {
+            (Some((_, target)), Some(Value::String(actor))) => {
+                !keys.contains(&(actor, format!("{target}:{}", row.name)))
+            }
+            _ => false,
+        }
+    };
+    rows.iter().filter(points_at_nothing).count() as u64
+}

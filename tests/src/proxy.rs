@@ -1,10 +1,14 @@
 //! A proxy in front of a real engine: sees every request, and can hold it up, answer in its place, or cut the line.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use serde_json::{Value, json};
+use socket2::SockRef;
 
 /// A request as it passes.
 pub struct Request {
@@ -18,10 +22,22 @@ pub enum Fate {
     Forward,
     /// Answered here, without the engine: a status and a JSON body.
     Answer(u16, String),
-    /// The line is cut before the engine sees the request.
+    /// The connection is reset before the engine sees the request.
     CutBefore,
-    /// The engine acts, and the line is cut before its answer arrives.
+    /// The engine acts, and the connection is reset before its answer arrives.
     CutAfter,
+    /// Nobody ever answers; the engine may have acted.
+    Silence {
+        acts: bool,
+    },
+    /// The engine acts, and its answer ends in the middle.
+    Truncate,
+    /// The engine acts this much later.
+    Slow(Duration),
+    /// The engine's clock is so many seconds off, as its answer says.
+    Dated(i64),
+    /// A batch of which the engine sees every other part; the rest is answered with this error, or as unprocessed keys.
+    Partly(&'static str),
     /// The engine acts, and its answer is replaced by what this makes of it.
     Rewrite(fn(String) -> String),
 }
@@ -41,6 +57,8 @@ type Hook = dyn FnMut(&Request) -> Fate + Send;
 pub struct Proxy {
     endpoint: String,
     seen: Arc<Mutex<Vec<String>>>,
+    /// Requests that have come in and are not done with.
+    at_work: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -55,19 +73,28 @@ impl Proxy {
         let upstream = upstream.trim_start_matches("http://").to_owned();
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let (log, hook) = (Arc::clone(&seen), Arc::new(Mutex::new(Box::new(hook) as Box<Hook>)));
+        let at_work: Arc<AtomicUsize> = Arc::default();
+        let busy = Arc::clone(&at_work);
         // The threads end with the test binary: a proxy holds nothing but loopback sockets.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (upstream, log, hook) = (upstream.clone(), Arc::clone(&log), Arc::clone(&hook));
-                std::thread::spawn(move || serve(client, &upstream, &log, &hook));
+                let busy = Arc::clone(&busy);
+                std::thread::spawn(move || serve(client, &upstream, &log, &hook, &busy));
             }
         });
-        Self { endpoint, seen }
+        Self { endpoint, seen, at_work }
     }
 
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// Whether nothing more becomes of any request so far.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.at_work.load(Ordering::SeqCst) == 0
     }
 
     /// The operations seen so far, in order.
@@ -77,40 +104,156 @@ impl Proxy {
     }
 }
 
-fn serve(client: TcpStream, upstream: &str, log: &Mutex<Vec<String>>, hook: &Mutex<Box<Hook>>) -> Option<()> {
+fn serve(
+    client: TcpStream,
+    upstream: &str,
+    log: &Mutex<Vec<String>>,
+    hook: &Mutex<Box<Hook>>,
+    busy: &AtomicUsize,
+) -> Option<()> {
     let mut reader = BufReader::new(client.try_clone().ok()?);
     let mut client = client;
     loop {
         let (head, body) = read_message(&mut reader)?;
+        let _at_work = AtWork::on(busy);
         let target = header(&head, "x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
         log.lock().unwrap_or_else(PoisonError::into_inner).push(operation.clone());
         let request = Request { operation, body: String::from_utf8_lossy(&body).into_owned() };
         let fate = (hook.lock().unwrap_or_else(PoisonError::into_inner))(&request);
-        let forward = || -> Option<(String, Vec<u8>)> {
-            let mut engine = TcpStream::connect(upstream).ok()?;
-            engine.write_all(head.as_bytes()).ok()?;
-            engine.write_all(&body).ok()?;
-            read_message(&mut BufReader::new(engine))
-        };
+        let forward = || ask(upstream, &head, &body);
         match fate {
-            Fate::Forward => {
+            Fate::Forward => pass(&mut client, forward()?)?,
+            Fate::Dated(off) => {
                 let (head, body) = forward()?;
-                client.write_all(head.as_bytes()).ok()?;
-                client.write_all(&body).ok()?;
+                pass(&mut client, (dated(&head, off)?, body))?;
+            }
+            Fate::Slow(pause) => {
+                std::thread::sleep(pause);
+                pass(&mut client, forward()?)?;
             }
             Fate::Rewrite(rewrite) => {
                 let (_, body) = forward()?;
                 answer(&mut client, 200, &rewrite(String::from_utf8_lossy(&body).into_owned()))?;
             }
             Fate::Answer(status, body) => answer(&mut client, status, &body)?,
-            Fate::CutBefore => return None,
+            Fate::CutBefore => return reset(&client),
             Fate::CutAfter => {
                 forward()?;
+                return reset(&client);
+            }
+            Fate::Silence { acts } => {
+                if acts {
+                    forward()?;
+                }
+                // Until whoever asked has had enough of it.
+                while reader.read(&mut [0; 1_024]).is_ok_and(|n| n > 0) {}
                 return None;
+            }
+            Fate::Truncate => {
+                let (head, body) = forward()?;
+                client.write_all(head.as_bytes()).ok()?;
+                client.write_all(&body[..body.len() / 2]).ok()?;
+                return None;
+            }
+            Fate::Partly(code) => {
+                let (seen, rest) = halve(&request);
+                let length = format!("content-length: {}", seen.len());
+                let head: String = head
+                    .lines()
+                    .map(|line| if line.to_ascii_lowercase().starts_with("content-length:") { &length } else { line })
+                    .flat_map(|line| [line, "\r\n"])
+                    .collect();
+                let (_, body) = ask(upstream, &head, seen.as_bytes())?;
+                answer(&mut client, 200, &put_together(&String::from_utf8_lossy(&body), rest, code))?;
             }
         }
     }
+}
+
+fn ask(upstream: &str, head: &str, body: &[u8]) -> Option<(String, Vec<u8>)> {
+    let mut engine = TcpStream::connect(upstream).ok()?;
+    engine.write_all(head.as_bytes()).ok()?;
+    engine.write_all(body).ok()?;
+    read_message(&mut BufReader::new(engine))
+}
+
+/// Counts a request for as long as something may still become of it.
+struct AtWork<'a>(&'a AtomicUsize);
+
+impl<'a> AtWork<'a> {
+    fn on(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn pass(client: &mut TcpStream, (head, body): (String, Vec<u8>)) -> Option<()> {
+    client.write_all(head.as_bytes()).ok()?;
+    client.write_all(&body).ok()
+}
+
+/// The head with another time in its `Date`.
+fn dated(head: &str, off: i64) -> Option<String> {
+    let date = header(head, "date").expect("the engine dates its answers");
+    let moved = DateTime::from_secs(DateTime::from_str(date, DateTimeFormat::HttpDate).ok()?.secs() + off);
+    Some(head.replace(date, &moved.fmt(DateTimeFormat::HttpDate).ok()?))
+}
+
+/// Closed with nothing lingering, a socket tells the other side so with a reset.
+fn reset(client: &TcpStream) -> Option<()> {
+    SockRef::from(client).set_linger(Some(Duration::ZERO)).ok()?;
+    None
+}
+
+/// The request with every other statement or key, and the others.
+fn halve(request: &Request) -> (String, Vec<Value>) {
+    let mut body: Value = serde_json::from_str(&request.body).expect("a request is JSON");
+    let mut rest = Vec::new();
+    let parts = match request.operation.as_str() {
+        "BatchExecuteStatement" => body["Statements"].as_array_mut(),
+        "BatchGetItem" => body["RequestItems"]
+            .as_object_mut()
+            .and_then(|tables| tables.values_mut().next())
+            .and_then(|table| table["Keys"].as_array_mut()),
+        other => panic!("{other} has no parts"),
+    };
+    let parts = parts.expect("a batch has parts");
+    // One stays, whatever: an empty batch is refused.
+    for (i, part) in std::mem::take(parts).into_iter().enumerate() {
+        if i % 2 == 0 { parts.push(part) } else { rest.push(part) }
+    }
+    let asked = body.clone();
+    if request.operation == "BatchGetItem" {
+        let (table, of) = asked["RequestItems"].as_object().and_then(|of| of.iter().next()).expect("a table");
+        let mut of = of.clone();
+        of["Keys"] = json!(rest);
+        rest = if rest.is_empty() { Vec::new() } else { vec![json!({table: of})] };
+    }
+    (body.to_string(), rest)
+}
+
+/// The engine's answer to one half, with the other half refused.
+fn put_together(answered: &str, rest: Vec<Value>, code: &str) -> String {
+    let mut answered: Value = serde_json::from_str(answered).expect("an answer is JSON");
+    if let Some(seen) = answered["Responses"].as_array_mut() {
+        let mut rest = rest.into_iter().map(|_| json!({"Error": {"Code": code, "Message": "refused in the middle"}}));
+        let mut all = Vec::new();
+        for one in std::mem::take(seen) {
+            all.push(one);
+            all.extend(rest.next());
+        }
+        *seen = all;
+    } else if let Some(unprocessed) = rest.into_iter().next() {
+        answered["UnprocessedKeys"] = unprocessed;
+    }
+    answered.to_string()
 }
 
 fn answer(client: &mut TcpStream, status: u16, body: &str) -> Option<()> {

@@ -9,7 +9,7 @@ use shared::store::{Budget, Usage};
 use super::{can_ask, confirm, stop_on_signals};
 use crate::fail::{DONE, Failure, UNFINISHED};
 use crate::screen::{Screen, grouped, units};
-use crate::target::{Place, Target, now};
+use crate::target::{Place, Target};
 
 /// One pass over the table, and what it cost.
 struct Pass {
@@ -56,7 +56,7 @@ pub(super) async fn backfill(
 
 async fn pass(target: &Target, dry: bool, screen: Screen) -> Result<Pass, Failure> {
     let table = target.open().await?;
-    let work = Box::pin(backfill::backfill(&table, now(), dry));
+    let work = Box::pin(backfill::backfill(&table, table.clock().now(), dry));
     let filled = screen.while_watching("ttl backfill", target.watch, work).await;
     Ok(Pass { dry, filled, usage: table.usage() })
 }

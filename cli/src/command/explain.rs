@@ -16,7 +16,7 @@ use super::read_secret;
 use crate::args::{Common, Explaining};
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::screen::{Screen, seconds};
-use crate::target::{Target, now};
+use crate::target::Target;
 
 /// What is asked for.
 enum Wanted {
@@ -46,7 +46,7 @@ pub async fn explain(
     options.add_to(&mut overrides);
     let target = Target::new(common, overrides, Purpose::IndexRepair).await?;
     let table = target.open_to_read().await?;
-    let now = options.now.map_or_else(now, EpochSeconds::new);
+    let now = options.now.map_or_else(|| table.clock().now(), EpochSeconds::new);
     let shown = if options.reveal { Shown::Revealed } else { Shown::Masked };
     let policy = policy(&target, &table).await?;
     let found = look(&table, &wanted, shown).await?;

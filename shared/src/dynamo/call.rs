@@ -30,18 +30,38 @@ pub(super) enum Phase {
     Close,
 }
 
+/// An answer, and whether an attempt before the answered one may have acted as well: sent, and not heard of again.
+pub(super) struct Answered<T> {
+    pub(super) answer: T,
+    pub(super) acted_before: bool,
+}
+
 impl Dynamo {
     pub(super) async fn call<T, E, F>(
         &self,
         operation: &'static str,
         phase: Phase,
-        mut send: impl FnMut() -> F,
+        send: impl FnMut() -> F,
     ) -> Result<T>
     where
         F: Future<Output = std::result::Result<T, SdkError<E>>>,
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
-        let mut attempt = 0;
+        Ok(self.call_telling(operation, phase, send).await?.answer)
+    }
+
+    /// The same, for a caller to whom it matters that a request may have acted twice.
+    pub(super) async fn call_telling<T, E, F>(
+        &self,
+        operation: &'static str,
+        phase: Phase,
+        mut send: impl FnMut() -> F,
+    ) -> Result<Answered<T>>
+    where
+        F: Future<Output = std::result::Result<T, SdkError<E>>>,
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        let (mut attempt, mut acted_before) = (0, false);
         loop {
             attempt += 1;
             self.count(|usage| {
@@ -53,13 +73,14 @@ impl Dynamo {
                 if attempt >= MAX_ATTEMPTS {
                     return Err(self.in_words(operation, attempt, Fault::Passing("no answer in time".to_owned())));
                 }
+                acted_before = true;
                 self.back_off(phase, attempt).await?;
                 continue;
             };
             let error = match answer {
                 Ok(answer) => {
                     self.answered.store(true, Ordering::Relaxed);
-                    return Ok(answer);
+                    return Ok(Answered { answer, acted_before });
                 }
                 Err(error) => error,
             };
@@ -68,6 +89,7 @@ impl Dynamo {
                 Fault::Unreachable(cause) if self.answered.load(Ordering::Relaxed) => Fault::Passing(cause),
                 fault => fault,
             };
+            acted_before |= matches!(fault, Fault::Passing(_) | Fault::Unreachable(_));
             let attempts_allowed = match &fault {
                 Fault::Throttled(_) => {
                     self.throttled(Direction::of(operation));

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::Dynamo;
-use super::call::{MAX_ATTEMPTS, Phase};
+use super::call::{Answered, MAX_ATTEMPTS, Phase};
 use super::convert::{BUCKET, DATA, ID, SORT, TTL, text, to_value};
 use super::error::{Fault, by_code};
 use super::pace::Direction;
@@ -99,8 +99,8 @@ impl Dynamo {
 
     async fn send<'r>(&self, rows: impl Iterator<Item = &'r Row>, units: f64) -> Result<Vec<Result<Answer>>> {
         let statements = rows.map(|row| self.statement(row)).collect::<Result<Vec<_>>>()?;
-        let answer = self
-            .call("BatchExecuteStatement", Phase::Work, || {
+        let Answered { answer, acted_before } = self
+            .call_telling("BatchExecuteStatement", Phase::Work, || {
                 self.client
                     .batch_execute_statement()
                     .set_statements(Some(statements.clone()))
@@ -125,7 +125,12 @@ impl Dynamo {
             usage.write_units += reported.unwrap_or(estimated);
             usage.write_units_estimated |= reported.is_none();
         });
-        Ok(responses.iter().map(|response| self.read_answer(response)).collect())
+        let certain = |answer| match answer {
+            // The row changed, or the attempt that was not heard of again deleted it: nobody knows which.
+            Ok(Answer::Done(DeleteOutcome::LostRace)) if acted_before => Ok(Answer::Done(DeleteOutcome::Unknown)),
+            answer => answer,
+        };
+        Ok(responses.iter().map(|response| certain(self.read_answer(response))).collect())
     }
 
     /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL.

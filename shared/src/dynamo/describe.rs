@@ -5,23 +5,35 @@ use aws_sdk_dynamodb::types::{BillingMode, KeyType, ScalarAttributeType, TableDe
 use super::Dynamo;
 use super::call::Phase;
 use super::convert::{ID, SORT};
+use super::skew::{self, Exchange};
 use crate::store::{Billing, InspectTable, Result, StoreError, TableFigures, TtlSetting};
 
 impl Dynamo {
-    /// The table's figures, once it is known to have ActingWeb's keys.
-    pub(super) async fn check(&self) -> Result<TableFigures> {
+    /// The table's figures, once it is known to have ActingWeb's keys, and the seconds that this machine's clock is ahead of
+    /// its.
+    pub(super) async fn check(&self) -> Result<(TableFigures, i64)> {
+        let exchange = Exchange::default();
         let answer = self
-            .call("DescribeTable", Phase::Work, || self.client.describe_table().table_name(&self.table).send())
+            .call("DescribeTable", Phase::Work, || {
+                self.client.describe_table().table_name(&self.table).customize().interceptor(exchange.clone()).send()
+            })
             .await?;
+        let ahead = exchange.ahead();
+        if ahead > skew::MOST {
+            return Err(StoreError::ClockAhead { seconds: ahead });
+        }
         let table = answer.table.ok_or_else(|| StoreError::TableMissing { table: self.table.clone() })?;
         match foreign_keys(&table) {
             Some(keys) => Err(StoreError::ForeignKeys { table: self.table.clone(), keys }),
-            None => Ok(TableFigures {
-                arn: table.table_arn().unwrap_or_default().to_owned(),
-                rows: table.item_count().and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0),
-                bytes: table.table_size_bytes().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0),
-                billing: billing(&table),
-            }),
+            None => Ok((
+                TableFigures {
+                    arn: table.table_arn().unwrap_or_default().to_owned(),
+                    rows: table.item_count().and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0),
+                    bytes: table.table_size_bytes().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0),
+                    billing: billing(&table),
+                },
+                ahead,
+            )),
         }
     }
 }

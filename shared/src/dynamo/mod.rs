@@ -14,6 +14,7 @@ mod read_only;
 #[cfg(feature = "revoke")]
 mod revoke;
 mod scan;
+mod skew;
 mod state;
 mod ttl;
 mod write_ttl;
@@ -121,13 +122,14 @@ impl Dynamo {
     /// When it cannot be described, or is another kind of table.
     pub async fn open_unpaced(client: Client, table: &str, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
         let table = Self::new(client, table, endpoint, clock);
-        let figures = table.check().await?;
+        let (figures, ahead) = table.check().await?;
         if let Some(watch) = clock.watch() {
             watch.expect(figures.rows);
         }
-        Ok(Self { figures, ..table })
+        Ok(Self { figures, clock: clock.set_back(ahead), ..table })
     }
 
+    /// The run's clock, set back to the table's where this machine's is ahead.
     #[must_use]
     pub fn clock(&self) -> &RunClock {
         &self.clock

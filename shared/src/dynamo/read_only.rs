@@ -70,6 +70,12 @@ impl ReadOnly {
     pub async fn open(client: Client, settings: &Settings, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
         Dynamo::open(client, settings, endpoint, clock).await.map(Self)
     }
+
+    /// As [`Dynamo::clock`].
+    #[must_use]
+    pub fn clock(&self) -> &RunClock {
+        self.0.clock()
+    }
 }
 
 impl ReadRows for ReadOnly {

@@ -1,0 +1,116 @@
+//! Whose clock a row is judged by. The application's servers and DynamoDB keep the same time; a laptop, or a container that
+//! was frozen, may be minutes ahead, and would take rows that still live for dead. Every answer carries the server's time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aws_sdk_dynamodb::config::interceptors::{
+    BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
+};
+use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_dynamodb::error::BoxError;
+use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
+
+/// AWS refuses requests that are signed five minutes off; what is further off than this is no clock to judge anything by.
+pub(super) const MOST: i64 = 900;
+
+/// When a request left and its answer came by this machine's clock, and when the server answered by its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Exchange(Arc<Mutex<Times>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    sent: Option<SystemTime>,
+    received: Option<SystemTime>,
+    /// In whole seconds, as the header has it.
+    served: Option<i64>,
+}
+
+impl Exchange {
+    /// Seconds that this machine is surely ahead of the server, rounded up; 0 if it may as well not be.
+    pub(super) fn ahead(&self) -> i64 {
+        let times = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match (times.sent, times.received, times.served) {
+            (Some(sent), Some(received), Some(served)) => ahead(milliseconds(sent), milliseconds(received), served),
+            _ => 0,
+        }
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Times)) {
+        note(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// The server answered after the request was sent, and before the second after the one it named was over: a clock that had
+/// passed that second already when it sent is ahead. By how much is counted to the latest moment, so that it errs to the
+/// side of keeping rows.
+fn ahead(sent: i64, received: i64, served: i64) -> i64 {
+    if sent < served.saturating_add(1).saturating_mul(1_000) {
+        return 0;
+    }
+    received.max(sent).saturating_add(999) / 1_000 - served
+}
+
+fn milliseconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    i64::try_from(since).unwrap_or(i64::MAX)
+}
+
+impl Intercept for Exchange {
+    fn name(&self) -> &'static str {
+        "Exchange"
+    }
+
+    fn read_before_transmit(
+        &self,
+        _: &BeforeTransmitInterceptorContextRef<'_>,
+        components: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let sent = components.time_source().map(|clock| clock.now());
+        self.note(|times| *times = Times { sent, ..Times::default() });
+        Ok(())
+    }
+
+    fn read_before_deserialization(
+        &self,
+        answer: &BeforeDeserializationInterceptorContextRef<'_>,
+        components: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let received = components.time_source().map(|clock| clock.now());
+        let date = answer.response().headers().get("date");
+        let served = date.and_then(|date| DateTime::from_str(date, DateTimeFormat::HttpDate).ok());
+        self.note(|times| {
+            times.received = received;
+            times.served = served.map(|served| served.secs());
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ahead;
+
+    #[test]
+    fn a_clock_is_ahead_only_when_no_network_can_explain_it() {
+        // The server named second 100: it answered between 100.000 and 100.999.
+        for (sent, received, expected) in [
+            (100_000, 100_050, 0),
+            (100_950, 101_020, 0),
+            (90_000, 100_000, 0),
+            // A slow answer is no clock that is ahead.
+            (99_000, 109_000, 0),
+            (100_999, 100_999, 0),
+            (101_000, 101_000, 1),
+            (101_001, 101_300, 2),
+            (400_000, 400_100, 301),
+            // The clock was set while the answer was on its way.
+            (400_000, 100_100, 300),
+        ] {
+            assert_eq!(ahead(sent, received, 100), expected, "{sent} {received}");
+        }
+        assert_eq!(ahead(i64::MAX, i64::MAX, i64::MAX), 0);
+    }
+}

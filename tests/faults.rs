@@ -1,0 +1,254 @@
+//! Attack: everything that can go wrong between a run and its table. One fault at each kind of request, faults at random,
+//! storms, and faults that do not end. After each the table is held against the second opinion, and clean runs finish it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use shared::report::Outcome;
+use tests::attack::{Figures, amount, seed};
+use tests::engine::{EngineKind, shared as engine};
+use tests::fault::{Fault, When, faulty};
+use tests::proxy::{self, Proxy};
+use tests::rows::NOW;
+use tests::siege::{Siege, Which, all_at_once, crowd};
+
+const ENGINES: [EngineKind; 2] = [EngineKind::Embedded, EngineKind::DynamoDbLocal];
+/// A lease lapses after a minute; the clean run comes after that.
+const LATER: i64 = NOW + 120;
+/// Of the model's random tables in one: some hundred rows.
+const TABLES: u64 = 8;
+/// Attempts at one request, as the adapter allows them.
+const MAX_ATTEMPTS: u64 = 8;
+
+#[derive(Clone, Debug)]
+struct Scene {
+    kind: EngineKind,
+    which: Which,
+    faults: Vec<Fault>,
+    when: When,
+    seed: u64,
+}
+
+/// What a scene has to end as, beside what always holds.
+type Check = fn(&Scene, &Ending);
+
+struct Ending {
+    faults: u64,
+    requests: u64,
+    took: Duration,
+    outcome: Option<Outcome>,
+    retried: u64,
+    skipped: u64,
+}
+
+async fn play(scene: &Scene, check: Check) -> Figures {
+    let siege = Siege::lay(scene.kind, crowd(scene.seed, TABLES, NOW)).await;
+    let (proxy, faults) = faulty(engine(scene.kind).endpoint(), scene.faults.clone(), scene.when);
+    let function = siege.bed.through(&proxy).await;
+    let began = Instant::now();
+    let ran = scene.which.run(&function, json!({}), NOW).await;
+    let mut figures = Figures { attempts: 1, faults: faults.load(Ordering::Relaxed), ..Figures::default() };
+    let mut ending = Ending {
+        faults: figures.faults,
+        requests: proxy.seen().len() as u64,
+        took: began.elapsed(),
+        outcome: None,
+        retried: 0,
+        skipped: 0,
+    };
+    match &ran {
+        Ok(report) => {
+            figures.ran(report);
+            figures.secrets += siege.secrets_in(&report.to_json().to_string());
+            siege.check_counts(report, siege.rows.len()).await;
+            ending.outcome = Some(report.outcome);
+            ending.retried = report.usage.retries + report.usage.throttles;
+            ending.skipped = report.counts.rows_skipped();
+        }
+        Err(error) => figures.secrets += siege.secrets_in(&format!("{error} {error:?}")),
+    }
+    figures.live_lost += siege.live_lost(NOW).await;
+    check(scene, &ending);
+    siege.settle(LATER, &mut figures).await;
+    siege.lift().await;
+    figures
+}
+
+/// The requests that a run sends when nothing goes wrong, by kind.
+async fn requests(kind: EngineKind, which: Which, seed: u64) -> BTreeMap<String, u64> {
+    let siege = Siege::lay(kind, crowd(seed, TABLES, NOW)).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
+    which.run(&siege.bed.through(&proxy).await, json!({}), NOW).await.unwrap();
+    siege.lift().await;
+    let mut kinds = BTreeMap::new();
+    for operation in proxy.seen() {
+        *kinds.entry(operation).or_default() += 1;
+    }
+    kinds
+}
+
+#[test]
+fn one_fault_at_each_kind_of_request_loses_nothing() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut random = fastrand::Rng::with_seed(seed());
+    let mut scenes = Vec::new();
+    for kind in ENGINES {
+        for which in Which::BOTH {
+            let seed = random.u64(..);
+            for (operation, count) in runtime.block_on(requests(kind, which, seed)) {
+                let operation: &'static str = operation.leak();
+                for fault in Fault::ALL.into_iter().filter(|fault| fault.fits(operation)) {
+                    let mut places = vec![1, count.div_ceil(2), count];
+                    places.dedup();
+                    if amount(true, false) {
+                        // One place of each, on one of the engines.
+                        places = vec![places[random.usize(..places.len())]];
+                        places.retain(|_| random.bool() == (kind == EngineKind::Embedded));
+                    }
+                    for nth in places {
+                        scenes.push(Scene { kind, which, faults: vec![fault], when: When::Nth(operation, nth), seed });
+                    }
+                }
+            }
+        }
+    }
+    random.shuffle(&mut scenes);
+    let figures = all_at_once(16, &scenes, async |scene| {
+        play(scene, |scene, ending| {
+            let fault = scene.faults[0];
+            assert_eq!(ending.faults, 1, "{scene:?}: the fault did not happen");
+            let complete = ending.outcome.is_some_and(Outcome::is_complete);
+            if fault.is_passing() {
+                assert!(complete, "{scene:?} ended as {:?}", ending.outcome);
+                assert!(fault == Fault::Slow || ending.retried > 0, "{scene:?}: the report is silent about it");
+            } else {
+                // The last request gives the lease back; without it the lease lapses by itself.
+                let last = matches!(scene.when, When::Nth("DeleteItem", _));
+                assert!(!complete || last, "{scene:?} ended as {:?}", ending.outcome);
+            }
+        })
+        .await
+    });
+    figures.tell("one fault a run");
+}
+
+#[test]
+fn faults_at_random_lose_nothing() {
+    let mut random = fastrand::Rng::with_seed(seed() + 1);
+    let quick = |fault: &Fault| {
+        fault.is_passing() && !matches!(fault, Fault::Slow | Fault::SilenceBefore | Fault::SilenceAfter)
+    };
+    let faults: Vec<Fault> = Fault::ALL.into_iter().filter(quick).collect();
+    let mut scenes = Vec::new();
+    for round in 0..amount(3, 60) {
+        for kind in ENGINES {
+            for which in Which::BOTH {
+                let seed = random.u64(..);
+                let share = [20, 100, 300][round % 3];
+                scenes.push(Scene { kind, which, faults: faults.clone(), when: When::Random { share, seed }, seed });
+            }
+        }
+    }
+    let figures = all_at_once(12, &scenes, async |scene| {
+        play(scene, |scene, ending| {
+            assert!(ending.outcome.is_none() || ending.faults == 0 || ending.retried + ending.skipped > 0, "{scene:?}");
+        })
+        .await
+    });
+    figures.tell("faults at random");
+}
+
+#[test]
+fn a_storm_that_passes_loses_nothing() {
+    let mut random = fastrand::Rng::with_seed(seed() + 2);
+    let storms =
+        [Fault::ProvisionedThroughput, Fault::Throttling, Fault::InternalError, Fault::ResetAfter, Fault::NotJson];
+    let mut scenes = Vec::new();
+    for round in 0..amount(1, 12) {
+        for kind in ENGINES {
+            for which in Which::BOTH {
+                let seed = random.u64(..);
+                let fault = storms[random.usize(..storms.len())];
+                let when = When::Storm { after: random.u64(2..12), requests: 4 + 8 * (round % 4) };
+                scenes.push(Scene { kind, which, faults: vec![fault], when, seed });
+            }
+        }
+    }
+    let figures = all_at_once(12, &scenes, async |scene| {
+        play(scene, |scene, ending| {
+            assert!(ending.took < Duration::from_secs(120), "{scene:?} took {:?}", ending.took);
+        })
+        .await
+    });
+    figures.tell("storms that pass");
+}
+
+#[test]
+fn a_fault_that_does_not_end_ends_the_run_in_bounds_and_is_no_success() {
+    let mut random = fastrand::Rng::with_seed(seed() + 3);
+    let hanging = [Fault::Slow, Fault::SilenceBefore, Fault::SilenceAfter];
+    let mut scenes = Vec::new();
+    for fault in Fault::ALL.into_iter().filter(|fault| !hanging.contains(fault)) {
+        for operation in ["Query", "BatchGetItem", "BatchExecuteStatement"] {
+            if !fault.fits(operation) || (amount(true, false) && random.u8(..3) > 0) {
+                continue;
+            }
+            let seed = random.u64(..);
+            let kind = ENGINES[random.usize(..2)];
+            for which in Which::BOTH {
+                scenes.push(Scene { kind, which, faults: vec![fault], when: When::From(operation, 2), seed });
+            }
+        }
+    }
+    let figures = all_at_once(16, &scenes, async |scene| {
+        play(scene, |scene, ending| {
+            let parts = [Fault::ThrottledStatements, Fault::FailedStatements, Fault::UnprocessedKeys];
+            let complete = ending.outcome.is_some_and(Outcome::is_complete);
+            if ending.faults > 1 && !parts.contains(&scene.faults[0]) {
+                assert!(!complete, "{scene:?} ended as {:?}", ending.outcome);
+            }
+            println!("{scene:?}: {} requests, {:?}, {:?}", ending.requests, ending.took, ending.outcome);
+            assert!(ending.faults <= 40 * MAX_ATTEMPTS, "{scene:?}: {} faults were asked for", ending.faults);
+            assert!(ending.took < Duration::from_secs(180), "{scene:?} took {:?}", ending.took);
+        })
+        .await
+    });
+    figures.tell("faults without end");
+}
+
+/// DynamoDB may answer a delete of what is already gone as a condition that failed. After a lost answer that can be the
+/// run's own work, and the counts must not call it somebody else's.
+#[tokio::test]
+async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
+    for kind in ENGINES {
+        let siege = Siege::lay(kind, crowd(seed(), 6, NOW)).await;
+        let mut hidden = None;
+        let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+            match (request.operation.as_str(), &hidden) {
+                ("BatchExecuteStatement", None) => {
+                    hidden = Some(request.body.clone());
+                    proxy::Fate::CutAfter
+                }
+                // The same again.
+                (_, Some(first)) if *first == request.body => {
+                    let body: serde_json::Value = serde_json::from_str(&request.body).unwrap();
+                    let one = json!({"Error": {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}});
+                    let all = vec![one; body["Statements"].as_array().unwrap().len()];
+                    proxy::Fate::Answer(200, json!({"Responses": all}).to_string())
+                }
+                _ => proxy::Fate::Forward,
+            }
+        });
+        let report = Which::Cleanup.run(&siege.bed.through(&proxy).await, json!({}), NOW).await.unwrap();
+        assert!(report.counts.uncertain() > 0, "{}", report.to_json());
+        assert_eq!(report.counts.lost_races(), 0);
+        assert!(!report.outcome.is_complete());
+        assert!(report.notes.iter().any(|note| note.contains("not answered")), "{:?}", report.notes);
+        siege.check_counts(&report, siege.rows.len()).await;
+        let mut figures = Figures { attempts: 1, faults: 2, ..Figures::default() };
+        siege.settle(LATER, &mut figures).await;
+        figures.tell("a reset that hid a delete");
+    }
+}

@@ -1,0 +1,144 @@
+//! Attack: several janitors at once. The daily run, the repair and two `janitor --apply` start together; and a run whose
+//! lease lapsed while it was frozen wakes up beside the one that took over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use shared::report::Outcome;
+use shared::run::RunError;
+use tests::attack::{Figures, amount, seed};
+use tests::engine::{EngineKind, shared as engine};
+use tests::model::{ModelRow, ModelTtl};
+use tests::proxy::{Fate, Proxy};
+use tests::rows::NOW;
+use tests::siege::{Siege, Which, all_at_once, crowd, real_now};
+
+tests::on_both_engines!(one_that_wakes_up_late_deletes_nothing_that_was_written_since);
+
+async fn fight(&(kind, seed): &(EngineKind, u64)) -> Figures {
+    let siege = Siege::lay(kind, crowd(seed, 8, real_now())).await;
+    // Slow enough to be beside each other.
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Slow(Duration::from_millis(20)));
+    let programs: Vec<_> =
+        Which::BOTH.iter().map(|which| which.janitor(proxy.endpoint(), &siege.bed.prefix).spawn().unwrap()).collect();
+    let function = siege.bed.through(&proxy).await;
+    let (daily, repair) = tokio::join!(
+        Which::Cleanup.run(&function, json!({}), real_now()),
+        Which::Repair.run(&function, json!({}), real_now())
+    );
+    let mut figures = Figures { attempts: 4, ..Figures::default() };
+    let (mut deleted, mut unsure) = (0, 0);
+    for report in [daily, repair] {
+        // Two that ask in the same moment: one gets the lease, and the other is told.
+        let report = report.unwrap();
+        figures.faults += u64::from(report.outcome == Outcome::LeaseHeld);
+        figures.ran(&report);
+        deleted += report.counts.rows_deleted();
+        unsure += report.counts.uncertain();
+    }
+    for program in programs {
+        let ended = program.wait_with_output().unwrap();
+        let printed = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+        figures.secrets += siege.secrets_in(&printed);
+        let answer: Value = serde_json::from_slice(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {printed}"));
+        let report = &answer["report"];
+        assert!(report["outcome"].is_string(), "{printed}");
+        figures.faults += u64::from(report["outcome"] == "lease-held");
+        figures.answered(report);
+        deleted += report["rows"]["deleted"].as_u64().unwrap();
+        unsure += report["rows"]["uncertain"].as_u64().unwrap();
+    }
+    let gone = (siege.rows.len() - siege.rest().await.len()) as u64;
+    assert!((deleted..=deleted + unsure).contains(&gone), "{gone} rows are gone, and {deleted} were claimed");
+    figures.live_lost += siege.live_lost(real_now()).await;
+    siege.settle(real_now() + 120, &mut figures).await;
+    siege.lift().await;
+    figures
+}
+
+#[test]
+fn several_at_once_do_the_work_of_one() {
+    let mut random = fastrand::Rng::with_seed(seed() + 10);
+    let rounds: Vec<_> = (0..amount(4, 60))
+        .map(|round| (if round % 2 == 0 { EngineKind::Embedded } else { EngineKind::DynamoDbLocal }, random.u64(..)))
+        .collect();
+    let figures = all_at_once(2, &rounds, fight);
+    assert!(figures.faults > 0, "nobody ever met a lease");
+    figures.tell("several janitors at once");
+}
+
+/// Replay markers and tombstones: rows that are written again under the same name.
+fn reused(name: &str, at: i64) -> Vec<ModelRow> {
+    let row = |owner: &str, bucket: &str, data: Value, ttl: i64| ModelRow {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(shared::pyjson::dumps(&data)),
+        ttl: ModelTtl::Number(ttl),
+    };
+    vec![
+        row("_actingweb_oauth2", "_id_token_replay", json!({"seen_at": at, "exp": at + 300}), at + 4_500),
+        row("_actingweb_deleted", "_deleted_actors", json!({"deleted_at": at}), at + 2_595_600),
+    ]
+}
+
+async fn one_that_wakes_up_late_deletes_nothing_that_was_written_since(kind: EngineKind) {
+    let mut figures = Figures::default();
+    for round in 0..amount(2, 20) {
+        let names: Vec<String> = (0..40).map(|i| format!("reused-{round}-{i:04}")).collect();
+        let long_ago = NOW - 90 * 86_400;
+        let mut rows = crowd(seed() + 20 + round, 6, NOW);
+        rows.extend(names.iter().flat_map(|name| reused(name, long_ago)));
+        let mut siege = Siege::lay(kind, rows).await;
+
+        // Frozen with a delete of theirs in hand, until the other is done.
+        let released = Arc::new(AtomicBool::new(false));
+        let (gate, at_gate) = (Arc::clone(&released), Arc::new(AtomicBool::new(false)));
+        let arrived = Arc::clone(&at_gate);
+        let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+            if request.operation == "BatchExecuteStatement" && request.body.contains("reused-") {
+                arrived.store(true, Ordering::SeqCst);
+                while !gate.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
+            Fate::Forward
+        });
+        let sleeper = siege.bed.through(&proxy).await;
+        let first = async { Which::Cleanup.run(&sleeper, json!({}), NOW).await };
+        let second = async {
+            while !at_gate.load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            // By its clock the lease has lapsed.
+            let done = Which::Cleanup.run(&siege.bed.function, json!({}), NOW + 120).await.unwrap();
+            assert!(done.outcome.is_complete(), "{}", done.to_json());
+            let fresh: Vec<ModelRow> = names.iter().flat_map(|name| reused(name, NOW + 100)).collect();
+            siege.bed.write(&tests::tables::specimens(&fresh)).await;
+            released.store(true, Ordering::SeqCst);
+            (done, fresh)
+        };
+        let (first, (second, fresh)) = tokio::join!(first, second);
+        figures.attempts += 2;
+        figures.faults += 1;
+        figures.ran(&second);
+        match first {
+            Ok(report) => {
+                figures.secrets += siege.secrets_in(&report.to_json().to_string());
+                figures.ran(&report);
+            }
+            Err(RunError::LeaseLost) => {}
+            Err(error) => panic!("{error}"),
+        }
+        let keys: Vec<_> = fresh.iter().map(ModelRow::key).collect();
+        siege.rows.retain(|row| !keys.contains(&row.key()));
+        siege.rows.extend(fresh);
+        figures.live_lost += siege.live_lost(NOW + 120).await;
+        siege.settle(NOW + 240, &mut figures).await;
+        siege.lift().await;
+    }
+    assert!(figures.lost_races > 0, "the sleeper met nothing that was written since");
+    figures.tell("a lease holder that wakes up late");
+}

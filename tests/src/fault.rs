@@ -1,0 +1,145 @@
+//! What can go wrong between a run and its table, in DynamoDB's own words, and when.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::proxy::{Fate, Proxy, Request};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The table's own units are used up.
+    ProvisionedThroughput,
+    /// The partition's, or the account's.
+    Throttling,
+    /// Every other statement of a batch is throttled, and the batch is a success.
+    ThrottledStatements,
+    /// Every other statement of a batch fails inside the server.
+    FailedStatements,
+    /// Every other key of a batch is left unread, and the batch is a success.
+    UnprocessedKeys,
+    InternalError,
+    Unavailable,
+    /// A load balancer's page instead of the service's JSON.
+    NotJson,
+    ResetBefore,
+    ResetAfter,
+    SilenceBefore,
+    SilenceAfter,
+    Truncated,
+    Slow,
+    ExpiredCredentials,
+    AccessDenied,
+}
+
+use Fault::{
+    AccessDenied, ExpiredCredentials, FailedStatements, InternalError, NotJson, ProvisionedThroughput, ResetAfter,
+    ResetBefore, SilenceAfter, SilenceBefore, Slow, ThrottledStatements, Throttling, Truncated, Unavailable,
+    UnprocessedKeys,
+};
+
+impl Fault {
+    pub const ALL: [Fault; 16] = [
+        ProvisionedThroughput,
+        Throttling,
+        ThrottledStatements,
+        FailedStatements,
+        UnprocessedKeys,
+        InternalError,
+        Unavailable,
+        NotJson,
+        ResetBefore,
+        ResetAfter,
+        SilenceBefore,
+        SilenceAfter,
+        Truncated,
+        Slow,
+        ExpiredCredentials,
+        AccessDenied,
+    ];
+
+    /// What passes: a run that waits and asks again gets its answer.
+    #[must_use]
+    pub fn is_passing(self) -> bool {
+        !matches!(self, ExpiredCredentials | AccessDenied)
+    }
+
+    /// Whether it can be done to a request of this kind.
+    #[must_use]
+    pub fn fits(self, operation: &str) -> bool {
+        match self {
+            ThrottledStatements | FailedStatements => operation == "BatchExecuteStatement",
+            UnprocessedKeys => operation == "BatchGetItem",
+            _ => true,
+        }
+    }
+
+    #[must_use]
+    pub fn fate(self) -> Fate {
+        let answer = |status, kind: &str| {
+            let text = "as DynamoDB says it";
+            Fate::Answer(status, format!(r#"{{"__type":"{kind}","message":"{text}","Message":"{text}"}}"#))
+        };
+        match self {
+            ProvisionedThroughput => {
+                answer(400, "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException")
+            }
+            Throttling => answer(400, "com.amazon.coral.availability#ThrottlingException"),
+            ThrottledStatements => Fate::Partly("ThrottlingError"),
+            FailedStatements => Fate::Partly("InternalServerError"),
+            UnprocessedKeys => Fate::Partly(""),
+            InternalError => answer(500, "com.amazonaws.dynamodb.v20120810#InternalServerError"),
+            Unavailable => answer(503, "com.amazon.coral.service#ServiceUnavailableException"),
+            NotJson => Fate::Answer(503, "<html><body><b>Http/1.1 Service Unavailable</b></body></html>".to_owned()),
+            ResetBefore => Fate::CutBefore,
+            ResetAfter => Fate::CutAfter,
+            SilenceBefore => Fate::Silence { acts: false },
+            SilenceAfter => Fate::Silence { acts: true },
+            Truncated => Fate::Truncate,
+            Slow => Fate::Slow(Duration::from_millis(700)),
+            ExpiredCredentials => answer(400, "com.amazon.coral.service#ExpiredTokenException"),
+            AccessDenied => answer(400, "com.amazon.coral.service#AccessDeniedException"),
+        }
+    }
+}
+
+/// When a fault happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum When {
+    /// To the nth request of a kind, once. Counted from 1.
+    Nth(&'static str, u64),
+    /// To every request from the nth of a kind on.
+    From(&'static str, u64),
+    /// To each of so many requests in a row, whichever.
+    Storm { after: u64, requests: u64 },
+    /// To some of all requests, in a thousand.
+    Random { share: u64, seed: u64 },
+}
+
+/// A proxy that does `faults` to requests, drawing one at random if there are several; and the count of what it did.
+#[must_use]
+pub fn faulty(upstream: &str, faults: Vec<Fault>, when: When) -> (Proxy, Arc<AtomicU64>) {
+    let done: Arc<AtomicU64> = Arc::default();
+    let count = Arc::clone(&done);
+    let mut random = fastrand::Rng::with_seed(if let When::Random { seed, .. } = when { seed } else { 0 });
+    let (mut all, mut of_kind) = (0, 0);
+    let proxy = Proxy::start(upstream, move |request: &Request| {
+        all += 1;
+        let due = match when {
+            When::Nth(operation, nth) | When::From(operation, nth) if request.operation == operation => {
+                of_kind += 1;
+                of_kind == nth || matches!(when, When::From(..)) && of_kind > nth
+            }
+            When::Nth(..) | When::From(..) => false,
+            When::Storm { after, requests } => (after + 1..=after + requests).contains(&all),
+            When::Random { share, .. } => random.u64(..1_000) < share,
+        };
+        let fitting: Vec<&Fault> = faults.iter().filter(|fault| fault.fits(&request.operation)).collect();
+        if !due || fitting.is_empty() {
+            return Fate::Forward;
+        }
+        count.fetch_add(1, Ordering::Relaxed);
+        fitting[random.usize(..fitting.len())].fate()
+    });
+    (proxy, done)
+}
