@@ -1,9 +1,10 @@
 # The two commands of the README, and what they are made of. Continuous integration calls `make test`.
 
 CARGO ?= cargo
+ATTACKS := faults kill living rivals clocks hell old_releases
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test check deny template package integration tools clean
+.PHONY: demo test check deny template package integration torture tools clean
 
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked --bin janitor -- demo
@@ -40,6 +41,15 @@ package: tools ## every function as sam deploys it, its size, and its answer und
 integration: tools ## all tests, on genuine DynamoDB Local and on the embedded engine
 	$(CARGO) build --locked --workspace --bins
 	RUST_BACKTRACE=0 $(CARGO) test --locked --workspace --no-fail-fast
+
+# Not part of `test`, which makes the same attacks briefly: this takes an hour or so. The figures of docs/reliability.md.
+torture: tools ## the promises attacked at length: faults, kills of the release binary, a living application, rivals, clocks, rows from hell
+	$(CARGO) build --locked --release --package janitor
+	$(CARGO) build --locked --workspace --bins
+	rm -f target/torture.jsonl
+	TORTURE=long TORTURE_BINARIES=target/release TORTURE_FIGURES=$(CURDIR)/target/torture.jsonl RUST_BACKTRACE=0 $(CARGO) test --locked \
+		--package tests --no-fail-fast $(foreach attack,$(ATTACKS),--test $(attack)) -- --nocapture
+	.tools/venv/bin/python tests/python/reliability.py target/torture.jsonl
 
 clean:
 	$(CARGO) clean

@@ -7,13 +7,14 @@ use proptest::prelude::*;
 use serde_json::json;
 use shared::bucket;
 use shared::expiry::{Policy, Verdict, dead_from, judge};
-use shared::lambda::Function;
 use shared::row::TtlState;
 use shared::time::EpochSeconds;
-use tests::engine::{EngineKind, shared as engine};
+use tests::bed::Bed;
+use tests::engine::EngineKind;
 use tests::model::{Key, daily_cleanup, dead_by_itself, index_repair, to_row};
 use tests::rows::NOW;
-use tests::tables::{new_table, random_table, specimens};
+use tests::siege::Which;
+use tests::tables::{random_table, specimens};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
@@ -41,48 +42,29 @@ proptest! {
     }
 }
 
-async fn keys(function: &Function, table: &str) -> BTreeSet<Key> {
-    let rows = janitor::demo::scan(&function.client, table).await.unwrap();
-    rows.into_iter().map(|(owner, sort, _)| (owner, sort)).collect()
-}
-
-/// The two runs that delete.
-#[derive(Clone, Copy, Debug)]
-enum Which {
-    Cleanup,
-    Repair,
-}
-
 /// Whole runs over random tables on a real engine.
 async fn run_on_random_tables(which: Which, kind: EngineKind, seeds: std::ops::Range<u64>) {
     let mut deleted = 0;
     for seed in seeds {
         let rows = random_table(seed, NOW);
-        let (client, prefix) = new_table(engine(kind).endpoint()).await;
-        let table = format!("{prefix}_attributes");
-        janitor::demo::write_rows(&client, &table, &specimens(&rows)).await.unwrap();
-        let function = Function::new(client, [("AWS_DB_PREFIX".to_owned(), prefix)].into());
-        let before = keys(&function, &table).await;
+        let bed = Bed::with(kind, &specimens(&rows)).await;
+        let before = bed.keys().await;
         let gone = match which {
             Which::Cleanup => daily_cleanup(&rows, NOW),
             Which::Repair => index_repair(&rows, NOW),
         };
         let expected: BTreeSet<Key> = before.difference(&gone).cloned().collect();
 
-        let now = EpochSeconds::new(NOW);
-        let run = async |event| match which {
-            Which::Cleanup => function.daily_cleanup(event, now, None).await,
-            Which::Repair => function.index_repair(event, now, None).await,
-        };
+        let run = async |event| which.run(&bed.function, event, NOW).await;
         let dry = run(json!({"mode": "dry-run"})).await;
         let Ok(dry) = dry else {
             // A handful of rows can be all strangers, and that is refused.
             assert!(dry.unwrap_err().to_string().contains("refused: table"), "seed {seed}");
             continue;
         };
-        assert_eq!(keys(&function, &table).await, before, "seed {seed}: the dry run wrote");
+        assert_eq!(bed.keys().await, before, "seed {seed}: the dry run wrote");
         let real = run(json!({})).await.unwrap();
-        let after = keys(&function, &table).await;
+        let after = bed.keys().await;
         let (lost, left): (Vec<_>, Vec<_>) =
             (expected.difference(&after).collect(), after.difference(&expected).collect());
         assert!(lost.is_empty() && left.is_empty(), "seed {seed}: live rows lost: {lost:?}; dead rows left: {left:?}");
@@ -91,7 +73,7 @@ async fn run_on_random_tables(which: Which, kind: EngineKind, seeds: std::ops::R
         assert_eq!(second.counts.rows_deleted(), 0, "seed {seed}: the second run found something");
         assert_eq!(real.counts.rows_deleted(), (before.len() - after.len()) as u64, "seed {seed}: the count is wrong");
         deleted += real.counts.rows_deleted();
-        function.client.delete_table().table_name(&table).send().await.unwrap();
+        bed.function.client.delete_table().table_name(&bed.table).send().await.unwrap();
     }
     assert!(deleted > 0, "random tables without a dead row prove nothing");
 }
