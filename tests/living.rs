@@ -205,8 +205,7 @@ impl Processes {
             let log = folder.join(number.to_string());
             let (number, seconds, seed) = (number.to_string(), seconds.to_string(), seed().to_string());
             let log = log.to_str().unwrap();
-            application
-                .start(SCRIPT, &["--log", log, "--seconds", &seconds, "--number", &number, "--seed", &seed])
+            application.start(SCRIPT, &["--log", log, "--seconds", &seconds, "--number", &number, "--seed", &seed])
         };
         Self { running: (0..count).map(start).collect(), folder }
     }
@@ -278,14 +277,15 @@ async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repair
     let end = now();
     runs.daily(end).await;
     runs.repair(end).await;
-    let aftermath = Aftermath::read(&bed.function.client, &bed.table).await;
+    let aftermath = Aftermath::read(endpoint, &bed.table).await;
     let (dead, dangling) = (aftermath.dead(end.get()), aftermath.dangling());
     assert!(dead.is_empty() && dangling.is_empty(), "{} dead, {} dangling", dead.len(), dangling.len());
 
     // What is alive by the logs, and stays so for another minute, still works.
     let minute_left = |entry: &&Value| entry["dies"].as_f64().is_none_or(|dies| dies > clock() + 60.0);
     let alive: Vec<&Value> = judged.alive.iter().filter(minute_left).collect();
-    let answers: Vec<bool> = serde_json::from_str(&application.run(SCRIPT, &["--last"], &json!(alive).to_string())).unwrap();
+    let answers: Vec<bool> =
+        serde_json::from_str(&application.run(SCRIPT, &["--last"], &json!(alive).to_string())).unwrap();
     assert_eq!(answers.len(), alive.len());
     for (entry, _) in alive.iter().zip(&answers).filter(|(_, works)| !**works) {
         judged.lost.push(format!("{} at the end", entry["kind"]));
@@ -296,7 +296,7 @@ async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repair
     let later = EpochSeconds::new(now().get() + LATER);
     runs.daily(later).await;
     runs.repair(later).await;
-    let aftermath = Aftermath::read(&bed.function.client, &bed.table).await;
+    let aftermath = Aftermath::read(endpoint, &bed.table).await;
     let (dead, dangling) = (aftermath.dead(later.get()), aftermath.dangling());
     let mut figures = runs.figures;
     figures.attempts += 4;

@@ -468,9 +468,9 @@ class Living(Presenter):
             (deed,) = self.rng.choices(list(deeds), list(deeds.values()))
             try:
                 deed()
+                self.forget_the_dead()
             except Exception as error:
                 self.log.line("raised", deed=deed.__name__, error=f"{type(error).__name__}: {error}")
-            self.forget_the_dead()
 
 
 def prepare() -> None:
