@@ -14,7 +14,8 @@ How something comes to die soon, in descending order of preference:
   a code made 9 minutes ago is still far from the hour of a repair's grace.
 
     --prepare                                     make the tables: the library waits seconds for each
-    --log FILE --seconds N --number N --seed N    be one of the processes
+    --log FILE --seconds N --operations N         be one of the processes
+      --number N --seed N
     --last                                        read what must still be alive from standard input as a
                                                   JSON list, use it, and print a list of answers
 """
@@ -41,6 +42,7 @@ from actingweb_living_log import MCP, Entry, Log
 from actingweb_world import DAY, HOUR, ago, must, provider_answer, real_time
 
 PEOPLE = 8
+GRACE = 60  # seconds in which a consumed refresh token may be presented again
 SPA_REFRESH = "spa_refresh_tokens"
 
 
@@ -162,7 +164,7 @@ class Living(Presenter):
         self.rng = random.Random(f"{seed}:{number}")
         # With a grace a token that is presented twice is rotated twice; without one it is a theft.
         self.thefts = number % 2 == 1
-        self.config.refresh_token_grace_period = 0 if self.thefts else 60
+        self.config.refresh_token_grace_period = 0 if self.thefts else GRACE
         self.pool = ThreadPoolExecutor(2)
         self.people = [self.new_person() for _ in range(PEOPLE)]
         self.clients: dict[str, str] = {}
@@ -260,15 +262,12 @@ class Living(Presenter):
 
     def sign_out(self) -> None:
         if entry := self.pick("spa_access", "spa_refresh"):
-            self.log.ending("chain", entry.chain)
             began = real_time()
-            if self.log.used(entry, began, self.spa.revoke_session(entry.name)):
-                self.log.ended("chain", entry.chain)
+            self.log.over(self.log.used(entry, began, self.spa.revoke_session(entry.name)), "chain", entry.chain)
 
     def rob_spa(self) -> None:
         """As handlers/oauth2_spa.py answers a consumed token: the whole chain goes."""
         if (entry := self.pick("spa_consumed")) and self.use(entry):
-            self.log.ending("chain", entry.chain)
             self.spa.revoke_token_chain(entry.actor, entry.chain, anchor=(SPA_REFRESH, entry.name))
             self.log.ended("chain", entry.chain)
 
@@ -285,11 +284,10 @@ class Living(Presenter):
         client, _ = self.client()
         if (entry := self.log.alive.get(client)) is None:
             return
-        kinds = ("client", "mcp_access", "mcp_refresh", "mcp_consumed")
-        self.log.ending("client", client)  # codes too: nobody can exchange them any more, but the library keeps them
         began = real_time()
-        if self.log.used(entry, began, self.registry.delete_client(client)):
-            self.log.ended("client", client, kinds)
+        gone = self.log.used(entry, began, self.registry.delete_client(client))
+        self.log.ending("client", client)  # codes too: nobody can exchange them any more, but the library keeps them
+        self.log.over(gone, "client", client, ("client", "mcp_access", "mcp_refresh", "mcp_consumed"))
         del self.clients[client]
 
     def code(self) -> None:
@@ -325,37 +323,39 @@ class Living(Presenter):
 
     def rotate_mcp(self) -> None:
         if entry := self.pick("mcp_refresh"):
-            self.log.ending("name", entry.more["access"])
+            began = real_time()
             rotate = lambda: self.mcp.refresh_access_token(entry.name, entry.client)  # noqa: E731
             if self.issue_mcp(entry, rotate, entry.chain):
                 self.log.ended("name", entry.more["access"])
                 whose = {"actor": entry.actor, "chain": entry.chain, "client": entry.client}
-                self.log.made(Entry("mcp_consumed", entry.name, entry.dies, **whose))
+                when = {"used": [began, real_time()]}
+                self.log.made(Entry("mcp_consumed", entry.name, entry.dies, **whose, more=when))
 
     def rob_mcp(self) -> None:
-        """A consumed token again: within the grace it rotates, and without one its chain must go."""
+        """A consumed token again: within the grace it rotates, and after it, or without one, its chain must go."""
         if (entry := self.pick("mcp_consumed")) is None:
             return
+        earliest, latest = (real_time() - used for used in entry.more["used"])
+        if not self.thefts and earliest > GRACE - 20 and latest < GRACE + 2:
+            return  # the grace might end while it is asked for
         present = lambda: self.mcp.refresh_access_token(entry.name, entry.client)  # noqa: E731
-        if not self.thefts:
+        if not self.thefts and earliest <= GRACE - 20:
             self.issue_mcp(entry, present, entry.chain)
             return
-        heads = [head for head in self.log.alive.values() if head.chain == entry.chain and head is not entry]
-        self.log.ending("chain", entry.chain)
+        heads = [e for e in self.log.alive.values() if e.chain == entry.chain and e.kind in ("mcp_access", "mcp_refresh")]
+        if not heads:
+            return  # nothing would show whether the theft was noticed
         began = real_time()
         if present():
-            raise RuntimeError("a consumed refresh token was rotated without a grace")
-        noticed = not any(self.present(head) for head in heads if head.kind in ("mcp_access", "mcp_refresh"))
-        if self.log.used(entry, began, noticed):
-            self.log.ended("chain", entry.chain)
+            raise RuntimeError("a consumed refresh token was rotated past its grace")
+        noticed = not any(self.present(head) for head in heads)
+        self.log.over(self.log.used(entry, began, noticed), "chain", entry.chain)
 
     def revoke_mcp(self) -> None:
         if entry := self.pick("mcp_access", "mcp_refresh"):
             by, value = ("chain", entry.chain) if entry.chain else ("name", entry.name)
-            self.log.ending(by, value)
             began = real_time()
-            if self.log.used(entry, began, self.mcp.revoke_token(entry.name)):
-                self.log.ended(by, value)
+            self.log.over(self.log.used(entry, began, self.mcp.revoke_token(entry.name)), by, value)
 
     def application_token(self) -> None:
         client, actor = self.client()
@@ -386,10 +386,9 @@ class Living(Presenter):
         from actingweb.actor import Actor
 
         actor = self.rng.choice(self.people)
-        self.log.ending("actor", actor, (*MCP, "client"))  # SPA tokens are not the actor's rows: they stay
         began = int(real_time())
         Actor(actor_id=actor, config=self.config).delete()
-        self.log.ended("actor", actor, (*MCP, "client"))
+        self.log.ended("actor", actor, (*MCP, "client"))  # SPA tokens are not the actor's rows: they stay
         self.log.made(Entry("tombstone", actor, began + 30 * DAY + HOUR))
         self.clients = {client: owner for client, owner in self.clients.items() if owner != actor}
         self.people[self.people.index(actor)] = self.new_person()
@@ -455,7 +454,8 @@ class Living(Presenter):
                 self.reused.append("tombstone:" + entry.name)
                 self.tombstone()
 
-    def live(self, seconds: float) -> None:
+    def live(self, seconds: float, operations: int) -> None:
+        """So long, and on a busy machine longer, until so much has been done."""
         deeds = {
             self.look: 24, self.look_back: 4, self.sign_in: 10, self.code: 12, self.exchange: 10, self.session: 6,
             self.rotate_spa: 6, self.rotate_mcp: 6, self.application_token: 4, self.seen_token: 4, self.tombstone: 4,
@@ -464,7 +464,7 @@ class Living(Presenter):
             self.revoke_half: 2, self.delete_person: 1,
         }  # fmt: skip
         end = real_time() + seconds
-        while real_time() < end:
+        while real_time() < end or self.log.operations < operations:
             (deed,) = self.rng.choices(list(deeds), list(deeds.values()))
             try:
                 deed()
@@ -495,6 +495,7 @@ def main() -> None:
     parser.add_argument("--last", action="store_true", help="use what must still be alive")
     parser.add_argument("--log", help="where the lines go")
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--operations", type=int, default=0, help="how many at least")
     parser.add_argument("--number", type=int, default=0, help="which of the processes this is")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -511,7 +512,7 @@ def main() -> None:
     log = Log(args.log, real_time)
     living = Living(log, args.number, args.seed)
     world.move_the_clock()
-    living.live(args.seconds)
+    living.live(args.seconds, args.operations)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ One JSON line an event, in the order in which things happened to this process:
 
     made    something that the library accepts from now until `dies` (None: for ever)
     used    it was presented between `at` and `until`, and this was the `answer`
-    ending  from here on it may be refused: a revocation is on its way (`by` name, chain, client or actor)
+    ending  from here on it may be refused: its end was asked for (`by` name, chain, client or actor)
     ended   from here on it must be refused: the library said that it is done
     raised  the library raised, which it must not
 
@@ -46,10 +46,12 @@ class Log:
     def __init__(self, path: str, real_time: Any = time.time) -> None:
         self.file = open(path, "w", encoding="utf-8")  # noqa: SIM115 (it stays open as long as the process)
         self.now = real_time
+        self.operations = 0
         self.alive: dict[str, Entry] = {}
         self.left: deque[Entry] = deque(maxlen=300)  # no longer alive, but not because they died
 
     def line(self, did: str, **fields: Any) -> None:
+        self.operations += did in ("made", "used")
         self.file.write(json.dumps({"did": did, "at": self.now()} | fields) + "\n")
         self.file.flush()
 
@@ -72,3 +74,7 @@ class Log:
     def ended(self, by: str, value: str, kinds: tuple[str, ...] = ()) -> None:
         self.ending(by, value, kinds)
         self.line("ended", by=by, value=value, kinds=kinds)
+
+    def over(self, done: bool, by: str, value: str, kinds: tuple[str, ...] = ()) -> None:
+        """After an end was asked for, and perhaps confirmed."""
+        (self.ended if done else self.ending)(by, value, kinds)
