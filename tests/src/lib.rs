@@ -1,5 +1,6 @@
 //! The test bed: real engines, real Lambda runtimes, the real library, and a second opinion on the rules.
 
+pub mod aftermath;
 pub mod attack;
 pub mod bed;
 pub mod engine;

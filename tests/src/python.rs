@@ -6,22 +6,30 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::process::{repository_root, tool};
+use crate::process::{Running, repository_root, tool};
 
 /// An application of the real library: one table on one engine.
 pub struct Application {
     endpoint: String,
     prefix: String,
+    interpreter: PathBuf,
 }
 
 impl Application {
     #[must_use]
     pub fn new(endpoint: &str, prefix: &str) -> Self {
-        Self { endpoint: endpoint.to_owned(), prefix: prefix.to_owned() }
+        Self { endpoint: endpoint.to_owned(), prefix: prefix.to_owned(), interpreter: tool("venv/bin/python") }
     }
 
-    fn python(&self, script: &str, arguments: &[&str], input: &str) -> Output {
-        let mut child = Command::new(tool("venv/bin/python"))
+    /// The same of another release, which has an environment of its own.
+    #[must_use]
+    pub fn of_release(endpoint: &str, prefix: &str, release: &str) -> Self {
+        let interpreter = tool(&format!("old/{release}/bin/python"));
+        Self { interpreter, ..Self::new(endpoint, prefix) }
+    }
+
+    fn prepare(&self, command: &mut Command, script: &str, arguments: &[&str]) {
+        command
             .arg(repository_root().join("tests/python").join(script))
             .args(arguments)
             .env("AWS_DB_HOST", &self.endpoint)
@@ -29,7 +37,19 @@ impl Application {
             .env("AWS_DEFAULT_REGION", "us-east-1")
             .env("AWS_ACCESS_KEY_ID", "local")
             .env("AWS_SECRET_ACCESS_KEY", "local")
-            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+    }
+
+    /// Starts a script that goes on beside the test.
+    #[must_use]
+    pub fn start(&self, script: &str, arguments: &[&str]) -> Running {
+        Running::start(&self.interpreter, |command| self.prepare(command, script, arguments))
+    }
+
+    fn python(&self, script: &str, arguments: &[&str], input: &str) -> Output {
+        let mut command = Command::new(&self.interpreter);
+        self.prepare(&mut command, script, arguments);
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
