@@ -15,6 +15,7 @@ mod read_only;
 mod revoke;
 mod scan;
 mod state;
+mod stream;
 mod ttl;
 mod write_ttl;
 
