@@ -12,4 +12,5 @@ pub mod proxy;
 pub mod python;
 pub mod response_bucket;
 pub mod rows;
+pub mod stream;
 pub mod tables;
