@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test check deny template package integration tools clean
+.PHONY: demo test check deny template package integration cascade-month tools clean
 
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked --bin janitor -- demo
@@ -40,6 +40,10 @@ package: tools ## every function as sam deploys it, its size, and its answer und
 integration: tools ## all tests, on genuine DynamoDB Local and on the embedded engine
 	$(CARGO) build --locked --workspace --bins
 	RUST_BACKTRACE=0 $(CARGO) test --locked --workspace --no-fail-fast
+
+# Not part of `test`: minutes of simulated months, for the figures of docs/cascade.md.
+cascade-month: ## a month of a table with and without the TTL cascade: what is left behind, requests, units; draws docs/cascade-month.svg
+	$(CARGO) run --quiet --locked --package tests --example cascade_month -- docs/cascade-month.svg
 
 clean:
 	$(CARGO) clean

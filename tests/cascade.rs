@@ -26,7 +26,7 @@ use tests::process::{repository_root, tool};
 use tests::proxy::{Fate as RequestFate, Proxy, Request};
 use tests::python::Application;
 use tests::response_bucket::ResponseBucket;
-use tests::stream::{Stream, call, event, removal, reported};
+use tests::stream::{Stream, call, event, left_behind, removal, reported};
 
 const LOCAL: EngineKind = EngineKind::DynamoDbLocal;
 
@@ -350,43 +350,6 @@ async fn delete(client: &Client, table: &str, keys: impl Iterator<Item = (String
         let answer = client.batch_write_item().request_items(table, deletes).send().await.unwrap();
         assert!(answer.unprocessed_items.unwrap_or_default().is_empty());
     }
-}
-
-/// What is left that should not be: index rows without target, provider rows that no row names.
-async fn left_behind(client: &Client, table: &str) -> (usize, usize) {
-    let (mut there, mut pointers, mut named, mut providers) =
-        (BTreeSet::new(), Vec::new(), BTreeSet::new(), Vec::new());
-    let mut start = None;
-    loop {
-        let page = client.scan().table_name(table).set_exclusive_start_key(start).send().await.unwrap();
-        for item in page.items() {
-            let text = |name: &str| item.get(name).and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
-            let (owner, bucket, name) = (text("id"), text("bucket"), text("name"));
-            let data: Value = serde_json::from_str(&text("data")).unwrap_or_default();
-            there.insert((owner.clone(), text("bucket_name")));
-            let target = match bucket.trim_start_matches('_') {
-                "access_token_index" => Some("mcp_tokens"),
-                "refresh_token_index" => Some("mcp_refresh_tokens"),
-                "auth_code_index" => Some("mcp_auth_codes"),
-                _ => None,
-            };
-            if let Some(target) = target {
-                pointers.push((data.as_str().unwrap().to_owned(), format!("{target}:{name}")));
-            }
-            if let Some(key) = data["google_token_key"].as_str() {
-                named.insert((owner.clone(), key.to_owned()));
-            }
-            if bucket == "mcp_google_tokens" {
-                providers.push((owner, name));
-            }
-        }
-        start = page.last_evaluated_key;
-        if start.is_none() {
-            break;
-        }
-    }
-    let dangling = pointers.iter().filter(|target| !there.contains(*target)).count();
-    (dangling, providers.iter().filter(|provider| !named.contains(*provider)).count())
 }
 
 #[tokio::test(flavor = "multi_thread")]
