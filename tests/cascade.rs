@@ -144,7 +144,7 @@ async fn what_the_engines_own_ttl_removes_takes_along_what_hung_on_it() {
     let client = &bed.function.client;
     client.delete_item().table_name(&bed.table).set_key(Some(by_hand)).send().await.unwrap();
     // The engine looks for rows past their TTL every few seconds.
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     let expired = |records: &[Value]| records.iter().filter(|record| is_ttls(record)).count();
     let mut records = stream.records();
     while expired(&records) < 31 && Instant::now() < end {
@@ -400,7 +400,8 @@ async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() 
         f64::from(u32::try_from(requests).unwrap()) / 10_000.0,
         began.elapsed()
     );
-    assert!(requests < 10_000, "less than a request a record: {requests}");
+    // Most of them are Queries, one for each actor of a batch whose provider rows are still there.
+    assert!(requests < 8_000, "0.8 requests a record: {requests}");
     assert_eq!(deleted, goes.len() as u64);
 
     assert_eq!(left_behind(&client, &table).await, (0, 0));

@@ -40,11 +40,13 @@ struct Written {
     image: HashMap<String, AttributeValue>,
 }
 
+/// Hours since the beginning, dangling index rows, provider rows that nothing names.
+pub(crate) type Point = (i64, usize, usize);
+
 /// What a table's month came to.
 #[derive(Default)]
 pub(crate) struct Month {
-    /// Hours since the beginning, dangling index rows, provider rows that nothing names.
-    pub left: Vec<(i64, usize, usize)>,
+    pub left: Vec<Point>,
     /// By function: runs, requests, read units, write units.
     pub cost: BTreeMap<&'static str, (u64, u64, f64, f64)>,
     pub removed_by_ttl: u64,
@@ -61,7 +63,7 @@ impl Month {
     }
 
     /// Mean and most of what was left behind at once, of the month after the warm-up.
-    pub(crate) fn left_behind(&self, of: impl Fn(&(i64, usize, usize)) -> usize) -> (f64, usize) {
+    pub(crate) fn left_behind(&self, of: impl Fn(&Point) -> usize) -> (f64, usize) {
         let values: Vec<usize> = self.left.iter().filter(|(hour, ..)| *hour >= 0).map(of).collect();
         let sum: usize = values.iter().sum();
         #[expect(clippy::cast_precision_loss, reason = "a few thousand rows")]
@@ -153,7 +155,7 @@ impl Simulation {
         const ACCESS: (&str, &str) = ("mcp_tokens", "_access_token_index");
         const REFRESH: (&str, &str) = ("mcp_refresh_tokens", "_refresh_token_index");
         let mut rows = Vec::new();
-        for _ in 0..self.random.usize(GRANTS / 2..GRANTS * 3 / 2 + 1) {
+        for _ in 0..self.random.usize(GRANTS / 2..=GRANTS * 3 / 2) {
             self.serial += 1;
             let (n, at) = (self.serial, now + self.random.i64(0..HOUR));
             let actor = format!("actor{}", self.random.usize(0..500));

@@ -1,7 +1,7 @@
 //! The months as a picture: one column for each way to treat expired rows, what was left behind below each other, with and
 //! without the cascade. SVG by hand; its colours follow the reader's.
 
-use super::{DAYS, Month};
+use super::{DAYS, Month, Point};
 
 const WIDTH: f64 = 860.0;
 const PANEL: (f64, f64) = (350.0, 150.0);
@@ -20,6 +20,9 @@ const STYLE: &str = "\
     .without { stroke: var(--without); } .with { stroke: var(--with); }\n\
     text.without { fill: var(--without); stroke: none; } text.with { fill: var(--with); stroke: none; }";
 
+/// What of a point is drawn.
+type Of = fn(&Point) -> usize;
+
 /// A round number above the highest value.
 fn ceiling(most: usize) -> usize {
     let steps = [10, 20, 50, 100, 200, 300, 400, 500, 600, 800, 1_000, 1_500, 2_000, 3_000, 5_000];
@@ -27,7 +30,7 @@ fn ceiling(most: usize) -> usize {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "hours and rows of a month")]
-fn panel(svg: &mut String, origin: (f64, f64), head: &str, pair: [&Month; 2], of: fn(&(i64, usize, usize)) -> usize) {
+fn panel(svg: &mut String, origin: (f64, f64), head: &str, pair: [&Month; 2], of: Of) {
     let (x, y) = origin;
     let most = ceiling(pair.iter().map(|month| month.left_behind(of).1).max().unwrap_or(0));
     svg.push_str(&format!("<text class=\"head\" x=\"{x}\" y=\"{:.1}\">{head}</text>\n", y - 12.0));
@@ -81,7 +84,7 @@ pub(crate) fn draw(months: &[Month]) -> String {
     );
     let columns = ["expired rows deleted daily", "expired rows left to TTL"];
     for (column, pair) in months.chunks_exact(2).enumerate() {
-        let rows: [(&str, fn(&(i64, usize, usize)) -> usize); 2] =
+        let rows: [(&str, Of); 2] =
             [("dangling index rows", |point| point.1), ("unreferenced provider rows", |point| point.2)];
         for (row, (what, of)) in rows.into_iter().enumerate() {
             #[expect(clippy::cast_precision_loss, reason = "two columns, two rows")]
