@@ -4,7 +4,7 @@ CARGO ?= cargo
 ATTACKS := faults kill living rivals clocks hell old_releases
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test check deny template package integration torture tools clean
+.PHONY: demo test check deny template package integration torture cascade-month tools clean
 
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked --bin janitor -- demo
@@ -50,6 +50,10 @@ torture: tools ## the promises attacked at length: faults, kills of the release 
 	TORTURE=long TORTURE_BINARIES=target/release TORTURE_FIGURES=$(CURDIR)/target/torture.jsonl RUST_BACKTRACE=0 $(CARGO) test --locked \
 		--package tests --no-fail-fast $(foreach attack,$(ATTACKS),--test $(attack)) -- --nocapture
 	.tools/venv/bin/python tests/python/reliability.py target/torture.jsonl
+
+# Not part of `test`: minutes of simulated months, for the figures of docs/cascade.md.
+cascade-month: ## a month of a table with and without the TTL cascade: what is left behind, requests, units; draws docs/cascade-month.svg
+	$(CARGO) run --quiet --locked --package tests --example cascade_month -- docs/cascade-month.svg
 
 clean:
 	$(CARGO) clean

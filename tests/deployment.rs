@@ -15,6 +15,7 @@ use tests::engine::{EngineKind, shared as engine};
 use tests::process::{repository_root, tool};
 use tests::proxy::{Fate, Proxy, Request};
 use tests::rows::NOW;
+use tests::stream;
 
 /// What was asked for, by what it was asked of: the table, the janitor's own rows in it, the table of the actors.
 type Actions = BTreeMap<String, BTreeSet<String>>;
@@ -65,6 +66,9 @@ async fn asked_for(name: &str) -> Actions {
     for rows in [fixture::all_kinds(NOW, 3, 5), Vec::new()] {
         for event in [json!({"mode": "dry-run"}), json!({"expired_rows": "defer-to-ttl"}), json!({})] {
             let bed = Bed::with(EngineKind::DynamoDbLocal, &rows).await;
+            if name == "ttl-cascade" {
+                bed.write(&left_by_ttl()).await;
+            }
             let actors = format!("{}_actors", bed.prefix);
             create_actors(&bed, &actors).await;
             let (proxy, seen) = recorder(EngineKind::DynamoDbLocal, &bed.table);
@@ -75,6 +79,32 @@ async fn asked_for(name: &str) -> Actions {
         }
     }
     all
+}
+
+const LEFT: (&str, &str, &str) = ("left-actor", "aw_left", "google_token_access_left");
+
+/// What hung on a token that TTL has removed.
+fn left_by_ttl() -> Vec<fixture::Specimen> {
+    let row = |owner: &str, bucket: &str, name: &str, data: &str| fixture::Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(AttributeValue::S(data.to_owned())),
+        ttl: None,
+        fate: fixture::Fate::Goes,
+    };
+    let (actor, token, provider) = LEFT;
+    vec![
+        row("_actingweb_oauth2", "_access_token_index", token, &format!("\"{actor}\"")),
+        row(actor, "mcp_google_tokens", provider, "{}"),
+    ]
+}
+
+/// The stream's record of that token.
+fn removal(table: &str) -> Value {
+    let (actor, token, provider) = LEFT;
+    let data = json!({"google_token_key": provider}).to_string();
+    stream::event(&[stream::removal(table, 1, actor, "mcp_tokens", token, Some(&data))])
 }
 
 async fn create_actors(bed: &Bed, actors: &str) {
@@ -97,8 +127,12 @@ async fn run(name: &str, function: &Function, table: &str, event: Value) {
         "enable-ttl" => {
             let bucket = tests::response_bucket::ResponseBucket::start(&[]);
             let event = json!({"RequestType": "Create", "ResponseURL": bucket.url(), "StackId": "s", "RequestId": "r",
-                "LogicalResourceId": "l", "ResourceProperties": {"TableName": table}});
+                "LogicalResourceId": "l", "ResourceProperties": {"TableName": table, "Stream": "true"}});
             function.enable_ttl(event, now, None).await.unwrap();
+        }
+        "ttl-cascade" => {
+            let report = function.ttl_cascade(removal(table), now, None).await.unwrap();
+            assert_eq!((report.run.counts.rows_deleted(), report.failed.len()), (2, 0));
         }
         name => panic!("{name}?"),
     }
@@ -118,7 +152,8 @@ fn python(script: &str, arguments: &[&str]) -> String {
 }
 
 fn allowed(set: &str) -> BTreeMap<String, Actions> {
-    let actions = python("template_checks.py", &["--actions", "--set", "ActorsTable=app_actors", "--set", set]);
+    let sets = ["--set", "ActorsTable=app_actors", "--set", "TtlCascade=true", "--set", set];
+    let actions = python("template_checks.py", &[&["--actions"], sets.as_slice()].concat());
     let mut allowed: BTreeMap<String, Actions> = serde_json::from_str(&actions).expect("JSON");
     // An empty list is one that is not there.
     allowed.values_mut().for_each(|lists| lists.retain(|_, actions| !actions.is_empty()));
@@ -130,7 +165,7 @@ async fn each_role_allows_exactly_what_its_function_asks_for() {
     let allowed = allowed("Mode=delete");
     assert_eq!(
         allowed.keys().map(String::as_str).collect::<Vec<_>>(),
-        ["daily-cleanup", "enable-ttl", "index-repair", "metrics-emitter"]
+        ["daily-cleanup", "enable-ttl", "index-repair", "metrics-emitter", "ttl-cascade"]
     );
     for (name, allowed) in allowed {
         assert_eq!(asked_for(&name).await, allowed, "{name}: asked for, and allowed");
@@ -164,6 +199,8 @@ async fn every_metric_of_the_template_is_one_that_is_told() {
     function.daily_cleanup(json!({}), at(48), None).await.unwrap();
     function.index_repair(json!({"mode": "dry-run"}), at(48), None).await.unwrap();
     function.index_repair(json!({}), at(48), None).await.unwrap();
+    bed.write(&left_by_ttl()).await;
+    function.ttl_cascade(removal(&bed.table), at(48), None).await.unwrap();
     tests::tables::provision(&bed.function.client, &bed.table).await;
     for scope in ["system", "all"] {
         let event = json!({"scope": scope, "max_read_units_per_second": 10_000});
@@ -191,6 +228,11 @@ fn every_event_file_is_one_that_a_function_takes() {
         if name.starts_with("cloudformation") {
             let (_, request) = shared::cloudformation::Request::parse(&event).expect("a place to answer to");
             assert!(request.asked.is_ok(), "{name}");
+            continue;
+        }
+        if name.starts_with("ttl-cascade") {
+            let batch = shared::cascade::Batch::read(&event, "myapp_attributes").expect("records of a stream");
+            assert!(!batch.is_empty(), "{name} has nothing for the cascade");
             continue;
         }
         let overrides = shared::event::overrides(event).unwrap_or_else(|error| panic!("{name}: {error}"));

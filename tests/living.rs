@@ -15,6 +15,7 @@ use tests::attack::{Figures, amount, seed};
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
 use tests::janitor::Janitor;
+use tests::model;
 use tests::process::Running;
 use tests::python::Application;
 
@@ -306,7 +307,7 @@ async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repair
     runs.daily(end).await;
     runs.repair(end).await;
     let aftermath = Aftermath::read(endpoint(), &bed.table).await;
-    let (dead, dangling) = (aftermath.dead(end.get()), aftermath.dangling());
+    let (dead, dangling) = (aftermath.dead(end.get()), model::dangling(&aftermath.rows));
     assert!(dead.is_empty() && dangling.is_empty(), "{} dead, {} dangling", dead.len(), dangling.len());
 
     // What is alive by the logs, and stays so for another minute, still works.
@@ -325,7 +326,7 @@ async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repair
     runs.daily(later).await;
     runs.repair(later).await;
     let aftermath = Aftermath::read(endpoint(), &bed.table).await;
-    let (dead, dangling) = (aftermath.dead(later.get()), aftermath.dangling());
+    let (dead, dangling) = (aftermath.dead(later.get()), model::dangling(&aftermath.rows));
     let mut figures = runs.figures;
     figures.attempts += 4;
     // A fault is an operation of the application that was answered while a run of ours was under way.

@@ -15,7 +15,7 @@ use tests::attack::{Figures, amount};
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
 use tests::janitor::Janitor;
-use tests::model::{Key, ModelRow};
+use tests::model::{self, Key, ModelRow};
 use tests::python::Application;
 
 const RELEASES: &str = include_str!("python/old-releases.txt");
@@ -115,7 +115,7 @@ async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_
         lingering.extend(dead.into_iter().filter(|name| left.contains(name.as_str())).map(|_| *release));
     }
     assert!(lingering.is_empty(), "dead by their writers, and still there: {lingering:?}");
-    figures.dangling = aftermath.dangling().len() as u64;
+    figures.dangling = model::dangling(&aftermath.rows).len() as u64;
 
     // Each release is the judge of its own. The shortest life is a ticket's, five minutes, of which one had passed.
     assert!(began.elapsed() < Duration::from_mins(3), "too slow a machine: what was alive dies of age");
@@ -152,7 +152,7 @@ async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_
     let buckets: BTreeSet<&str> = aftermath.rows.iter().map(|row| row.bucket.as_str()).collect();
     println!("after all deaths: {} rows of {buckets:?}", aftermath.rows.len());
     figures.dead_left = aftermath.dead(later + HOUR).len() as u64;
-    figures.dangling += aftermath.dangling().len() as u64;
+    figures.dangling += model::dangling(&aftermath.rows).len() as u64;
     let mortal = |bucket: &&&str| !["mcp_clients", "client_index", "_client_index"].contains(bucket);
     assert_eq!(buckets.iter().filter(mortal).collect::<Vec<_>>(), Vec::<&&str>::new(), "only clients live for ever");
 

@@ -36,6 +36,10 @@ impl fmt::Debug for ResponseUrl {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
     pub table: String,
+    /// `TimeToLive`: switch TTL on. Unless it says `leave`.
+    pub ttl: bool,
+    /// `Stream`: switch the table's stream on, and say which it is. Only if it says `true`.
+    pub stream: bool,
 }
 
 /// What is to be done. Create and Update are one: both end with the table as the properties say.
@@ -53,12 +57,14 @@ pub enum RequestError {
     Type(String),
     #[error("the event has no ResourceProperties")]
     NoProperties,
-    #[error("{0} is not a property of this resource: it takes TableName")]
+    #[error("{0} is not a property of this resource: it takes TableName, TimeToLive and Stream")]
     UnknownProperty(String),
     #[error("the property TableName is missing: it names the ActingWeb attributes table")]
     NoTable,
     #[error("TableName={0}: not a table's name: 3 to 255 letters, digits, _ - . only")]
     Table(String),
+    #[error("{0}={1}: must be {2}")]
+    Choice(&'static str, String, &'static str),
 }
 
 /// One event, without the address of its answer: nothing that works on it can let that out.
@@ -118,15 +124,38 @@ fn asked(event: &Value) -> Result<Asked, RequestError> {
 fn properties(event: &Value) -> Result<Properties, RequestError> {
     let given = event["ResourceProperties"].as_object().ok_or(RequestError::NoProperties)?;
     // The first two are CloudFormation's own, and it passes them on.
-    let known = ["ServiceToken", "ServiceTimeout", "TableName"];
+    let known = ["ServiceToken", "ServiceTimeout", "TableName", "TimeToLive", "Stream"];
     if let Some(name) = given.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(RequestError::UnknownProperty(shown(name)));
     }
-    match given.get("TableName") {
-        None => Err(RequestError::NoTable),
-        Some(Value::String(table)) if is_table_name(table) => Ok(Properties { table: table.clone() }),
-        Some(Value::String(table)) => Err(RequestError::Table(shown(table))),
-        Some(_) => Err(RequestError::Table("(not a string)".to_owned())),
+    let table = match given.get("TableName") {
+        None => return Err(RequestError::NoTable),
+        Some(Value::String(table)) if is_table_name(table) => table.clone(),
+        Some(Value::String(table)) => return Err(RequestError::Table(shown(table))),
+        Some(_) => return Err(RequestError::Table("(not a string)".to_owned())),
+    };
+    Ok(Properties {
+        table,
+        ttl: choice(given, "TimeToLive", ["enable", "leave"], true)?,
+        stream: choice(given, "Stream", ["true", "false"], false)?,
+    })
+}
+
+/// Whether a property is the first of its two values. CloudFormation makes strings of whatever a template says.
+fn choice(
+    given: &Map<String, Value>,
+    name: &'static str,
+    values: [&'static str; 2],
+    default: bool,
+) -> Result<bool, RequestError> {
+    match given.get(name) {
+        None => Ok(default),
+        Some(Value::String(value)) if value == values[0] => Ok(true),
+        Some(Value::String(value)) if value == values[1] => Ok(false),
+        Some(other) => {
+            let wanted = if values[0] == "true" { "true or false" } else { "enable or leave" };
+            Err(RequestError::Choice(name, shown(other.as_str().unwrap_or("(not a string)")), wanted))
+        }
     }
 }
 
@@ -148,6 +177,16 @@ fn physical_id(event: &Value) -> String {
 pub struct Done {
     pub reason: String,
     pub data: Map<String, Value>,
+}
+
+impl Done {
+    pub(crate) fn say(&mut self, what: String) {
+        self.reason = if self.reason.is_empty() { what } else { format!("{}; {what}", self.reason) };
+    }
+
+    pub(crate) fn add(&mut self, name: &str, value: &str) {
+        self.data.insert(name.to_owned(), Value::String(value.to_owned()));
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -208,11 +247,29 @@ mod tests {
     #[test]
     fn create_and_update_ask_for_the_same_and_delete_for_nothing() {
         let properties = json!({"ServiceToken": "arn", "ServiceTimeout": "60", "TableName": "a_attributes"});
-        let wanted = Asked::SetUp(Properties { table: "a_attributes".to_owned() });
+        let wanted = Asked::SetUp(Properties { table: "a_attributes".to_owned(), ttl: true, stream: false });
         assert_eq!(read(&event("Create", properties.clone())).asked, Ok(wanted.clone()));
         assert_eq!(read(&event("Update", properties)).asked, Ok(wanted));
         for properties in [json!(null), json!({}), json!({"Tablename": 1}), json!("x")] {
             assert_eq!(read(&event("Delete", properties)).asked, Ok(Asked::Leave));
+        }
+    }
+
+    #[test]
+    fn ttl_is_wanted_unless_and_a_stream_only_if_it_is_said() {
+        for (properties, ttl, stream) in [
+            (json!({"TableName": "abc", "TimeToLive": "enable", "Stream": "true"}), true, true),
+            (json!({"TableName": "abc", "TimeToLive": "leave", "Stream": "true"}), false, true),
+            (json!({"TableName": "abc", "Stream": "false"}), true, false),
+        ] {
+            let wanted = Asked::SetUp(Properties { table: "abc".to_owned(), ttl, stream });
+            assert_eq!(read(&event("Create", properties)).asked, Ok(wanted));
+        }
+        for properties in
+            [json!({"TableName": "abc", "Stream": "yes"}), json!({"TableName": "abc", "TimeToLive": true})]
+        {
+            let asked = read(&event("Create", properties)).asked;
+            assert!(matches!(asked, Err(RequestError::Choice(..))), "{asked:?}");
         }
     }
 

@@ -84,6 +84,7 @@ pub enum Purpose {
     DailyCleanup,
     IndexRepair,
     Metrics,
+    TtlCascade,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -143,7 +144,7 @@ impl Purpose {
 
     fn settings(self) -> impl Iterator<Item = &'static str> {
         let more: &[&str] = match self {
-            Purpose::DailyCleanup => &[],
+            Purpose::DailyCleanup | Purpose::TtlCascade => &[],
             Purpose::IndexRepair => &OF_REPAIR,
             Purpose::Metrics => &OF_METRICS,
         };

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::bucket::TTL_ATTRIBUTE;
 use crate::clock::RunClock;
@@ -14,6 +14,7 @@ use crate::config;
 use crate::dynamo::Dynamo;
 use crate::lambda::Function;
 use crate::respond;
+use crate::stream_switch::{self, Stream};
 use crate::time::EpochSeconds;
 use crate::ttl_switch::{self, SwitchError, Switched};
 
@@ -63,26 +64,47 @@ impl Function {
         answer(&event, now, budget, async |properties, clock| self.set_up(&properties, clock).await).await
     }
 
-    /// What the resource is for, one step after another; each adds what it did.
-    async fn set_up(&self, properties: &Properties, clock: RunClock) -> Result<Done, SwitchError> {
+    /// What the resource is for, one step after another; each adds what it did. The stream first: it takes seconds, and TTL
+    /// may take all the time there is.
+    async fn set_up(&self, properties: &Properties, clock: RunClock) -> Result<Done, String> {
         let table = &properties.table;
         let endpoint = config::endpoint(&self.environment);
-        let store = Dynamo::open_unpaced(self.client.clone(), table, endpoint, clock).await?;
-        Ok(told(table, ttl_switch::switch_on(&store, table, &clock, POLL).await?))
+        let store = Dynamo::open_unpaced(self.client.clone(), table, endpoint, clock)
+            .await
+            .map_err(|error| SwitchError::from(error).to_string())?;
+        let mut done = Done::default();
+        done.add("TableName", table);
+        if properties.stream {
+            let stream = stream_switch::switch_on(&store, table, &clock, POLL).await.map_err(|e| e.to_string())?;
+            tell_of_stream(&mut done, table, &stream);
+        }
+        if properties.ttl {
+            let switched = ttl_switch::switch_on(&store, table, &clock, POLL).await.map_err(|e| e.to_string())?;
+            tell_of_ttl(&mut done, table, switched);
+        }
+        if !properties.stream && !properties.ttl {
+            done.say(format!("nothing of table {table} was to be changed"));
+        }
+        Ok(done)
     }
 }
 
-fn told(table: &str, switched: Switched) -> Done {
+fn tell_of_stream(done: &mut Done, table: &str, stream: &Stream) {
+    let how = if stream.switched_on { "was switched on" } else { "was on already" };
+    done.say(format!("the stream of table {table} ({}) {how}", stream.view));
+    done.add("StreamArn", &stream.arn);
+    done.add("StreamViewType", &stream.view);
+}
+
+fn tell_of_ttl(done: &mut Done, table: &str, switched: Switched) {
     let (status, how) = match switched {
         Switched::WasOn => ("ENABLED", "was on already"),
         Switched::NowOn => ("ENABLED", "was switched on"),
         Switched::BeingEnabled => ("ENABLING", "is being switched on by DynamoDB, which takes it up to an hour"),
     };
-    let fields = [("TableName", table), ("TtlAttribute", TTL_ATTRIBUTE), ("TtlStatus", status)];
-    Done {
-        reason: format!("TTL of table {table} on {TTL_ATTRIBUTE} {how}"),
-        data: fields.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect(),
-    }
+    done.say(format!("TTL of table {table} on {TTL_ATTRIBUTE} {how}"));
+    done.add("TtlAttribute", TTL_ATTRIBUTE);
+    done.add("TtlStatus", status);
 }
 
 /// Has `work` do what the event asks for, and answers CloudFormation; the answer is returned as well.
@@ -107,7 +129,7 @@ pub async fn answer<E: std::fmt::Display>(
             in_time(for_work, work(properties.clone(), RunClock::start(now, Some(for_work)))).await
         }
         Ok(Asked::Leave) => {
-            Ok(Done { reason: "the table and its TTL are left as they are".to_owned(), ..Done::default() })
+            Ok(Done { reason: "the table, its TTL and its stream are left as they are".to_owned(), ..Done::default() })
         }
         Err(error) => Err(error.to_string()),
     };

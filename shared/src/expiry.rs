@@ -52,6 +52,8 @@ pub enum KeepReason {
     NotDue,
     /// An index row whose target is there, and not dead.
     TargetKept,
+    /// An index row of the name that was looked for, which leads to another actor.
+    Elsewhere,
     /// A provider row that a row which is not dead still names.
     Referenced,
     /// Dead, and left to DynamoDB's TTL as the operator asked.
@@ -107,7 +109,7 @@ macro_rules! names {
 names!(KeepReason {
     Alive => "alive", Tripwire => "tripwire", Contradiction => "contradiction", Malformed => "malformed",
     WithoutTtl => "without_ttl", Permanent => "permanent", Foreign => "foreign", NotDue => "not_due",
-    TargetKept => "target_kept", Referenced => "referenced", Deferred => "deferred", Young => "young",
+    TargetKept => "target_kept", Elsewhere => "elsewhere", Referenced => "referenced", Deferred => "deferred", Young => "young",
     SeenOnce => "seen_once", LeftToDaily => "left_to_daily", Legacy => "legacy",
 });
 names!(DeleteReason {

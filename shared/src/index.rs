@@ -1,6 +1,6 @@
 //! Which index buckets point at which bucket of the actors, and when an index row is due.
 
-use crate::bucket::{self, BUCKETS, Bucket, Rule, TTL_SKEW_SECONDS};
+use crate::bucket::{self, BUCKETS, Bucket, Owner, Rule, TTL_SKEW_SECONDS};
 use crate::row::{Row, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
@@ -27,6 +27,14 @@ impl IndexKind {
 
 fn pointers_at(target_name: &str) -> impl Iterator<Item = &'static Bucket> {
     BUCKETS.iter().filter(move |index| matches!(index.rule, Rule::Pointer { target } if target == target_name))
+}
+
+/// Whether a row of the bucket that TTL removes leaves rows behind: an index row that points at it, a provider row that it
+/// alone named.
+#[must_use]
+pub fn leaves_rows_behind(bucket: &Bucket) -> bool {
+    let hung_on = bucket::can_refer(bucket) || pointers_at(bucket.name).next().is_some();
+    hung_on && bucket.owner == Owner::Actor && bucket.ttl.is_some()
 }
 
 /// The bucket that rows of an index bucket point at.

@@ -185,7 +185,7 @@ impl Function {
         settings
     }
 
-    fn failed(&self, run: &str, settings: &Settings, error: &RunError, now: EpochSeconds) {
+    pub(crate) fn failed(&self, run: &str, settings: &Settings, error: &RunError, now: EpochSeconds) {
         log_failure(run, error);
         let refused =
             matches!(error, RunError::WrongTable { .. } | RunError::AboveShare { .. } | RunError::ShareUnknown { .. });
@@ -202,13 +202,13 @@ impl Function {
         self.tell(&[sample], now);
     }
 
-    fn tell(&self, samples: &[Sample], now: EpochSeconds) {
+    pub(crate) fn tell(&self, samples: &[Sample], now: EpochSeconds) {
         for document in samples.iter().flat_map(|sample| sample.documents(now)) {
             (self.tell)(&document.to_string());
         }
     }
 }
 
-fn log_failure(run: &str, error: &RunError) {
+pub(crate) fn log_failure(run: &str, error: &RunError) {
     tracing::error!(run, error.kind = error.kind(), error.text = %error, "run failed");
 }

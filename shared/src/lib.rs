@@ -27,11 +27,13 @@
 //! repair     the walk over the whole table: the index repair as a job
 //! measure    what is in the table, whether TTL and the cleanup do their job, and where it is going; it cannot delete
 //! revoke     finds and deletes what a revocation claims; the only use case that deletes live rows (feature `revoke`)
+//! cascade    what hung on a token that TTL removed goes with it, as the table's stream tells
 //! explain    why a row is judged as it is, and what each function would do with it; it cannot delete
-//! ttl_switch makes sure that the table's TTL is on;  backfill: gives rows the TTL that they should have
+//! ttl_switch makes sure that the table's TTL is on;  stream_switch: its stream;  backfill: gives rows the TTL that they should have
 //! ---------- edge
 //! dynamo     the only importer of the AWS SDK
 //! lambda     one invocation, from event to report;  serve: the Lambda runtime around it;  logging: lines without secrets
+//! stream     one batch of the table's stream
 //! respond    an answer's way to CloudFormation;  custom_resource: one event of it, always answered
 //! ```
 
@@ -39,6 +41,7 @@
 
 pub mod backfill;
 pub mod bucket;
+pub mod cascade;
 pub mod clock;
 pub mod cloudformation;
 pub mod config;
@@ -70,6 +73,8 @@ pub mod run;
 pub mod serve;
 pub mod state;
 pub mod store;
+pub mod stream;
+pub mod stream_switch;
 pub mod sweep;
 pub mod time;
 pub mod ttl_switch;

@@ -84,6 +84,14 @@ metrics! {
     FAILED = "Failed", "Count";
     /// A run that would not begin: above the share limit, or on the wrong table.
     REFUSED = "Refused", "Count";
+    // Of one batch of the table's stream.
+    RECORDS = "Records", "Count";
+    /// No removal by TTL, or nothing can hang on what was removed.
+    RECORDS_IGNORED = "RecordsIgnored", "Count";
+    /// Not what a stream sends: skipped, because it would be no better the next time.
+    RECORDS_MALFORMED = "RecordsMalformed", "Count";
+    /// Could not be finished, and come again.
+    RECORDS_FAILED = "RecordsFailed", "Count";
 }
 
 /// What CloudWatch takes in one document.

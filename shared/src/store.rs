@@ -268,11 +268,11 @@ pub trait InspectTable {
     async fn ttl_setting(&self) -> Result<TtlSetting>;
 }
 
-/// What DynamoDB says to being asked to switch TTL on, apart from faults.
+/// What DynamoDB says to being asked to switch TTL, or the stream, on, apart from faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnableAnswer {
     Accepted,
-    /// Somebody else was first; on which attribute, the description tells.
+    /// Somebody else was first; to what end, the description tells.
     AlreadyOn,
     /// It allows one change an hour.
     TooSoon,
@@ -284,6 +284,28 @@ pub enum EnableAnswer {
 #[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait SwitchTtl {
     async fn enable_ttl(&self) -> Result<EnableAnswer>;
+}
+
+/// What `DescribeTable` says of the table's stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamSetting {
+    Off,
+    On { arn: String, view: String },
+}
+
+/// The same, and whether the table is being changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableStream {
+    pub setting: StreamSetting,
+    pub busy: bool,
+}
+
+/// `dynamodb:DescribeTable`; `dynamodb:UpdateTable`, of the stream, to on: nothing here can switch it off.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait SwitchStream {
+    async fn table_stream(&self) -> Result<TableStream>;
+
+    async fn enable_stream(&self) -> Result<EnableAnswer>;
 }
 
 /// What the run has cost so far.

@@ -28,7 +28,7 @@ os.environ.update(AWS_ACCESS_KEY_ID="rehearsal", AWS_SECRET_ACCESS_KEY="rehearsa
 import boto3  # noqa: E402
 from botocore.config import Config  # noqa: E402
 
-REHEARSED = ["new table", "existing table", "everything given", "everything off"]
+REHEARSED = ["new table", "new table with cascade", "existing table", "everything given", "everything off"]
 
 # What moto is known not to model. Exactly these: one more is a failure, and so is one that it has learned meanwhile.
 PASSED_OVER = "passed over by moto's stacks; created here through the service's own API"
@@ -37,7 +37,9 @@ NULLS = "AWS::NoValue in a list: left by moto as a null"
 NO_COLON = "Fn::GetAtt of AWS::Logs::LogGroup.Arn: moto leaves out the `:*` at its end"
 NO_ALARM = "Fn::GetAtt of AWS::CloudWatch::Alarm: refused by moto's stacks, which do not know it; resolved here"
 NO_FUNCTION = "Custom::EnableTtl: moto would run the function in a container; answered here in the function's place"
+NO_WAITING = "Fn::GetAtt of Custom::EnableTtl: moto's stacks do not wait for its answer; resolved here"
 KNOWN_GAPS = {
+    NO_WAITING,
     NULLS,
     NO_COLON,
     NO_ALARM,
@@ -84,7 +86,7 @@ class Rehearsal:
         s3.create_bucket(Bucket=CODE["bucket"], CreateBucketConfiguration={"LocationConstraint": REGION})
         s3.put_object(Bucket=CODE["bucket"], Key=CODE["key"], Body=packed.getvalue())
 
-    def create_table(self):
+    def create_table(self, stream):
         self.client("dynamodb").create_table(
             TableName=TABLE,
             BillingMode="PAY_PER_REQUEST",
@@ -93,6 +95,8 @@ class Rehearsal:
                 {"AttributeName": "id", "KeyType": "HASH"},
                 {"AttributeName": "bucket_name", "KeyType": "RANGE"},
             ],
+            # As the function behind the custom resource would leave it: moto does not run it.
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": "OLD_IMAGE"} if stream else {"StreamEnabled": False},
         )
 
     def deploy(self, variant, given):
@@ -100,7 +104,7 @@ class Rehearsal:
         self.upload_code()
         planned = Deployment(given)
         if given.get("CreateTable") != "true":
-            self.create_table()
+            self.create_table(given.get("TtlCascade") == "true")
         stacks = self.client("cloudformation")
         parameters = [{"ParameterKey": name, "ParameterValue": value} for name, value in given.items()]
         stack = stacks.create_stack(
@@ -121,8 +125,12 @@ class Rehearsal:
         if not isinstance(value, dict):
             return value
         if set(value) == {"Fn::GetAtt"}:
-            logical, _ = value["Fn::GetAtt"]
+            logical, attribute = value["Fn::GetAtt"]
             kind = planned.template["Resources"][logical]["Type"]
+            if kind == "Custom::EnableTtl" and attribute == "StreamArn":
+                self.gap(NO_WAITING)
+                stream = self.client("dynamodb").describe_table(TableName=TABLE)["Table"] if planned.has(logical) else {}
+                return stream.get("LatestStreamArn", "not in this deployment")
             if kind == "AWS::CloudWatch::Alarm":
                 self.gap(NO_ALARM)
                 # It works out both branches of an Fn::If, so what is in the one not taken must be something, too.
@@ -136,8 +144,10 @@ class Rehearsal:
             assert before == "CREATE_IN_PROGRESS", f"the stack is {before} before its custom resource has answered"
             assert properties["TableName"] == TABLE
             self.gap(NO_FUNCTION)
+            table = self.client("dynamodb").describe_table(TableName=TABLE)["Table"]
+            data = {"StreamArn": table["LatestStreamArn"]} if properties["Stream"] == "true" else {}
             answer = {"Status": "SUCCESS", "StackId": stack, "RequestId": "rehearsal", "LogicalResourceId": logical,
-                      "PhysicalResourceId": f"ttl:{TABLE}", "Data": {}}
+                      "PhysicalResourceId": f"ttl:{TABLE}", "Data": data}
             url = f"{self.endpoint}/cloudformation_{REGION}/cfnresponse?stack={urllib.parse.quote(stack)}"
             # An empty type, as CloudFormation's own example sends it; and moto finds the region in a signature's scope.
             scope = f"Credential=rehearsal/20260101/{REGION}/cloudformation/aws4_request"
@@ -153,7 +163,8 @@ class Rehearsal:
         named = [row for row in listed if row.get("LogicalResourceId")]
         physical = {row["LogicalResourceId"]: row["PhysicalResourceId"] for row in named}
         account = self.client("sts").get_caller_identity()["Account"]
-        made = Deployment(given, account=account, physical=physical)
+        stream = self.client("dynamodb").describe_table(TableName=TABLE)["Table"].get("LatestStreamArn")
+        made = Deployment(given, account=account, physical=physical, stream=stream)
         by_api = {}
         for logical, properties in made.resources():
             kind = made.template["Resources"][logical]["Type"]
@@ -221,12 +232,14 @@ class Rehearsal:
         wanted = {made.physical[logical] for logical in binaries() if made.has(logical)}
         assert there == wanted, f"{variant}: functions {there ^ wanted}"
         with_ttl = variant in ("existing table", "everything given")
-        assert len(there) == (4 if with_ttl else 3), f"{variant}: {len(there)} functions"
+        with_cascade = variant in ("new table with cascade", "everything given")
+        assert len(there) == 3 + with_ttl + with_cascade, f"{variant}: {len(there)} functions"
         for logical, properties in made.resources("AWS::Lambda::Function"):
             name = made.physical[logical]
             got = functions.get_function(FunctionName=name)
             config = got["Configuration"]
-            for wanted, key in (("provided.al2023", "Runtime"), (256, "MemorySize"), (900, "Timeout")):
+            timeout = 300 if logical == "Cascade" else 900
+            for wanted, key in (("provided.al2023", "Runtime"), (256, "MemorySize"), (timeout, "Timeout")):
                 assert config[key] == wanted, f"{variant}: {logical} has {key} {config[key]}"
             self.read_back("AWS::Lambda::Function.Role", properties["Role"], config["Role"])
             environment = config.get("Environment", {}).get("Variables", {})
@@ -239,8 +252,11 @@ class Rehearsal:
             self.read_back("AWS::Lambda::Function.ReservedConcurrentExecutions",
                            properties.get("ReservedConcurrentExecutions"),
                            got.get("Concurrency", {}).get("ReservedConcurrentExecutions"))
-            on_failure = functions.get_function_event_invoke_config(FunctionName=name)["DestinationConfig"]
             queue = made.resolve({"Fn::GetAtt": "FailureQueue.Arn"})
+            if logical == "Cascade":
+                self.look_at_mapping(variant, made, name)
+                continue
+            on_failure = functions.get_function_event_invoke_config(FunctionName=name)["DestinationConfig"]
             assert on_failure["OnFailure"]["Destination"] == queue, f"{variant}: {logical}: {on_failure}"
         groups = {row["logGroupName"]: row for row in self.client("logs").describe_log_groups()["logGroups"]}
         for logical, properties in made.resources("AWS::Logs::LogGroup"):
@@ -254,6 +270,19 @@ class Rehearsal:
             got = self.client("iam").get_role_policy(RoleName=made.physical[logical], PolicyName=policy["PolicyName"])
             allowed = self.stored_policy(got["PolicyDocument"])
             assert allowed == policy["PolicyDocument"]["Statement"], f"{variant}: {logical} may do {allowed}"
+
+    def look_at_mapping(self, variant, made, function):
+        """The mapping from the table's stream to the cascade."""
+        mappings = self.client("lambda").list_event_source_mappings(FunctionName=function)["EventSourceMappings"]
+        assert len(mappings) == 1, f"{variant}: {mappings}"
+        (_, properties), = made.resources("AWS::Lambda::EventSourceMapping")
+        for name in ("BatchSize", "StartingPosition", "FilterCriteria", "FunctionResponseTypes", "DestinationConfig",
+                     "MaximumBatchingWindowInSeconds", "MaximumRetryAttempts", "MaximumRecordAgeInSeconds",
+                     "BisectBatchOnFunctionError", "ParallelizationFactor"):
+            self.read_back(f"AWS::Lambda::EventSourceMapping.{name}", properties[name], mappings[0].get(name))
+        table = self.client("dynamodb").describe_table(TableName=TABLE)["Table"]
+        assert mappings[0]["EventSourceArn"] == table["LatestStreamArn"], f"{variant}: {mappings[0]['EventSourceArn']}"
+        assert table["StreamSpecification"]["StreamViewType"] == "OLD_IMAGE", f"{variant}: {table}"
 
     def stored_policy(self, document):
         """The statements as moto keeps them, less what it does in its own way; each way is a gap."""
@@ -297,13 +326,15 @@ class Rehearsal:
         wanted = {properties["AlarmName"] for _, properties in made.resources("AWS::CloudWatch::Alarm")}
         assert {alarm["AlarmName"] for alarm in alarms} == wanted, variant
         topics = self.client("sns").list_topics()["Topics"]
-        assert len(topics) == (1 if variant in ("new table", "existing table") else 0), f"{variant}: {topics}"
+        made_here = variant not in ("everything given", "everything off")
+        assert len(topics) == int(made_here), f"{variant}: {topics}"
         if variant == "everything off":
             assert not wanted, "alarms, though they are switched off"
         else:
             assert len(wanted) >= 15, f"{variant}: {sorted(wanted)}"
         assert ("janitor-too-many-rows" in wanted) == (variant == "new table"), variant
         assert ("janitor-enable-ttl-failed" in wanted) == made.has("EnableTtl"), variant
+        assert ("janitor-cascade-behind" in wanted) == made.has("Cascade"), variant
 
     def look_at_dashboard(self, variant, made):
         boards = self.client("cloudwatch").list_dashboards()["DashboardEntries"]

@@ -35,10 +35,13 @@ VARIANTS = {
         "MaxTableRows": "1000000",
     },
     "new table, TTL left alone": {"AttributesTable": TABLE, "CreateTable": "true", "TimeToLive": "leave"},
-    "dry run": {"AttributesTable": TABLE, "Mode": "dry-run"},
+    "new table with cascade": {"AttributesTable": TABLE, "CreateTable": "true", "TtlCascade": "true"},
+    "cascade, TTL left alone": {"AttributesTable": TABLE, "TimeToLive": "leave", "TtlCascade": "true"},
+    "dry run": {"AttributesTable": TABLE, "Mode": "dry-run", "TtlCascade": "true"},
     "everything given": {
         "AttributesTable": TABLE,
         "ActorsTable": "myapp_actors",
+        "TtlCascade": "true",
         "ExpiredRows": "defer-to-ttl",
         "MaxDeletes": "1000",
         "MaxDeleteShare": "0.5",
@@ -88,6 +91,7 @@ def transformed(given):
     return transform(document, dict(given), _NoManagedPolicies())
 
 
+STREAM = f"arn:aws:dynamodb:{{region}}:{{account}}:table/{TABLE}/stream/2026-11-16T00:00:00.000"
 # How an attribute follows from a resource's physical id.
 ATTRIBUTES = {
     ("AWS::Lambda::Function", "Arn"): "arn:aws:lambda:{region}:{account}:function:{id}",
@@ -97,6 +101,9 @@ ATTRIBUTES = {
     ("AWS::SQS::Queue", "QueueName"): "{name}",
     ("AWS::CloudWatch::Alarm", "Arn"): "arn:aws:cloudwatch:{region}:{account}:alarm:{id}",
     ("AWS::DynamoDB::Table", "Arn"): "arn:aws:dynamodb:{region}:{account}:table/{id}",
+    ("AWS::DynamoDB::Table", "StreamArn"): STREAM,
+    # What the function behind it answers, not what follows from its id.
+    ("Custom::EnableTtl", "StreamArn"): STREAM,
 }
 # What names a resource, where the template does; then Ref gives it back.
 NAMES = {
@@ -114,10 +121,11 @@ _NOTHING = object()
 class Deployment:
     """One template with one set of parameters: which resources there are, and what their properties come to."""
 
-    def __init__(self, given, account=ACCOUNT, physical=None):
+    def __init__(self, given, account=ACCOUNT, physical=None, stream=None):
         self.template = transformed(given)
         self.account = account
         self.physical = physical or {}
+        self.stream = stream
         self.conditions = self.template.get("Conditions", {})
         self.parameters = {}
         for name, parameter in self.template["Parameters"].items():
@@ -231,6 +239,8 @@ class Deployment:
         kind = self.template["Resources"][logical]["Type"]
         if (kind, attribute) not in ATTRIBUTES:
             raise Unresolved(f"{logical}.{attribute}: not a known attribute of {kind}")
+        if attribute == "StreamArn" and self.stream:
+            return self.stream
         # A queue's Ref is its URL.
         name = identity.rsplit("/", 1)[-1]
         return ATTRIBUTES[kind, attribute].format(region=REGION, account=self.account, id=identity, name=name)

@@ -13,11 +13,15 @@ import json
 import re
 import sys
 
-from sam_template import ACCOUNT, REGION, ROOT, STACK, TABLE, VARIANTS, Deployment, Unresolved, binaries
+from sam_template import ACCOUNT, REGION, ROOT, STACK, STREAM, TABLE, VARIANTS, Deployment, Unresolved, binaries
 
 NAMESPACE = "ActingWeb/Janitor"
 STATE_OWNER = "_actingweb_janitor"
 TABLE_ARN = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{TABLE}"
+STREAM_ARN = STREAM.format(region=REGION, account=ACCOUNT)
+# The mapping reads the stream with the function's role. Looking for streams knows the table only, as in SAM's own policy.
+OF_STREAM = {f"dynamodb:{action}": STREAM_ARN for action in ("DescribeStream", "GetRecords", "GetShardIterator")}
+OF_STREAM["dynamodb:ListStreams"] = f"{TABLE_ARN}/stream/*"
 ONLY_OWN_STATE = {
     "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [STATE_OWNER]},
     "Null": {"dynamodb:LeadingKeys": "false"},
@@ -30,7 +34,10 @@ UNBOUND = {
     "daily-cleanup": READS - {"dynamodb:GetItem"} | {"dynamodb:PartiQLDelete"},
     "index-repair": READS - {"dynamodb:GetItem"} | {"dynamodb:PartiQLDelete"},
     "metrics-emitter": READS - {"dynamodb:GetItem", "dynamodb:BatchGetItem"},
-    "enable-ttl": {"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:UpdateTimeToLive"},
+    "enable-ttl": {
+        "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:UpdateTimeToLive", "dynamodb:UpdateTable"},
+    "ttl-cascade": {
+        "dynamodb:DescribeTable", "dynamodb:Query", "dynamodb:BatchGetItem", "dynamodb:PartiQLDelete"},
 }
 OWN_STATE = {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"}
 OF_ACTORS = {"dynamodb:Scan", "dynamodb:BatchGetItem"}
@@ -51,6 +58,7 @@ OF_AWS = {
     ("AWS/DynamoDB", "SuccessfulRequestLatency", ("Operation", "TableName")),
     ("AWS/DynamoDB", "TimeToLiveDeletedItemCount", ("TableName",)),
     ("AWS/Lambda", "Errors", ("FunctionName",)),
+    ("AWS/Lambda", "IteratorAge", ("FunctionName",)),
     ("AWS/SQS", "ApproximateNumberOfMessagesVisible", ("QueueName",)),
 }
 # The sets of dimensions that metric.rs describes; which metric has which, only --emitted can tell.
@@ -85,7 +93,10 @@ def role_of(deployment, logical):
 
 
 def actions(deployment):
-    """What each function may do on DynamoDB: on any row, on the janitor's own rows only, and on the table of actors."""
+    """What each function may do on DynamoDB: on any row, on the janitor's own rows only, and on the table of actors.
+
+    What Lambda does with the role, reading the stream, is not the function's and not told.
+    """
     found = {}
     for logical, binary in binaries().items():
         if not deployment.has(logical):
@@ -94,7 +105,7 @@ def actions(deployment):
         may = found[binary] = {"table": set(), "own_state": set(), "actors": set()}
         for statement in statements(properties):
             of_table = [action for action in statement["Action"] if action.startswith("dynamodb:")]
-            if not of_table:
+            if not of_table or set(of_table) <= set(OF_STREAM):
                 continue
             if statement["Resource"] != [TABLE_ARN]:
                 may["actors"].update(of_table)
@@ -145,6 +156,9 @@ def check_permission(deployment, where, binary, action, resource, condition, log
     if service == "logs":
         expect(action in {"logs:CreateLogStream", "logs:PutLogEvents"}, f"{where}: {action}")
         expect(resource == logs, f"{where}: {action} on {resource}, which is not its own log group")
+        return
+    if action in OF_STREAM:
+        expect(binary == "ttl-cascade" and resource == OF_STREAM[action], f"{where}: {action} on {resource}")
         return
     expect("*" not in resource, f"{where}: {action} on {resource}, a wildcard")
     if service == "sqs":
@@ -334,15 +348,46 @@ def check_functions(deployment, variant):
         expect(function["LoggingConfig"]["LogGroup"] == f"/aws/lambda/{STACK}/{binary}", f"{logical}: another's logs")
         # The alarms look for the function by this name, so it must be the one that CloudFormation gives.
         expect("FunctionName" not in function, f"{logical} has a fixed name: two stacks could not be")
-        reserved = 1 if binary in CLEANERS and deployment.parameters["ReserveConcurrency"] == "true" else None
+        reserves = deployment.parameters["ReserveConcurrency"] == "true"
+        reserved = {"ttl-cascade": 2, **dict.fromkeys(CLEANERS, 1)}.get(binary) if reserves else None
         expect(function.get("ReservedConcurrentExecutions") == reserved, f"{variant}: {logical}: concurrency")
-        config = invoked.get(deployment.id_of(logical), {})
-        expect(config.get("DestinationConfig") == {"OnFailure": {"Destination": queue}}, f"{logical}: failures vanish")
-        expect(config.get("MaximumRetryAttempts", 9) <= 2, f"{logical}: retries")
+        if binary == "ttl-cascade":
+            check_mapping(deployment, variant, logical, queue)
+        else:
+            check_invocations(logical, invoked.get(deployment.id_of(logical), {}), queue)
         given = function.get("Environment", {}).get("Variables", {})
-        if binary in CLEANERS:
+        if binary in CLEANERS | {"ttl-cascade"}:
             expect(set(given) <= settings, f"{logical}: {set(given) - settings} is no setting of shared/src/config.rs")
         expect(binary == "enable-ttl" or given.get("ATTRIBUTES_TABLE") == TABLE, f"{logical}: no table")
+
+
+def check_invocations(logical, config, queue):
+    expect(config.get("DestinationConfig") == {"OnFailure": {"Destination": queue}}, f"{logical}: failures vanish")
+    expect(config.get("MaximumRetryAttempts", 9) <= 2, f"{logical}: retries")
+
+
+def check_mapping(deployment, variant, logical, queue):
+    """What wakes the cascade: the table's stream, bounded in every direction, and nothing lost without a trace."""
+    mappings = [properties for _, properties in deployment.resources("AWS::Lambda::EventSourceMapping")]
+    expect(len(mappings) == 1, f"{variant}: {len(mappings)} mappings")
+    for mapping in mappings:
+        wanted = {
+            "EventSourceArn": STREAM_ARN,
+            "FunctionName": deployment.id_of(logical),
+            "StartingPosition": "TRIM_HORIZON",
+            "FunctionResponseTypes": ["ReportBatchItemFailures"],
+            "BisectBatchOnFunctionError": True,
+            "ParallelizationFactor": 1,
+            "DestinationConfig": {"OnFailure": {"Destination": queue}},
+        }
+        for name, value in wanted.items():
+            expect(mapping.get(name) == value, f"{variant}: the mapping's {name} is {mapping.get(name)}")
+        expect(0 < mapping.get("MaximumBatchingWindowInSeconds", 0) <= 300, "the mapping gathers nothing, or too long")
+        expect(0 < mapping.get("MaximumRetryAttempts", -1) <= 100, "the mapping tries for ever, or never again")
+        # The stream itself forgets after a day.
+        expect(60 <= mapping.get("MaximumRecordAgeInSeconds", -1) < 86_400, "the mapping's records never age")
+        for one in mapping["FilterCriteria"]["Filters"]:
+            json.loads(one["Pattern"])
 
 
 def check_schedules(deployment, variant):
@@ -368,16 +413,22 @@ def check_table(deployment, variant):
     creates = deployment.parameters["CreateTable"] == "true"
     # A stack that is deployed dry changes nothing.
     wants = deployment.parameters["TimeToLive"] == "enable" and deployment.parameters["Mode"] == "delete"
+    cascades = deployment.parameters["TtlCascade"] == "true" and deployment.parameters["Mode"] == "delete"
     expect(len(tables) == int(creates), f"{variant}: {len(tables)} tables")
-    expect(len(custom) == int(wants and not creates), f"{variant}: {len(custom)} custom resources")
+    expect(len(custom) == int((wants or cascades) and not creates), f"{variant}: {len(custom)} custom resources")
+    expect(deployment.has("Cascade") == cascades, f"{variant}: the cascade")
     expect(deployment.has("EnableTtl") == bool(custom), f"{variant}: the function without its custom resource")
     for properties in custom:
         expect(properties["TableName"] == TABLE, "the custom resource is given another table")
+        asked = properties["TimeToLive"] == "enable", properties["Stream"] == "true"
+        expect(asked == (wants, cascades), f"{variant}: the custom resource is asked for {properties}")
         function = deployment.resolve(deployment.template["Resources"]["EnableTtl"]["Properties"])
         expect(int(properties["ServiceTimeout"]) > function["Timeout"], "CloudFormation gives up before the function")
     for table in tables:
         ttl = {"AttributeName": "ttl_timestamp", "Enabled": True} if wants else None
         expect(table.get("TimeToLiveSpecification") == ttl, f"{variant}: TTL is {table.get('TimeToLiveSpecification')}")
+        stream = {"StreamViewType": "OLD_IMAGE"} if cascades else None
+        expect(table.get("StreamSpecification") == stream, f"{variant}: stream {table.get('StreamSpecification')}")
         keys = [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]]
         expect(keys == [("id", "HASH"), ("bucket_name", "RANGE")], "the new table is not ActingWeb's")
         expect(table["DeletionProtectionEnabled"] is True, "the new table can be deleted")

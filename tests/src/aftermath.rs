@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use serde_json::Value;
 use shared::bucket::JANITOR_OWNER;
 
 use crate::model::{self, Key, ModelRow, ModelTtl};
@@ -47,25 +46,6 @@ impl Aftermath {
         // And what is dead by its own fields, wherever a cleaning would have come upon it.
         dead.extend(self.rows.iter().filter(|row| model::dead_by_itself(row, now)).map(ModelRow::key));
         dead
-    }
-
-    /// Index rows whose target is not there.
-    #[must_use]
-    pub fn dangling(&self) -> BTreeSet<Key> {
-        let keys: HashSet<Key> = self.rows.iter().map(ModelRow::key).collect();
-        let points_nowhere = |row: &&ModelRow| {
-            let target = match row.bucket.trim_start_matches('_') {
-                "auth_code_index" => "mcp_auth_codes",
-                "access_token_index" => "mcp_tokens",
-                "refresh_token_index" => "mcp_refresh_tokens",
-                "client_index" => "mcp_clients",
-                _ => return false,
-            };
-            let actor: Option<Value> = row.data.as_deref().and_then(|text| serde_json::from_str(text).ok());
-            let actor = actor.as_ref().and_then(Value::as_str).unwrap_or_default();
-            !keys.contains(&(actor.to_owned(), format!("{target}:{}", row.name)))
-        };
-        self.rows.iter().filter(points_nowhere).map(ModelRow::key).collect()
     }
 }
 

@@ -15,4 +15,5 @@ pub mod python;
 pub mod response_bucket;
 pub mod rows;
 pub mod siege;
+pub mod stream;
 pub mod tables;

@@ -224,7 +224,7 @@ pub fn index_repair(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
 
 /// Index rows that point at nothing.
 #[must_use]
-pub fn dangling(rows: &[ModelRow]) -> u64 {
+pub fn dangling(rows: &[ModelRow]) -> BTreeSet<Key> {
     let keys: BTreeSet<Key> = rows.iter().map(ModelRow::key).collect();
     let points_at_nothing = |row: &&ModelRow| {
         let target = INDEXES.iter().find(|(index, _)| row.owner == "_actingweb_oauth2" && row.bucket == *index);
@@ -235,5 +235,5 @@ pub fn dangling(rows: &[ModelRow]) -> u64 {
             _ => false,
         }
     };
-    rows.iter().filter(points_at_nothing).count() as u64
+    rows.iter().filter(points_at_nothing).map(ModelRow::key).collect()
 }

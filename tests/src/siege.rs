@@ -141,7 +141,7 @@ impl Siege {
         left.iter().for_each(|key| eprintln!("left: {key:?}"));
         figures.live_lost += self.live_lost(now).await;
         figures.dead_left += left.len() as u64;
-        figures.dangling += model::dangling(&rest);
+        figures.dangling += model::dangling(&rest).len() as u64;
     }
 
     /// Names of tokens and what is in provider rows, in something that was printed or answered.

@@ -16,6 +16,7 @@ mod revoke;
 mod scan;
 mod skew;
 mod state;
+mod stream;
 mod ttl;
 mod write_ttl;
 

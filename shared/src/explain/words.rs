@@ -120,6 +120,7 @@ fn keep(reason: KeepReason) -> &'static str {
         KeepReason::Foreign => "another bucket's row is under the key that it points at: that is not absence",
         KeepReason::NotDue => "its own TTL says that what it points at cannot have expired yet",
         KeepReason::TargetKept => "what it points at is there, and not dead",
+        KeepReason::Elsewhere => "it leads to another actor",
         KeepReason::Referenced => "a row that is not dead, or that stays for now, names it",
         KeepReason::Deferred => "it is dead, and left to the table's TTL as was asked",
         KeepReason::Young => {

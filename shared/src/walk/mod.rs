@@ -54,16 +54,24 @@ impl<'a, S> Hands<'a, S> {
 
 impl<S: DeleteRows> Hands<'_, S> {
     /// Deletes, or in a dry run pretends to, as far as the ceiling allows. Every row has an outcome if there is no `Stop`.
-    pub(crate) async fn delete(
+    pub(crate) async fn delete(&self, rows: Vec<Condemned>, counts: &mut Tally) -> Result<Vec<DeleteOutcome>, Stop> {
+        match self.try_delete(rows, counts).await {
+            (_, Some(stop)) => Err(stop),
+            (outcomes, None) => Ok(outcomes),
+        }
+    }
+
+    /// The same for who has to know of each row, also of those that a stop left untried.
+    pub(crate) async fn try_delete(
         &self,
         mut rows: Vec<Condemned>,
         counts: &mut Tally,
-    ) -> Result<Vec<DeleteOutcome>, Stop> {
-        let allowed = usize::try_from(self.allowance.get()).unwrap_or(usize::MAX).min(rows.len());
-        let over_the_ceiling = allowed < rows.len();
+    ) -> (Vec<DeleteOutcome>, Option<Stop>) {
+        let wanted = rows.len();
+        let allowed = usize::try_from(self.allowance.get()).unwrap_or(usize::MAX).min(wanted);
         rows.truncate(allowed);
         self.allowance.set(self.allowance.get() - allowed as u64);
-        let (outcomes, stopped) = if self.dry {
+        let (mut outcomes, stopped) = if self.dry {
             (vec![DeleteOutcome::Deleted; rows.len()], None)
         } else if rows.is_empty() {
             (Vec::new(), None)
@@ -78,11 +86,9 @@ impl<S: DeleteRows> Hands<'_, S> {
             tracing::trace!(row = ?row.row().key, reason = row.reason().name(), outcome = ?outcome, "delete");
             counts.outcome(row.bucket(), row.reason(), *outcome);
         }
-        match stopped {
-            Some(error) => Err(error.into()),
-            None if over_the_ceiling => Err(Stop::MaxDeletes),
-            None => Ok(outcomes),
-        }
+        outcomes.resize(wanted, DeleteOutcome::NotTried);
+        let over_the_ceiling = (allowed < wanted).then_some(Stop::MaxDeletes);
+        (outcomes, stopped.map(Stop::from).or(over_the_ceiling))
     }
 }
 

@@ -1,0 +1,299 @@
+//! A month of a table, hour by hour, with and without the cascade: `make cascade-month`.
+//!
+//! The rows are written as the library writes them and TTL takes them away with a lag, as DynamoDB does; the runs are the
+//! real functions on the embedded engine, at the hours that the template gives them. What is drawn is drawn from a seed, the
+//! same for all four tables. Prints what was left behind over time and what it cost, and with a path draws it there.
+
+use std::collections::{BTreeMap, HashMap};
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
+use janitor::demo::write_rows;
+use janitor::fixture::{Fate, Specimen};
+use serde_json::{Value, json};
+use shared::bucket::OAUTH_OWNER;
+use shared::lambda::Function;
+use shared::pyjson::dumps;
+use shared::store::Usage;
+use shared::time::EpochSeconds;
+use tests::engine::{EngineKind, shared as engine};
+use tests::stream::{event, left_behind};
+use tests::tables::new_table;
+
+mod plot;
+
+const HOUR: i64 = 3_600;
+const DAY: i64 = 86_400;
+const DAYS: i64 = 30;
+/// Before the month that is shown: the first removals come after hours, a table in its stride takes days.
+const WARM_UP_DAYS: i64 = 4;
+/// A Sunday, at midnight, far ahead of any clock: the engine must not take rows away by itself.
+const BEGIN: i64 = 2_400_105_600;
+/// DynamoDB promises removal within a few days; two are usual at most.
+const MOST_LAG: i64 = 48 * HOUR;
+/// Sign-ins an hour, on average.
+const GRANTS: usize = 4;
+
+/// A row as it was written: TTL's removal puts it into the stream.
+struct Written {
+    removed_at: i64,
+    image: HashMap<String, AttributeValue>,
+}
+
+/// Hours since the beginning, dangling index rows, provider rows that nothing names.
+pub(crate) type Point = (i64, usize, usize);
+
+/// What a table's month came to.
+#[derive(Default)]
+pub(crate) struct Month {
+    pub left: Vec<Point>,
+    /// By function: runs, requests, read units, write units.
+    pub cost: BTreeMap<&'static str, (u64, u64, f64, f64)>,
+    pub removed_by_ttl: u64,
+    pub records: u64,
+}
+
+impl Month {
+    fn ran(&mut self, function: &'static str, usage: Usage) {
+        let cost = self.cost.entry(function).or_default();
+        cost.0 += 1;
+        cost.1 += usage.requests;
+        cost.2 += usage.read_units;
+        cost.3 += usage.write_units;
+    }
+
+    /// Mean and most of what was left behind at once, of the month after the warm-up.
+    pub(crate) fn left_behind(&self, of: impl Fn(&Point) -> usize) -> (f64, usize) {
+        let values: Vec<usize> = self.left.iter().filter(|(hour, ..)| *hour >= 0).map(of).collect();
+        let sum: usize = values.iter().sum();
+        #[expect(clippy::cast_precision_loss, reason = "a few thousand rows")]
+        let mean = sum as f64 / values.len().max(1) as f64;
+        (mean, values.into_iter().max().unwrap_or(0))
+    }
+}
+
+struct Simulation {
+    random: fastrand::Rng,
+    client: Client,
+    function: Function,
+    table: String,
+    cascade: bool,
+    expired_rows: &'static str,
+    written: BTreeMap<(String, String), Written>,
+    serial: usize,
+}
+
+fn item(row: &Specimen) -> HashMap<String, AttributeValue> {
+    let text = |value: &str| AttributeValue::S(value.to_owned());
+    let mut item = HashMap::from([
+        ("id".to_owned(), text(&row.owner)),
+        ("bucket_name".to_owned(), text(&format!("{}:{}", row.bucket, row.name))),
+        ("bucket".to_owned(), text(&row.bucket)),
+        ("name".to_owned(), text(&row.name)),
+    ]);
+    item.extend(row.data.clone().map(|data| ("data".to_owned(), data)));
+    item.extend(row.ttl.clone().map(|ttl| ("ttl_timestamp".to_owned(), ttl)));
+    item
+}
+
+impl Simulation {
+    async fn new(cascade: bool, expired_rows: &'static str) -> Self {
+        let (client, prefix) = new_table(engine(EngineKind::Embedded).endpoint()).await;
+        let table = format!("{prefix}_attributes");
+        let ttl =
+            aws_sdk_dynamodb::types::TimeToLiveSpecification::builder().attribute_name("ttl_timestamp").enabled(true);
+        client
+            .update_time_to_live()
+            .table_name(&table)
+            .time_to_live_specification(ttl.build().unwrap())
+            .send()
+            .await
+            .unwrap();
+        let settings = [
+            ("ATTRIBUTES_TABLE", table.as_str()),
+            ("MAX_READ_UNITS_PER_SECOND", "1000000"),
+            ("MAX_WRITE_UNITS_PER_SECOND", "1000000"),
+        ];
+        let environment = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let function = Function::new(client.clone(), environment);
+        let random = fastrand::Rng::with_seed(20_261_116);
+        Self { random, client, function, table, cascade, expired_rows, written: BTreeMap::new(), serial: 0 }
+    }
+
+    fn put(&mut self, rows: &mut Vec<Specimen>, owner: &str, bucket: &str, name: &str, data: &Value, ttl: i64) {
+        let ttl_text = AttributeValue::N(ttl.to_string());
+        let row = Specimen {
+            owner: owner.to_owned(),
+            bucket: bucket.to_owned(),
+            name: name.to_owned(),
+            data: Some(AttributeValue::S(dumps(data))),
+            ttl: Some(ttl_text),
+            fate: Fate::Goes,
+        };
+        let written = Written { removed_at: ttl + self.random.i64(0..MOST_LAG), image: item(&row) };
+        self.written.insert((row.owner.clone(), format!("{bucket}:{name}")), written);
+        rows.push(row);
+    }
+
+    /// A token and its index row, with the TTLs that the library gives.
+    fn token(
+        &mut self,
+        rows: &mut Vec<Specimen>,
+        actor: &str,
+        kind: (&str, &str),
+        name: &str,
+        data: &Value,
+        until: i64,
+    ) {
+        self.put(rows, actor, kind.0, name, data, until + HOUR);
+        self.put(rows, OAUTH_OWNER, kind.1, name, &json!(actor), until + 3 * HOUR);
+    }
+
+    /// What an hour brings: sign-ins, some of them broken off; of the refresh tokens half are used within two days.
+    async fn arrivals(&mut self, now: i64) {
+        const CODES: (&str, &str) = ("mcp_auth_codes", "_auth_code_index");
+        const ACCESS: (&str, &str) = ("mcp_tokens", "_access_token_index");
+        const REFRESH: (&str, &str) = ("mcp_refresh_tokens", "_refresh_token_index");
+        let mut rows = Vec::new();
+        for _ in 0..self.random.usize(GRANTS / 2..=GRANTS * 3 / 2) {
+            self.serial += 1;
+            let (n, at) = (self.serial, now + self.random.i64(0..HOUR));
+            let actor = format!("actor{}", self.random.usize(0..500));
+            if self.random.u8(0..10) < 3 {
+                let key = format!("google_token_ac_{n}");
+                self.put(
+                    &mut rows,
+                    &actor,
+                    "mcp_google_tokens",
+                    &key,
+                    &json!({"refresh_token": "1//x"}),
+                    at + 2 * HOUR,
+                );
+                let data = json!({"created_at": at, "expires_at": at + 600, "used": false, "google_token_key": key});
+                self.token(&mut rows, &actor, CODES, &format!("ac_{n}"), &data, at + 600);
+                continue;
+            }
+            let key = format!("google_token_access_{n}");
+            self.put(&mut rows, &actor, "mcp_google_tokens", &key, &json!({"refresh_token": "1//x"}), at + 2 * HOUR);
+            let data = json!({"created_at": at, "expires_at": at + HOUR, "google_token_key": key});
+            self.token(&mut rows, &actor, ACCESS, &format!("aw_{n}"), &data, at + HOUR);
+            // Used within two days, a refresh token lives two days more; one that nobody uses lives a month.
+            let used_at = at + self.random.i64(HOUR..2 * DAY);
+            let used = self.random.bool();
+            let mut data = json!({"access_token": format!("aw_{n}"), "created_at": at, "expires_at": at + 30 * DAY,
+                "google_token_key": key, "used": used});
+            if used {
+                data["used_at"] = json!(used_at);
+            }
+            let until = if used { used_at + 2 * DAY } else { at + 30 * DAY };
+            self.token(&mut rows, &actor, REFRESH, &format!("rt_{n}"), &data, until);
+        }
+        write_rows(&self.client, &self.table, &rows).await.unwrap();
+    }
+
+    /// What TTL removes in an hour, as far as it is there, as the stream's records.
+    async fn ttl(&mut self, now: i64) -> Vec<Value> {
+        let due: Vec<(String, String)> =
+            self.written.iter().filter(|(_, row)| row.removed_at <= now).map(|(key, _)| key.clone()).collect();
+        let mut records = Vec::new();
+        for (owner, sort) in due {
+            let Some(row) = self.written.remove(&(owner.clone(), sort.clone())) else { continue };
+            let text = |value: &str| AttributeValue::S(value.to_owned());
+            let delete = self.client.delete_item().table_name(&self.table).key("id", text(&owner));
+            let delete = delete.key("bucket_name", text(&sort)).return_values(ReturnValue::AllOld);
+            if delete.send().await.unwrap().attributes.is_none_or(|old| old.is_empty()) {
+                continue;
+            }
+            let text =
+                |name: &str| row.image.get(name).and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
+            let (bucket, name, data) = (text("bucket"), text("name"), text("data"));
+            self.serial += 1;
+            records.push(tests::stream::removal(&self.table, self.serial, &owner, &bucket, &name, Some(&data)));
+        }
+        records
+    }
+
+    async fn run(mut self) -> Month {
+        let mut month = Month::default();
+        for hour in -WARM_UP_DAYS * 24..DAYS * 24 {
+            let now = BEGIN + hour * HOUR;
+            let at = EpochSeconds::new(now);
+            let shown = hour >= 0;
+            self.arrivals(now - HOUR).await;
+            let records = self.ttl(now).await;
+            if shown {
+                month.removed_by_ttl += records.len() as u64;
+            }
+            if self.cascade {
+                // As the filter of the mapping lets through, in batches as it makes them.
+                let records: Vec<Value> = records
+                    .into_iter()
+                    .filter(|record| {
+                        let read = shared::cascade::read(record, &self.table);
+                        matches!(read, shared::cascade::Record::Removal(_))
+                    })
+                    .collect();
+                for batch in records.chunks(100) {
+                    let report = self.function.ttl_cascade(event(batch), at, None).await.unwrap();
+                    assert!(report.failed.is_empty());
+                    if shown {
+                        month.ran("ttl-cascade", report.run.usage);
+                        month.records += batch.len() as u64;
+                    }
+                }
+            }
+            let settings = json!({"expired_rows": self.expired_rows});
+            // 03:00 every day; 05:00 on Sundays.
+            if hour.rem_euclid(24) == 3 {
+                let report = self.function.daily_cleanup(settings.clone(), at, None).await.unwrap();
+                assert!(report.outcome.is_complete(), "{}", report.to_json());
+                if shown {
+                    month.ran("daily-cleanup", report.usage);
+                }
+            }
+            if hour.rem_euclid(168) == 5 {
+                let report = self.function.index_repair(settings, at, None).await.unwrap();
+                assert!(report.outcome.is_complete(), "{}", report.to_json());
+                if shown {
+                    month.ran("index-repair", report.usage);
+                }
+            }
+            if hour.rem_euclid(3) == 2 {
+                let (dangling, unreferenced) = left_behind(&self.client, &self.table).await;
+                month.left.push((hour, dangling, unreferenced));
+            }
+        }
+        month
+    }
+}
+
+/// us-east-1, on demand, a million units: read, write.
+const PRICES: (f64, f64) = (0.125, 0.625);
+
+#[tokio::main]
+async fn main() {
+    let mut months = Vec::new();
+    for (expired_rows, cascade) in
+        [("delete", false), ("delete", true), ("defer-to-ttl", false), ("defer-to-ttl", true)]
+    {
+        let month = Simulation::new(cascade, expired_rows).await.run().await;
+        let (dangling, most_dangling) = month.left_behind(|(_, dangling, _)| *dangling);
+        let (unreferenced, most_unreferenced) = month.left_behind(|(_, _, unreferenced)| *unreferenced);
+        println!("EXPIRED_ROWS={expired_rows}, {} cascade", if cascade { "with" } else { "without" });
+        println!("  dangling index rows: {dangling:.1} on average, {most_dangling} at most");
+        println!("  unreferenced provider rows: {unreferenced:.1} on average, {most_unreferenced} at most");
+        println!("  {} rows removed by TTL, {} records handed to the cascade", month.removed_by_ttl, month.records);
+        let mut all = (0, 0.0, 0.0);
+        for (function, (runs, requests, read, write)) in &month.cost {
+            println!("  {function}: {runs} runs, {requests} requests, {read:.0} read units, {write:.0} write units");
+            all = (all.0 + requests, all.1 + read, all.2 + write);
+        }
+        let dollars = (all.1 * PRICES.0 + all.2 * PRICES.1) / 1e6;
+        println!("  all: {} requests, {:.0} read units, {:.0} write units, ${dollars:.4}", all.0, all.1, all.2);
+        months.push(month);
+    }
+    if let Some(path) = std::env::args().nth(1) {
+        std::fs::write(&path, plot::draw(&months)).expect("the plot can be written");
+        println!("drawn: {path}");
+    }
+}
