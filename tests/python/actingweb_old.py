@@ -184,7 +184,7 @@ class Release:
             self.by_age("nonce", lambda: self.nonces.create({"csrf": "x"}), (0, MINUTE), (2 * HOUR, 9 * DAY))
         if self.tickets:
             # Before it was given an expiry of its own, a ticket had none but its TTL.
-            self.by_age("ticket", ticket, (0, MINUTE), (2 * HOUR, 9 * DAY))
+            self.by_age("ticket", ticket, (0,), (2 * HOUR, 9 * DAY))
         if self.replay:
             for fate, age in (("alive", 0), ("alive", MINUTE), ("dead", 2 * HOUR)):
                 with ago(age):
