@@ -460,7 +460,7 @@ async fn an_event_that_is_wrong_is_answered_as_long_as_it_says_where() {
         ),
         (
             with(|event| event["ResourceProperties"]["Tablename"] = json!("x")),
-            "Tablename is not a property of this resource: it takes TableName",
+            "Tablename is not a property of this resource: it takes TableName, TimeToLive and Stream",
         ),
         (
             with(|event| event["ResourceProperties"]["TableName"] = json!({"Ref": "x"})),

@@ -30,10 +30,15 @@ fn ceiling(most: usize) -> usize {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "hours and rows of a month")]
-fn panel(svg: &mut String, origin: (f64, f64), head: &str, pair: [&Month; 2], of: Of) {
+fn panel(svg: &mut String, origin: (f64, f64), head: (&str, &str), pair: [&Month; 2], of: Of) {
     let (x, y) = origin;
     let most = ceiling(pair.iter().map(|month| month.left_behind(of).1).max().unwrap_or(0));
-    svg.push_str(&format!("<text class=\"head\" x=\"{x}\" y=\"{:.1}\">{head}</text>\n", y - 12.0));
+    svg.push_str(&format!(
+        "<text x=\"{x}\" y=\"{:.1}\"><tspan class=\"head\">{}</tspan> <tspan class=\"soft\">{}</tspan></text>\n",
+        y - 12.0,
+        head.0,
+        head.1
+    ));
     for share in [0.0, 0.5, 1.0] {
         let at = y + PANEL.1 * (1.0 - share);
         svg.push_str(&format!(
@@ -89,7 +94,7 @@ pub(crate) fn draw(months: &[Month]) -> String {
         for (row, (what, of)) in rows.into_iter().enumerate() {
             #[expect(clippy::cast_precision_loss, reason = "two columns, two rows")]
             let origin = (LEFT + column as f64 * (PANEL.0 + GAP.0), TOP + row as f64 * (PANEL.1 + GAP.1));
-            panel(&mut svg, origin, &format!("{what}, {}", columns[column]), [&pair[0], &pair[1]], of);
+            panel(&mut svg, origin, (what, columns[column]), [&pair[0], &pair[1]], of);
         }
     }
     svg.push_str(&format!(
