@@ -93,7 +93,12 @@ impl Attacked {
         };
         self.figures.attempts += 1;
         self.figures.secrets += secrets(&format!("{told} {report:?}"));
-        assert_eq!((report.outcome, report.counts.rows_skipped()), (Outcome::Complete, 0), "{which:?}: {:?}", report.notes);
+        assert_eq!(
+            (report.outcome, report.counts.rows_skipped()),
+            (Outcome::Complete, 0),
+            "{which:?}: {:?}",
+            report.notes
+        );
         assert_eq!(report.counts.lost_races(), 0, "{which:?}: nobody else was there");
         report
     }
@@ -112,14 +117,16 @@ impl Attacked {
             Which::Cleanup => &self.sentence.daily,
             Which::Repair => &self.sentence.repair,
         };
-        let lost: Vec<&String> = gone.difference(dead).filter(|key| !self.sentence.may.contains(*key)).map(|key| &before[key]).collect();
+        let lost: Vec<&String> =
+            gone.difference(dead).filter(|key| !self.sentence.may.contains(*key)).map(|key| &before[key]).collect();
         let left: Vec<&String> = dead.difference(&gone).filter_map(|key| before.get(key)).collect();
         tell(&format!("{which:?}: live rows lost"), &lost);
         tell(&format!("{which:?}: dead rows left"), &left);
         self.figures.live_lost += lost.len() as u64;
         self.figures.dead_left += left.len() as u64;
         assert_eq!(real.counts.rows_deleted(), gone.len() as u64, "{which:?}: the count is wrong");
-        let changed: Vec<&String> = after.iter().filter(|(key, line)| before[*key] != **line).map(|(_, line)| line).collect();
+        let changed: Vec<&String> =
+            after.iter().filter(|(key, line)| before[*key] != **line).map(|(_, line)| line).collect();
         assert!(changed.is_empty(), "{which:?}: rewritten: {changed:?}");
     }
 
@@ -159,7 +166,11 @@ async fn rows_from_hell() {
         let mut attacked = Attacked::new(kind, &items).await;
         assert_eq!(attacked.before.len(), items.len(), "{kind:?}: what was written is there");
         let dead = attacked.sentence.daily.len() + attacked.sentence.repair.len();
-        assert!(dead * 5 > items.len() && dead * 5 < items.len() * 4, "{dead} of {} are dead: too one-sided", items.len());
+        assert!(
+            dead * 5 > items.len() && dead * 5 < items.len() * 4,
+            "{dead} of {} are dead: too one-sided",
+            items.len()
+        );
         attacked.attack().await;
         figures.add(attacked.figures);
     }
@@ -188,7 +199,9 @@ async fn a_terminal_is_told_of_rows_from_hell_in_plain_words() {
     typed::write(&bed.function.client, &bed.table, &items).await;
     let before = typed::scan(&bed.function.client, &bed.table).await;
     let endpoint = engine(kind).endpoint();
-    for command in [&["sweep"][..], &["repair"], &["audit"], &["audit", "--json"], &["sweep", "--json"], &["repair", "--json"]] {
+    for command in
+        [&["sweep"][..], &["repair"], &["audit"], &["audit", "--json"], &["sweep", "--json"], &["repair", "--json"]]
+    {
         is_sane(&format!("{command:?}"), &janitor(endpoint, &bed.table, command, ""));
     }
     // The oddest names, owners and buckets, and as many of the rest as there is time for.

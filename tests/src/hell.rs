@@ -111,9 +111,12 @@ impl Hell {
             ":".to_owned(),
         ];
         let known = BUCKETS.iter().map(|other| other.name.to_owned());
-        all.extend(others.into_iter().chain(known).flat_map(|other| {
-            [Twist::Bucket(other.clone(), false), Twist::Bucket(other, true)]
-        }));
+        all.extend(
+            others
+                .into_iter()
+                .chain(known)
+                .flat_map(|other| [Twist::Bucket(other.clone(), false), Twist::Bucket(other, true)]),
+        );
         all
     }
 
@@ -138,7 +141,7 @@ impl Hell {
 
     fn ttl(&mut self, created: i64, storage: Option<i64>, state: State) -> Option<AttributeValue> {
         let at = match state {
-            State::Lapsed => self.now - 1 - self.random.i64(..86_400),
+            State::Lapsed => self.now - 1 - self.random.i64(0..86_400),
             State::Alive | State::Dead => created + storage? + 3_600,
         };
         (self.random.u8(..5) > 0).then(|| number(at))
@@ -205,7 +208,8 @@ impl Hell {
         }
         let at = match bucket.owner {
             Owner::System(_) | Owner::Legacy if !matches!(bucket.rule, Rule::Pointer { .. }) => {
-                let (owner, name) = (if let Owner::System(owner) = bucket.owner { owner } else { "_mcp_system" }, self.name("s"));
+                let (owner, name) =
+                    (if let Owner::System(owner) = bucket.owner { owner } else { "_mcp_system" }, self.name("s"));
                 let (created, object, _) = self.object(bucket, &name, state);
                 let ttl = self.ttl(created, bucket.ttl, state);
                 self.put(owner, bucket, &name, &object, ttl)
@@ -290,7 +294,10 @@ impl Hell {
             if self.random.u8(..4) > 0 {
                 let ttl = self.random.bool().then(|| number(self.now + self.random.i64(-7_200..7_200)));
                 let secret = json!({"refresh_token": self.name("r")});
-                rows.push((shared::bucket::provider(), self.put(&actor, shared::bucket::provider(), name, &secret, ttl)));
+                rows.push((
+                    shared::bucket::provider(),
+                    self.put(&actor, shared::bucket::provider(), name, &secret, ttl),
+                ));
             }
         }
         let access = self.name("aw_");
@@ -328,7 +335,9 @@ impl Hell {
         let twist = match self.random.u8(..3) {
             0 => Twist::Set("name", Some(text(filler))),
             1 => Twist::Set("timestamp", Some(text(filler))),
-            _ => Twist::Set("data", Some(text(format!("{{\"x\": \"{filler}\", \"expires_at\": 1, \"created_at\": 1}}")))),
+            _ => {
+                Twist::Set("data", Some(text(format!("{{\"x\": \"{filler}\", \"expires_at\": 1, \"created_at\": 1}}"))))
+            }
         };
         self.scene(bucket, state, &twist);
     }

@@ -133,8 +133,7 @@ pub fn judge(tables: &[&BTreeMap<Key, String>], now: i64) -> Vec<Sentence> {
 fn sentence(line: &str) -> Sentence {
     let answer: Value = serde_json::from_str(line).expect("the oracle's verdicts");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let keys = |of: &str| {
-        answer[of].as_array().expect("a list").iter().map(|key| (text(&key[0]), text(&key[1]))).collect()
-    };
+    let keys =
+        |of: &str| answer[of].as_array().expect("a list").iter().map(|key| (text(&key[0]), text(&key[1]))).collect();
     Sentence { daily: keys("daily"), repair: keys("repair"), may: keys("may") }
 }

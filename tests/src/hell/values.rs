@@ -70,9 +70,39 @@ pub(super) fn ttls(now: i64) -> Vec<AttributeValue> {
 /// Names, each before something that makes it unique.
 pub(super) fn names() -> Vec<String> {
     [
-        "a:b:", "::", ":", "mcp_tokens:", "_oauth_sessions:", " ", "\t", "\n", "\r\n", "\u{0}", "\u{1}", "\u{7f}", "\u{85}",
-        "\u{1b}[31m", "\u{1b}]0;owned\u{7}", "\u{202e}", "\u{200f}", "\u{2066}", "\u{feff}", "\u{2028}", "\u{301}",
-        "\u{1f525}", "\u{10ffff}", "ß", "'; DROP TABLE x; --", "\"", "\\", "?", "{}", "%s%n", "$ref", "../..", "~",
+        "a:b:",
+        "::",
+        ":",
+        "mcp_tokens:",
+        "_oauth_sessions:",
+        " ",
+        "\t",
+        "\n",
+        "\r\n",
+        "\u{0}",
+        "\u{1}",
+        "\u{7f}",
+        "\u{85}",
+        "\u{1b}[31m",
+        "\u{1b}]0;owned\u{7}",
+        "\u{202e}",
+        "\u{200f}",
+        "\u{2066}",
+        "\u{feff}",
+        "\u{2028}",
+        "\u{301}",
+        "\u{1f525}",
+        "\u{10ffff}",
+        "ß",
+        "'; DROP TABLE x; --",
+        "\"",
+        "\\",
+        "?",
+        "{}",
+        "%s%n",
+        "$ref",
+        "../..",
+        "~",
     ]
     .into_iter()
     .map(str::to_owned)
@@ -83,9 +113,23 @@ pub(super) fn names() -> Vec<String> {
 /// Owners that are nobody's, or somebody else's.
 pub(super) fn owners() -> Vec<String> {
     [
-        "_actingweb_oauth2", "_actingweb_system", "_actingweb_deleted", "_actingweb_janitor", "_actingweb_other",
-        "_actingweb_", "_actingweb_\u{202e}\u{1b}[31m", "_mcp_system", "_mcp_global", "_x", " ", "\u{0}", "\u{202e}", "\n",
-        "\u{1f525}", ":", "actor:mcp_tokens",
+        "_actingweb_oauth2",
+        "_actingweb_system",
+        "_actingweb_deleted",
+        "_actingweb_janitor",
+        "_actingweb_other",
+        "_actingweb_",
+        "_actingweb_\u{202e}\u{1b}[31m",
+        "_mcp_system",
+        "_mcp_global",
+        "_x",
+        " ",
+        "\u{0}",
+        "\u{202e}",
+        "\n",
+        "\u{1f525}",
+        ":",
+        "actor:mcp_tokens",
     ]
     .into_iter()
     .map(str::to_owned)
@@ -129,21 +173,86 @@ pub(super) fn deep(open: &str, close: &str, depth: usize) -> String {
 
 /// What can stand where a time or a flag should: JSON, almost JSON, and what only Python takes.
 const LITERALS: [&str; 41] = [
-    "0", "-0", "-1", "1", "0.0", "-0.0", "1.5", "2400000000.0", "9999999999.5", "2.4e9", "1e400", "-1e400", "1E5", "NaN",
-    "Infinity", "-Infinity", "nan", "inf", "null", "true", "false", "\"\"", "\"1\"", "[]", "[1]", "{}", "{\"$numberLong\": 1}",
-    "9223372036854775807", "-9223372036854775808", "9223372036854775808", "-9223372036854775809",
-    "99999999999999999999999", "-99999999999999999999999", "01", "+1", "1.", ".5", "0x10", "1_000", "1e", "--1",
+    "0",
+    "-0",
+    "-1",
+    "1",
+    "0.0",
+    "-0.0",
+    "1.5",
+    "2400000000.0",
+    "9999999999.5",
+    "2.4e9",
+    "1e400",
+    "-1e400",
+    "1E5",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "nan",
+    "inf",
+    "null",
+    "true",
+    "false",
+    "\"\"",
+    "\"1\"",
+    "[]",
+    "[1]",
+    "{}",
+    "{\"$numberLong\": 1}",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "-9223372036854775809",
+    "99999999999999999999999",
+    "-99999999999999999999999",
+    "01",
+    "+1",
+    "1.",
+    ".5",
+    "0x10",
+    "1_000",
+    "1e",
+    "--1",
 ];
 
 /// Members to put beside the fields that count, before or behind them.
 fn members() -> Vec<String> {
     let mut all: Vec<String> = [
-        r#""x": NaN"#, r#""x": [Infinity, {"y": -Infinity}]"#, r#""x": nan"#, r#""x": "\ud800""#, r#""\ud800": 1"#,
-        r#""\udc00\ud800": 1"#, r#""x": "\x""#, r#""x": "\u12""#, r#""x": "\u12g4""#, r#""x": "\u0000""#, r#""x": 1e999"#, r#""x": 01"#,
-        r#""x": 'y'"#, r#"x: 1"#, r#""x" 1"#, r#""x": 1,"#, r#""x": 1 /* no */"#, r#""x": undefined"#, r#""": 1"#,
-        r#""x": {"expires_at": 1, "expires_at": 2}"#, r#""Expires_At": 1"#, r#""expires_at ": 1"#,
-        "\"x\": \"\u{1}\"", "\"x\": \"\n\"", "\"x\": \"\u{7f}\u{2028}\u{202e}\u{1f525}\"", "\"x\":\t1\r\n", "\u{a0}\"x\": 1",
-        "\"x\": \u{c}1", "\"x\": [1}", "\"x\": {]", "\"x\": [1,]", "\"x\": {,}", "\"x\": [,1]", "\"x\": --Infinity",
+        r#""x": NaN"#,
+        r#""x": [Infinity, {"y": -Infinity}]"#,
+        r#""x": nan"#,
+        r#""x": "\ud800""#,
+        r#""\ud800": 1"#,
+        r#""\udc00\ud800": 1"#,
+        r#""x": "\x""#,
+        r#""x": "\u12""#,
+        r#""x": "\u12g4""#,
+        r#""x": "\u0000""#,
+        r#""x": 1e999"#,
+        r#""x": 01"#,
+        r#""x": 'y'"#,
+        r#"x: 1"#,
+        r#""x" 1"#,
+        r#""x": 1,"#,
+        r#""x": 1 /* no */"#,
+        r#""x": undefined"#,
+        r#""": 1"#,
+        r#""x": {"expires_at": 1, "expires_at": 2}"#,
+        r#""Expires_At": 1"#,
+        r#""expires_at ": 1"#,
+        "\"x\": \"\u{1}\"",
+        "\"x\": \"\n\"",
+        "\"x\": \"\u{7f}\u{2028}\u{202e}\u{1f525}\"",
+        "\"x\":\t1\r\n",
+        "\u{a0}\"x\": 1",
+        "\"x\": \u{c}1",
+        "\"x\": [1}",
+        "\"x\": {]",
+        "\"x\": [1,]",
+        "\"x\": {,}",
+        "\"x\": [,1]",
+        "\"x\": --Infinity",
     ]
     .into_iter()
     .map(str::to_owned)
@@ -190,7 +299,16 @@ pub(super) fn texts(object: &Value, field: &str, alive: i64, dead: i64) -> Vec<S
         format!("{{{inner}, \"used\": true, \"used\": false}}"),
         format!("{{{inner}, \"used\": false, \"used\": true}}"),
     ];
+    // Once in its place, and once behind another: the last counts.
+    let mut without = object.clone();
+    without
+        .as_object_mut()
+        .into_iter()
+        .for_each(|fields| ["used", field].iter().for_each(|name| drop(fields.shift_remove(*name))));
+    let without = dumps(&without).trim_start_matches('{').trim_end_matches('}').to_owned();
     for literal in LITERALS {
+        all.push(format!("{{{without}, \"{field}\": {literal}}}"));
+        all.push(format!("{{{without}, \"{field}\": {alive}, \"used\": {literal}}}"));
         all.push(format!("{{{inner}, \"{field}\": {literal}}}"));
         all.push(format!("{{{inner}, \"used\": {literal}}}"));
         all.push(format!("{{{inner}, \"used\": true, \"used_at\": {literal}}}"));
