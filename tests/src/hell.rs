@@ -73,6 +73,9 @@ pub fn hell(seed: u64, now: i64, rows: usize, huge: usize) -> Vec<Item> {
             let (bucket, state) = (&BUCKETS[hell.random.usize(..BUCKETS.len())], STATES[hell.random.usize(..3)]);
             hell.scene(bucket, state, &Twist::None);
         }
+        if hell.random.u8(..8) == 0 {
+            hell.grant();
+        }
         hell.scene(bucket, state, &twist);
     }
     for i in 0..huge {
