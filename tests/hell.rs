@@ -110,7 +110,11 @@ impl Attacked {
         assert_eq!(self.table().await, before, "{which:?}: the dry run wrote");
         let real = self.run(which, "delete").await;
         for (bucket, told) in dry.counts.buckets() {
-            assert_eq!(Some(told), real.counts.buckets().get(bucket), "{which:?}: the dry run told another story of {bucket}");
+            assert_eq!(
+                Some(told),
+                real.counts.buckets().get(bucket),
+                "{which:?}: the dry run told another story of {bucket}"
+            );
         }
         assert_eq!(dry.counts.rows_deleted(), real.counts.rows_deleted());
         self.figures.ran(&real);
@@ -163,7 +167,12 @@ fn tell(what: &str, rows: &[&String]) {
 
 #[tokio::test]
 async fn rows_from_hell() {
-    let items = hell(seed(), NOW, std::env::var("HELL_ROWS").map_or(amount(3_000, 24_000), |n| n.parse().unwrap()), amount(6, 60));
+    let items = hell(
+        seed(),
+        NOW,
+        std::env::var("HELL_ROWS").map_or(amount(3_000, 24_000), |n| n.parse().unwrap()),
+        amount(6, 60),
+    );
     let mut figures = Figures::default();
     for kind in engines() {
         let mut attacked = Attacked::new(kind, &items).await;
@@ -238,4 +247,10 @@ fn janitor_row(endpoint: &str, table: &str, arguments: &[&str], name: &str) -> E
     tests::janitor::Janitor::default().run_with(&all, &format!("{name}\n"))
 }
 
-fn engines() -> Vec<EngineKind> { if std::env::var_os("HELL_FAST").is_some() { vec![EngineKind::Embedded] } else { vec![EngineKind::Embedded, EngineKind::DynamoDbLocal] } }
+fn engines() -> Vec<EngineKind> {
+    if std::env::var_os("HELL_FAST").is_some() {
+        vec![EngineKind::Embedded]
+    } else {
+        vec![EngineKind::Embedded, EngineKind::DynamoDbLocal]
+    }
+}

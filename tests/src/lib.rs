@@ -11,6 +11,7 @@ pub mod model;
 pub mod process;
 pub mod proxy;
 pub mod python;
+pub mod random;
 pub mod response_bucket;
 pub mod rows;
 pub mod tables;
