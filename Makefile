@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test check deny template package integration tools clean
+.PHONY: demo test check deny template package integration tools mutants clean
 
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked --bin janitor -- demo
@@ -13,6 +13,7 @@ test: check deny template integration ## everything
 check: ## format and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	python3 tests/python/mutations.py --check
 
 tools: ## DynamoDB Local, the Python library and the Lambda emulator, into .tools
 	bash tests/setup.sh
@@ -40,6 +41,12 @@ package: tools ## every function as sam deploys it, its size, and its answer und
 integration: tools ## all tests, on genuine DynamoDB Local and on the embedded engine
 	$(CARGO) build --locked --workspace --bins
 	RUST_BACKTRACE=0 $(CARGO) test --locked --workspace --no-fail-fast
+
+# Not part of `test`: an hour. docs/mutations.md tells what came of it.
+mutants: tools ## the program broken on purpose: each mistake must be caught by the test that it names
+	python3 tests/python/mutations.py
+	test -x .tools/bin/cargo-mutants || $(CARGO) install --quiet --locked --root .tools --version 27.1.0 cargo-mutants
+	python3 tests/python/decisions.py
 
 clean:
 	$(CARGO) clean

@@ -8,8 +8,8 @@ what is judged. Shares nothing with the program.
     oracle.py --now 2400000000 < items.jsonl
     {"daily": [[id, bucket_name], ...], "repair": [...], "may": [...]}
 
-`repair` is what goes after `daily` is gone. `may` is what either run may leave to the other or to a later one: told apart
-so that a judge can ask that nothing else is gone, and that nothing of the first two is left.
+`repair` is what goes after `daily` is gone. `may` is what either run may take, or leave to the other or to a later one:
+told apart so that a judge can ask that nothing else is gone, and that nothing of the first two is left.
 
 Choices where ROWS.md leaves one, each on the side of keeping:
 - JSON of any depth and integers of any length are read: the limits of a Python release are not the writer's word.
@@ -228,6 +228,12 @@ class Table:
             old = at is not None and now - (at - 2 * HOUR) > HOUR
             if row.ttl_past(now) or not needed and (old or leaves):
                 gone.add(row.key)
+            # The OAuth actor has no end of rows, and no release writes a provider row of it: the repair takes each row of
+            # it alone, and what hangs on a token that is going, or dead and kept, may go with it or in a later run.
+            alive = any(token.may_name(row.name) and not token.dead(now) for token in stay)
+            if row.owner == OAUTH and not row.ttl_past(now) and not alive and any(t.may_name(row.name) for t in tokens):
+                gone.discard(row.key)
+                may.add(row.key)
         return gone, may
 
 
