@@ -276,10 +276,11 @@ impl Fields {
     #[must_use]
     pub fn read(data: &Raw) -> Option<Self> {
         let mut raw = RawFields::default();
-        pyread::object(data.text()?, |key, value| match unescaped(key) {
-            Some(key) => raw.set(&key, value),
-            // Half of a surrogate pair, which no field of ours has.
-            None => {}
+        pyread::object(data.text()?, |key, value| {
+            // One with half of a surrogate pair in it is no field of ours.
+            if let Some(key) = unescaped(key) {
+                raw.set(&key, value);
+            }
         })?;
         Some(Self {
             created_at: seconds(raw.created_at),

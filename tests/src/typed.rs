@@ -21,7 +21,7 @@ pub fn key(item: &Item) -> Key {
 
 /// A value as DynamoDB's own JSON has it; bytes as hex, which is enough to compare them.
 fn value(of: &AttributeValue) -> Value {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     // A set has no order: an engine may return it in another one.
     let set = |mut texts: Vec<String>| {
         texts.sort_unstable();

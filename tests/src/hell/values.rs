@@ -139,7 +139,7 @@ pub(super) fn owners() -> Vec<String> {
 
 /// What an index row can say instead of an actor's id.
 pub(super) fn pointers(actor: &str) -> Vec<String> {
-    let escaped: String = actor.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+    let escaped = actor.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect::<Vec<_>>().concat();
     let quoted = |id: &str| dumps(&Value::String(id.to_owned()));
     let mut all = vec![
         actor.to_owned(),
@@ -232,7 +232,7 @@ fn members() -> Vec<String> {
         r#""x": 1e999"#,
         r#""x": 01"#,
         r#""x": 'y'"#,
-        r#"x: 1"#,
+        "x: 1",
         r#""x" 1"#,
         r#""x": 1,"#,
         r#""x": 1 /* no */"#,
