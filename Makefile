@@ -4,7 +4,7 @@ CARGO ?= cargo
 ATTACKS := faults kill living rivals clocks hell old_releases
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test check deny template package integration torture cascade-month tools clean
+.PHONY: demo test check deny template package integration torture mutants cascade-month tools clean
 
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked --bin janitor -- demo
@@ -14,6 +14,7 @@ test: check deny template integration ## everything
 check: ## format and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	python3 tests/python/mutations.py --check
 
 tools: ## DynamoDB Local, the Python library and the Lambda emulator, into .tools
 	bash tests/setup.sh
@@ -54,6 +55,12 @@ torture: tools ## the promises attacked at length: faults, kills of the release 
 # Not part of `test`: minutes of simulated months, for the figures of docs/cascade.md.
 cascade-month: ## a month of a table with and without the TTL cascade: what is left behind, requests, units; draws docs/cascade-month.svg
 	$(CARGO) run --quiet --locked --package tests --example cascade_month -- docs/cascade-month.svg
+
+# Not part of `test`: an hour. docs/mutations.md tells what came of it.
+mutants: tools ## the program broken on purpose: each mistake must be caught by the test that it names
+	python3 tests/python/mutations.py
+	test -x .tools/bin/cargo-mutants || $(CARGO) install --quiet --locked --root .tools --version 27.1.0 cargo-mutants
+	python3 tests/python/decisions.py
 
 clean:
 	$(CARGO) clean

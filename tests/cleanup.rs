@@ -43,6 +43,7 @@ tests::on_both_engines!(
     a_share_that_could_not_be_read_is_not_below_the_limit,
     a_cursor_does_not_change_the_share,
     a_row_with_an_impossible_pointer_does_not_stop_the_run,
+    a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_names_another,
     a_fault_leaves_a_cursor_behind,
     a_lease_row_that_cannot_be_read_is_replaced,
     a_state_row_that_cannot_be_written_does_not_lose_the_report,
@@ -504,6 +505,32 @@ async fn a_row_with_an_impossible_pointer_does_not_stop_the_run(kind: EngineKind
         bed.function.index_repair(json!({}), EpochSeconds::new(NOW), None).await.unwrap().outcome,
         Outcome::Complete
     );
+}
+
+async fn a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_names_another(kind: EngineKind) {
+    let put = |owner: &str, bucket: &str, name: &str, data: &Value| Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(AttributeValue::S(data.to_string())),
+        ttl: None,
+        fate: Fate::Goes,
+    };
+    let (oauth, token) = ("_actingweb_oauth2", |key: &str| json!({"expires_at": NOW - 9, "google_token_key": key}));
+    let mut refresh = token("google_token_2");
+    refresh["access_token"] = json!("aw_1");
+    let rows = [
+        put("actor", "mcp_google_tokens", "google_token_1", &json!({"refresh_token": "x"})),
+        put("actor", "mcp_google_tokens", "google_token_2", &json!({"refresh_token": "y"})),
+        put("actor", "mcp_tokens", "aw_1", &token("google_token_1")),
+        put(oauth, "_access_token_index", "aw_1", &json!("actor")),
+        put("actor", "mcp_refresh_tokens", "rt_1", &refresh),
+        put(oauth, "_refresh_token_index", "rt_1", &json!("actor")),
+    ];
+    let bed = Bed::with(kind, &rows).await;
+    let dry = clean(&bed, json!({"mode": "dry-run"})).await.unwrap();
+    assert_eq!(dry.counts, clean(&bed, json!({})).await.unwrap().counts, "the dry run told another story");
+    bed.check(&rows).await;
 }
 
 async fn a_fault_leaves_a_cursor_behind(kind: EngineKind) {

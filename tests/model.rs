@@ -3,44 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use proptest::prelude::*;
 use serde_json::json;
-use shared::bucket;
-use shared::expiry::{Policy, Verdict, dead_from, judge};
-use shared::row::TtlState;
-use shared::time::EpochSeconds;
 use tests::bed::Bed;
 use tests::engine::EngineKind;
-use tests::model::{Key, daily_cleanup, dead_by_itself, index_repair, to_row};
+use tests::model::{Key, daily_cleanup, index_repair};
 use tests::rows::NOW;
 use tests::siege::Which;
 use tests::tables::{random_table, specimens};
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Every row of 10,000 tables that is judged by itself, against the second opinion.
-    #[test]
-    fn judges_as_the_model_does(seed: u64, now in NOW - 5..NOW + 5) {
-        for row in random_table(seed, NOW) {
-            let Some(known) = bucket::find(&row.owner, &row.bucket) else { continue };
-            let decided_by_others = matches!(known.rule, bucket::Rule::Pointer { .. } | bucket::Rule::Provider);
-            let (live, at) = (to_row(&row), EpochSeconds::new(now));
-            // When it dies, and whether it is dead: the same story, but for a TTL that is past acting on.
-            let says = dead_from(&live, known, &Policy::default()).is_some_and(|from| from <= at);
-            let verdict = judge(&live, known, at, &Policy::default());
-            if live.ttl().state(at) != TtlState::Malformed {
-                prop_assert_eq!(says, matches!(verdict, Verdict::Delete(_)), "{:?} at {}: {:?}", row, now, verdict);
-            }
-            prop_assert_eq!(live.ttl_fault(at).is_some(), live.ttl().state(at) == TtlState::Malformed, "{:?}", row);
-            if !decided_by_others {
-                let verdict = judge(&to_row(&row), known, EpochSeconds::new(now), &Policy::default());
-                let dead = matches!(verdict, Verdict::Delete(_));
-                prop_assert_eq!(dead, dead_by_itself(&row, now), "{:?} at {}: {:?}", row, now, verdict);
-            }
-        }
-    }
-}
 
 /// Whole runs over random tables on a real engine.
 async fn run_on_random_tables(which: Which, kind: EngineKind, seeds: std::ops::Range<u64>) {

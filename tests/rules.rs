@@ -282,12 +282,6 @@ fn unreadable() -> Vec<(&'static str, Raw)> {
             ),
         ),
         ("NaN as Python spells it", text("{\"expires_at\": NaN, \"created_at\": NaN, \"exp\": NaN}")),
-        (
-            "times twice",
-            text(
-                "{\"expires_at\": 1, \"expires_at\": 1, \"created_at\": 1, \"created_at\": 1, \"exp\": 1, \"exp\": 1}",
-            ),
-        ),
         ("not text", number(1)),
         ("a map of DynamoDB's", Raw::Map([("expires_at".to_owned(), number(1))].into())),
     ]
@@ -309,6 +303,32 @@ fn malformed_data_is_not_proof_of_death_but_its_ttl_is() {
                 let verdict = if state == TtlState::Past { Delete(D::TtlPast) } else { Keep(K::Malformed) };
                 check(name, &[(what, content.clone(), ttl, verdict)]);
             }
+        }
+    }
+}
+
+/// Rows that Python reads and that JSON would not: what the application finds in them is what counts.
+#[test]
+fn reads_what_python_reads() {
+    let (dead, alive) = (NOW - 1, NOW);
+    for (what, row, expires) in [
+        ("NaN beside it", format!("{{\"x\": [NaN, -Infinity], \"expires_at\": {alive}}}"), alive),
+        ("NaN beside it, dead", format!("{{\"x\": Infinity, \"expires_at\": {dead}}}"), dead),
+        ("half a surrogate pair as a key", format!("{{\"\\ud800\": 1, \"expires_at\": {alive}}}"), alive),
+        ("an escaped key", format!("{{\"\\u0065xpires_at\": {alive}}}"), alive),
+        ("twice, the last one alive", format!("{{\"expires_at\": {dead}, \"expires_at\": {alive}}}"), alive),
+        ("twice, the last one dead", format!("{{\"expires_at\": {alive}, \"expires_at\": {dead}}}"), dead),
+        ("beyond 64 bits", "{\"expires_at\": 99999999999999999999}".to_owned(), alive),
+        ("deep", format!("{{\"x\": {}{}, \"expires_at\": {alive}}}", "[".repeat(9_999), "]".repeat(9_999)), alive),
+    ] {
+        // Alive by its own word: its TTL, though past, does not end it.
+        let (by_itself, beside_ttl) = if expires == alive {
+            (Keep(K::Alive), Keep(K::Contradiction))
+        } else {
+            (Delete(D::Expired), Delete(D::Expired))
+        };
+        for name in ["spa_access_tokens", "mcp_tokens", "mcp_refresh_tokens", "_apple_exchange_tickets"] {
+            check(name, &[(what, text(&row), Raw::Absent, by_itself), (what, text(&row), number(NOW - 1), beside_ttl)]);
         }
     }
 }

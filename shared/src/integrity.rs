@@ -189,3 +189,23 @@ pub(crate) fn access_token_of(refresh: &Row) -> Option<RowKey> {
     let name = Fields::read(&refresh.data)?.access_token?;
     Some(RowKey::in_bucket(&refresh.key.owner, bucket::of_actor(ACCESS_TOKENS)?, &name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::access_token_of;
+    use crate::row::{Raw, Row, RowKey};
+
+    #[test]
+    fn a_refresh_token_says_which_access_token_it_was_issued_with() {
+        let refresh = |data: &str| Row {
+            key: RowKey::new("actor", "mcp_refresh_tokens:rt_1"),
+            bucket: Raw::Text("mcp_refresh_tokens".to_owned()),
+            data: Raw::Text(data.to_owned()),
+            ttl: Raw::Absent,
+            bytes: 1,
+        };
+        let named = access_token_of(&refresh("{\"access_token\": \"aw_1\"}"));
+        assert_eq!(named, Some(RowKey::new("actor", "mcp_tokens:aw_1")));
+        assert_eq!(access_token_of(&refresh("{}")), None);
+    }
+}

@@ -6,6 +6,7 @@
 //! time       whole seconds; now is taken once per run and passed in
 //! bucket     the closed list of known buckets, both generations, with owner, TTL and expiry rule
 //! mask       how a secret is shown
+//! pyread     the members of a JSON object, as Python reads them
 //! row        rows as they were read, with the raw values that a delete is conditional on
 //! index      which index bucket points at which bucket, and when an index row is due
 //! ---------- decisions: pure, no I/O, no async, no clock
@@ -60,6 +61,7 @@ pub mod mask;
 pub mod measure;
 pub mod metric;
 pub mod pyjson;
+mod pyread;
 pub mod repair;
 pub mod report;
 pub mod respond;

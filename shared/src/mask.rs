@@ -23,10 +23,22 @@ impl fmt::Display for Masked<'_> {
         }
         // Short text would be shown whole by its first few characters: then only a third of it.
         let shown = SHOWN.min(name.chars().count() / 3);
-        let head: String = name.chars().take(shown).filter(|c| !c.is_control()).collect();
+        let head: String = name.chars().take(shown).filter(|c| is_plain(*c)).collect();
         let digest = Sha256::digest(name.as_bytes());
         write!(f, "{head}…#{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3])
     }
+}
+
+/// Whether a terminal shows the character as itself: no control, and nothing that turns, hides or joins text.
+fn is_plain(c: char) -> bool {
+    matches!(c, '"' | '\'' | '\\') || c.escape_debug().eq([c])
+}
+
+/// Text out of a row, as it may reach a terminal: what is not plain is spelled out.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let spelled = |c: char| if is_plain(c) { c.to_string() } else { c.escape_debug().to_string() };
+    text.chars().map(spelled).collect()
 }
 
 impl fmt::Debug for Masked<'_> {
@@ -37,7 +49,7 @@ impl fmt::Debug for Masked<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Masked;
+    use super::{Masked, plain};
 
     #[test]
     fn shows_a_few_characters_and_a_hash_of_a_token() {
@@ -57,5 +69,13 @@ mod tests {
     fn keeps_the_bucket_readable_only_when_it_is_a_known_one() {
         assert!(Masked("secretpeer:token").to_string().starts_with("secre"));
         assert!(!Masked("secretpeer:token").to_string().contains("secretpeer"));
+    }
+
+    #[test]
+    fn shows_nothing_that_a_terminal_acts_on() {
+        let odd = "\u{202e}\u{1b}[\u{2066}a\u{feff}\u{0}\u{301}";
+        assert_eq!(Masked(&odd.repeat(9)).to_string().split('…').next(), Some("[a"));
+        assert_eq!(plain(odd), "\\u{202e}\\u{1b}[\\u{2066}a\\u{feff}\\0\\u{301}");
+        assert_eq!(plain("\"it's\" C:\\ ë 漢 🔥"), "\"it's\" C:\\ ë 漢 🔥");
     }
 }

@@ -3,11 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
 use crate::bucket::{self, Bucket};
 use crate::mask::Masked;
+use crate::pyread;
 use crate::time::EpochSeconds;
 
 /// An attribute exactly as stored. Anything can be in a table; every type can be compared when it is deleted.
@@ -222,27 +220,37 @@ pub enum Field<T> {
     Is(T),
 }
 
-/// The fields of `data` that a decision can hang on. Everything else in it is skipped unread.
-#[derive(Deserialize)]
+/// The text of the fields of `data` that a decision can hang on. Everything else in it is skipped unread.
+#[derive(Default)]
 struct RawFields<'a> {
-    #[serde(default, borrow)]
-    created_at: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    expires_at: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    exp: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    used: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    used_at: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    seen_at: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    retrieved_at: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    google_token_key: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    access_token: Option<&'a RawValue>,
+    created_at: Option<&'a str>,
+    expires_at: Option<&'a str>,
+    exp: Option<&'a str>,
+    used: Option<&'a str>,
+    used_at: Option<&'a str>,
+    seen_at: Option<&'a str>,
+    retrieved_at: Option<&'a str>,
+    google_token_key: Option<&'a str>,
+    access_token: Option<&'a str>,
+}
+
+impl<'a> RawFields<'a> {
+    /// Of a key that is there twice the last counts, and null is as good as missing: both as Python has it.
+    fn set(&mut self, key: &str, value: &'a str) {
+        let field = match key {
+            "created_at" => &mut self.created_at,
+            "expires_at" => &mut self.expires_at,
+            "exp" => &mut self.exp,
+            "used" => &mut self.used,
+            "used_at" => &mut self.used_at,
+            "seen_at" => &mut self.seen_at,
+            "retrieved_at" => &mut self.retrieved_at,
+            "google_token_key" => &mut self.google_token_key,
+            "access_token" => &mut self.access_token,
+            _ => return,
+        };
+        *field = (value != "null").then_some(value);
+    }
 }
 
 /// [`RawFields`], read.
@@ -267,14 +275,18 @@ impl Fields {
     /// `None` when `data` is absent, not text, not JSON, or not an object: malformed, which proves nothing.
     #[must_use]
     pub fn read(data: &Raw) -> Option<Self> {
-        // A struct can be read from a list as well, field by field; a list is not an object.
-        let object = data.text().filter(|text| text.trim_start().starts_with('{'))?;
-        let raw: RawFields<'_> = serde_json::from_str(object).ok()?;
+        let mut raw = RawFields::default();
+        pyread::object(data.text()?, |key, value| {
+            // One with half of a surrogate pair in it is no field of ours.
+            if let Some(key) = unescaped(key) {
+                raw.set(&key, value);
+            }
+        })?;
         Some(Self {
             created_at: seconds(raw.created_at),
             expires_at: seconds(raw.expires_at),
             exp: seconds(raw.exp),
-            used: match raw.used.map(RawValue::get) {
+            used: match raw.used {
                 None => Field::Missing,
                 Some("true") => Field::Is(true),
                 Some("false") => Field::Is(false),
@@ -289,16 +301,27 @@ impl Fields {
     }
 }
 
-/// All times are integer seconds; anything else is malformed rather than rounded.
-fn seconds(raw: Option<&RawValue>) -> Field<EpochSeconds> {
-    match raw.map(|raw| raw.get().parse::<i64>()) {
-        None => Field::Missing,
-        Some(Ok(seconds)) => Field::Is(EpochSeconds::new(seconds)),
-        Some(Err(_)) => Field::Malformed,
+/// All times are integer seconds; anything else is malformed rather than rounded. An integer beyond 64 bits is far in the
+/// future to Python; one as far in the past is no time that anybody wrote, and proves nothing.
+fn seconds(raw: Option<&str>) -> Field<EpochSeconds> {
+    let Some(raw) = raw else { return Field::Missing };
+    match raw.parse() {
+        Ok(seconds) => Field::Is(EpochSeconds::new(seconds)),
+        Err(_) if raw.bytes().all(|byte| byte.is_ascii_digit()) => Field::Is(EpochSeconds::new(i64::MAX)),
+        Err(_) => Field::Malformed,
     }
 }
 
-fn text(raw: Option<&RawValue>) -> Option<String> {
-    let text: Cow<'_, str> = serde_json::from_str(raw?.get()).ok()?;
+fn text(raw: Option<&str>) -> Option<String> {
+    let text: Cow<'_, str> = serde_json::from_str(raw?).ok()?;
     (!text.is_empty()).then(|| text.into_owned())
+}
+
+/// What a key says, given without its quotes.
+fn unescaped(key: &str) -> Option<Cow<'_, str>> {
+    if key.contains('\\') {
+        serde_json::from_str(&format!("\"{key}\"")).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(key))
+    }
 }

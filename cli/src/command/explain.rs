@@ -8,6 +8,7 @@ use shared::dynamo::ReadOnly;
 use shared::expiry::Policy;
 use shared::explain::{Shape, Shown, document, explain as explain_row, find};
 use shared::integrity::Lookup;
+use shared::mask::plain;
 use shared::row::{Row, RowKey};
 use shared::store::{InspectTable, ReadRows, TtlSetting};
 use shared::time::{EpochSeconds, Utc};
@@ -191,7 +192,8 @@ fn moment(at: &Value) -> String {
 
 /// The document, for people.
 fn tell(row: &Value, now: EpochSeconds, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
-    let text = |value: &Value| value.as_str().unwrap_or("(none)").to_owned();
+    // Also what is revealed: a terminal must not act on it.
+    let text = |value: &Value| plain(value.as_str().unwrap_or("(none)"));
     let head = format!("{} {} of {}", text(&row["bucket"]), text(&row["name"]), text(&row["owner_kind"]));
     writeln!(out, "{}", screen.bold(&head))?;
     let mut line = |lead: &str, text: &str| -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use super::{Course, Explanation, Relation, Standing, words};
 use crate::bucket::{BUCKETS, Owner};
 use crate::expiry::Verdict;
 use crate::integrity::Lookup;
-use crate::mask::Masked;
+use crate::mask::{Masked, plain};
 use crate::row::{Field, RowKey, Ttl, TtlState};
 use crate::time::{EpochSeconds, Utc};
 
@@ -31,15 +31,15 @@ impl Shown {
     #[must_use]
     pub fn owner(self, owner: &str) -> String {
         let is_system = BUCKETS.iter().any(|bucket| bucket.owner != Owner::Actor && bucket.owner.holds(owner));
-        if is_system || owner.starts_with("_actingweb_") { owner.to_owned() } else { self.name(owner) }
+        if is_system || owner.starts_with("_actingweb_") { plain(owner) } else { self.name(owner) }
     }
 
     /// A bucket: before the first colon it is a word of the application, behind it the id of somebody.
     #[must_use]
     pub fn bucket(self, bucket: &str) -> String {
         match bucket.split_once(':') {
-            Some((word, id)) => format!("{word}:{}", self.name(id)),
-            None => bucket.to_owned(),
+            Some((word, id)) => format!("{}:{}", plain(word), self.name(id)),
+            None => plain(bucket),
         }
     }
 }

@@ -29,10 +29,15 @@ impl Chain {
 
     /// The token row, and by its name the provider row that may go with it.
     pub(crate) fn set_target(&mut self, target: Condemned) {
-        self.provider = integrity::provider_named_by(target.row())
-            .map(|name| RowKey::in_bucket(&target.row().key.owner, bucket::provider(), &name));
+        self.provider = named_provider(target.row());
         self.target = Some(target);
     }
+}
+
+/// The provider row that a token row names.
+fn named_provider(token: &Row) -> Option<RowKey> {
+    let name = integrity::provider_named_by(token)?;
+    Some(RowKey::in_bucket(&token.key.owner, bucket::provider(), &name))
 }
 
 /// What is known of the provider rows of a piece's dead tokens.
@@ -72,10 +77,13 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
         let keys: Vec<RowKey> =
             named.iter().map(|(key, _)| (*key).clone()).chain(issued_with.iter().flatten().cloned()).collect();
         let found: HashMap<RowKey, Lookup> = keys.iter().cloned().zip(self.store.look(&keys).await?).collect();
-        let access_tokens = issued_with.iter().flatten().filter_map(|key| match found.get(key) {
-            Some(Lookup::Found(row)) => Some(row),
+        // One that names another provider row takes that one along, and not this.
+        let same = |provider: &RowKey, access_token: &RowKey| match found.get(access_token) {
+            Some(Lookup::Found(row)) if named_provider(row).as_ref() == Some(provider) => Some(row),
             _ => None,
-        });
+        };
+        let access_tokens =
+            named.iter().zip(&issued_with).filter_map(|((provider, _), token)| same(provider, token.as_ref()?));
         let taken_along = self.taken_along(access_tokens).await?;
         let mut undecided: Vec<Row> = Vec::new();
         let mut seen = HashSet::new();
@@ -83,7 +91,8 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
             let access_token = access_token.as_ref();
             let could_not_look = access_token
                 .is_some_and(|key| found.get(key) == Some(&Lookup::CouldNotLook) || taken_along.in_doubt.contains(key));
-            if access_token.is_some_and(|key| taken_along.reached.contains(key)) || !seen.insert(*key) {
+            let is_taken = |token: &RowKey| taken_along.reached.contains(token) && same(key, token).is_some();
+            if access_token.is_some_and(is_taken) || !seen.insert(*key) {
                 continue;
             }
             match found.get(*key) {

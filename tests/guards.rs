@@ -1,0 +1,111 @@
+//! What a delete is guarded by on the wire: consistent lookups, a condition on everything that was judged, and the order.
+//! Each was found missing when the program was broken on purpose (tests/mutations).
+
+use std::sync::{Arc, Mutex};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use janitor::fixture::{self, Fate, Specimen};
+use serde_json::{Value, json};
+use shared::row::RowKey;
+use shared::time::EpochSeconds;
+use tests::bed::Bed;
+use tests::engine::{EngineKind, shared as engine};
+use tests::proxy::{self, Proxy};
+use tests::rows::NOW;
+
+fn put(owner: &str, bucket: &str, name: &str, data: &Value) -> Specimen {
+    Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(AttributeValue::S(data.to_string())),
+        ttl: None,
+        fate: Fate::Goes,
+    }
+}
+
+/// A dead access token with its provider row and its index row.
+fn dead_token() -> [Specimen; 3] {
+    let token = json!({"created_at": NOW - 9_000, "expires_at": NOW - 9, "google_token_key": "google_token_1"});
+    [
+        put("_actingweb_oauth2", "_access_token_index", "aw_1", &json!("actor")),
+        put("actor", "mcp_tokens", "aw_1", &token),
+        put("actor", "mcp_google_tokens", "google_token_1", &json!({"refresh_token": "x"})),
+    ]
+}
+
+/// The requests of a daily cleanup and a repair, as `(operation, body)`.
+async fn requests(bed: &Bed) -> Vec<(String, Value)> {
+    let seen: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+    let log = Arc::clone(&seen);
+    let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
+        let body = serde_json::from_str(&request.body).unwrap_or_default();
+        log.lock().unwrap().push((request.operation.clone(), body));
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    function.index_repair(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    drop(function);
+    seen.lock().unwrap().clone()
+}
+
+#[tokio::test]
+async fn what_absence_is_told_from_is_read_consistently() {
+    let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 2, 21)).await;
+    let (mut lookups, mut referrers) = (0, 0);
+    for (operation, body) in requests(&bed).await {
+        if operation == "BatchGetItem" {
+            assert_eq!(body["RequestItems"][&bed.table]["ConsistentRead"], true, "{body}");
+            lookups += 1;
+        }
+        // An actor's tokens, read to see whether one of them still names a provider row.
+        if operation == "Query" && body["ExpressionAttributeValues"][":prefix"]["S"] == "mcp_" {
+            assert_eq!(body["ConsistentRead"], true, "{body}");
+            referrers += 1;
+        }
+    }
+    assert!(lookups > 3 && referrers > 0, "{lookups} lookups, {referrers} of referrers");
+}
+
+#[tokio::test]
+async fn the_provider_row_goes_before_the_token_row_and_that_before_its_index_row() {
+    let bed = Bed::with(EngineKind::Embedded, &dead_token()).await;
+    let deletes = requests(&bed).await.into_iter().filter(|(operation, _)| operation == "BatchExecuteStatement");
+    let gone: Vec<String> = deletes
+        .flat_map(|(_, body)| body["Statements"].as_array().cloned().unwrap_or_default())
+        .map(|statement| statement["Parameters"][1]["S"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(gone, ["mcp_google_tokens:google_token_1", "mcp_tokens:aw_1", "_access_token_index:aw_1"]);
+}
+
+/// `remote` + `x:y` and `remote:x` + `y` are one key: another bucket's row may have taken it over since.
+#[tokio::test]
+async fn a_row_whose_key_another_bucket_took_over_survives() {
+    for kind in [EngineKind::DynamoDbLocal, EngineKind::Embedded] {
+        let session = put("_actingweb_oauth2", "_oauth_sessions", "peer:x", &json!({"created_at": 1}));
+        let bed = Bed::with(kind, std::slice::from_ref(&session)).await;
+        let usurper = Specimen { bucket: "_oauth_sessions:peer".to_owned(), name: "x".to_owned(), ..session };
+        let (client, table) = (bed.function.client.clone(), bed.table.clone());
+        let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+            if request.operation == "BatchExecuteStatement" {
+                let (client, table, usurper) = (client.clone(), table.clone(), usurper.clone());
+                let write = async move { janitor::demo::write_rows(&client, &table, &[usurper]).await.unwrap() };
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                std::thread::spawn(move || runtime.block_on(write)).join().unwrap();
+            }
+            proxy::Fate::Forward
+        });
+        let function = bed.through(&proxy).await;
+        let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+        assert_eq!((report.counts.lost_races(), report.counts.rows_deleted()), (1, 0));
+        assert_eq!(bed.keys().await.len(), 1);
+    }
+}
+
+#[test]
+fn a_key_is_never_shown_in_the_clear() {
+    let key = RowKey::new("0123456789abcdef", "mcp_tokens:aw_Zk3vT9q0pXy7LrWm2Nb8");
+    let shown = format!("{key:?}");
+    assert!(!shown.contains("0123456789abcdef") && !shown.contains("aw_Zk3vT9q0"), "{shown}");
+}
