@@ -48,7 +48,7 @@ fn ahead(sent: i64, received: i64, served: i64) -> i64 {
     if sent < served.saturating_add(1).saturating_mul(1_000) {
         return 0;
     }
-    received.max(sent).saturating_add(999) / 1_000 - served
+    (received.max(sent).saturating_add(999) / 1_000).saturating_sub(served).max(0)
 }
 
 fn milliseconds(time: SystemTime) -> i64 {
