@@ -10,7 +10,7 @@ use shared::integrity::{
     Question, Referrers, Sighting, ask_anyway, could_go_unindexed, judge_lone_provider, judge_provider,
     judge_unindexed, provider_age, provider_named_by,
 };
-use shared::row::{Raw, Row, RowKey, TtlFault};
+use shared::row::{Field, Fields, Raw, Row, RowKey, TtlFault};
 use shared::time::EpochSeconds;
 use tests::rows::{ACTOR, NOW, bucket, json as data, number, row, text};
 
@@ -111,6 +111,17 @@ fn a_token_names_its_provider_row() {
     let named = |key: Value| provider_named_by(&token("mcp_tokens", &json!({"google_token_key": key}), Raw::Absent));
     assert_eq!(named(json!("google_token_x")), Some("google_token_x".to_owned()));
     assert_eq!((named(json!("")), named(json!(1)), named(Value::Null)), (None, None, None));
+}
+
+#[test]
+fn every_field_is_read_from_its_own_key() {
+    let fields = json!({"created_at": 1, "expires_at": 2, "exp": 3, "used_at": 4, "seen_at": 5, "retrieved_at": 6,
+        "access_token": "a", "google_token_key": "g", "used": false});
+    let read = Fields::read(&data(&fields)).expect("an object");
+    let times = [read.created_at, read.expires_at, read.exp, read.used_at, read.seen_at, read.retrieved_at];
+    assert_eq!(times, [1, 2, 3, 4, 5, 6].map(|at| Field::Is(EpochSeconds::new(at))));
+    assert_eq!((read.access_token.as_deref(), read.google_token_key.as_deref()), (Some("a"), Some("g")));
+    assert_eq!(read.used, Field::Is(false));
 }
 
 #[test]

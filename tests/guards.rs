@@ -103,6 +103,25 @@ async fn a_row_whose_key_another_bucket_took_over_survives() {
     }
 }
 
+/// An index row of the token's name that leads to nobody goes, and with it the only thing that looked like a way to the
+/// token: a dry run must say so, though the index row is still there when it looks.
+#[tokio::test]
+async fn a_token_whose_index_row_leads_elsewhere_is_unindexed_at_once() {
+    let token = json!({"created_at": NOW - 9_000, "expires_at": NOW + 9_000});
+    let rows = [
+        put("_actingweb_oauth2", "_access_token_index", "aw_1", &json!("nobody")),
+        put("actor", "mcp_tokens", "aw_1", &token),
+        Specimen { fate: Fate::Stays, ..put("_actingweb_oauth2", "_access_token_index", "aw_2", &json!("actor")) },
+        Specimen { fate: Fate::Stays, ..put("actor", "mcp_tokens", "aw_2", &token) },
+    ];
+    let bed = Bed::with(EngineKind::Embedded, &rows).await;
+    let repair = async |mode: &str| {
+        bed.function.index_repair(json!({"mode": mode}), EpochSeconds::new(NOW), None).await.unwrap().counts
+    };
+    assert_eq!(repair("dry-run").await, repair("delete").await);
+    bed.check(&rows).await;
+}
+
 #[test]
 fn a_key_is_never_shown_in_the_clear() {
     let key = RowKey::new("0123456789abcdef", "mcp_tokens:aw_Zk3vT9q0pXy7LrWm2Nb8");

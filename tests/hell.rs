@@ -10,7 +10,7 @@ use shared::time::EpochSeconds;
 use tests::attack::{Figures, amount, seed};
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
-use tests::hell::{SECRET, hell};
+use tests::hell::{SECRET, hell, strange_data};
 use tests::janitor::{Ended, janitor};
 use tests::model::{Key, ModelRow, daily_cleanup, index_repair};
 use tests::rows::NOW;
@@ -188,6 +188,36 @@ async fn rows_from_hell() {
         figures.add(attacked.figures);
     }
     figures.tell("rows from hell");
+}
+
+/// The janitor's own rows can be damaged like any other: a run begins at the beginning, and goes through.
+#[tokio::test]
+async fn state_rows_from_hell_do_not_stop_a_run() {
+    let beds = [Bed::new(EngineKind::Embedded).await, Bed::new(EngineKind::DynamoDbLocal).await];
+    let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.to_owned());
+    let (now, mut stopped) = (EpochSeconds::new(NOW), Vec::new());
+    let names = ["lease", "daily-cleanup", "index-repair", "index-repair-seen"];
+    // All of them in memory; on the other engine the lease, which every run writes on a condition.
+    let places = names.map(|name| (&beds[0], name)).into_iter().chain([(&beds[1], names[0])]);
+    for (bed, name) in places {
+        for data in strange_data() {
+            let sort = format!("state:{name}");
+            let fixed =
+                [("id", "_actingweb_janitor"), ("bucket_name", sort.as_str()), ("bucket", "state"), ("name", name)];
+            let mut item: Item = fixed.map(|(attribute, value)| (attribute.to_owned(), text(value))).into();
+            item.extend(data.clone().map(|data| ("data".to_owned(), data)));
+            typed::write(&bed.function.client, &bed.table, &[item]).await;
+            let daily = bed.function.daily_cleanup(json!({}), now, None).await;
+            let repair = bed.function.index_repair(json!({}), now, None).await;
+            for ran in [daily, repair] {
+                if !ran.as_ref().is_ok_and(|report| report.outcome.is_complete()) {
+                    let data = format!("{data:?}").chars().take(80).collect::<String>();
+                    stopped.push(format!("{name} {data}: {:?}", ran.map(|report| (report.outcome, report.notes))));
+                }
+            }
+        }
+    }
+    assert!(stopped.is_empty(), "{} runs: {stopped:#?}", stopped.len());
 }
 
 /// What may be printed: no control characters but the line's end, nothing that turns or hides text.

@@ -52,6 +52,13 @@ pub(crate) fn target_key(row: &Row, index_bucket: &Bucket) -> Option<RowKey> {
     Some(RowKey::in_bucket(pointed_actor(&row.data)?, target, name)).filter(RowKey::is_storable)
 }
 
+/// Whether a row under the index key of a token leads to another row than the token. One that cannot be read may lead
+/// anywhere; one that leads elsewhere is no way to the token, and may be dangling and gone the next moment.
+pub(crate) fn leads_elsewhere(index_row: &Row, token: &RowKey) -> bool {
+    let target = index_row.known_bucket().and_then(|bucket| target_key(index_row, bucket));
+    target.is_some_and(|target| target != *token)
+}
+
 /// The actor id in an index row's `data`, a JSON string.
 pub(crate) fn pointed_actor(data: &Raw) -> Option<String> {
     let actor: String = serde_json::from_str(data.text()?).ok()?;
@@ -192,8 +199,24 @@ pub(crate) fn access_token_of(refresh: &Row) -> Option<RowKey> {
 
 #[cfg(test)]
 mod tests {
-    use super::access_token_of;
+    use super::{access_token_of, leads_elsewhere};
     use crate::row::{Raw, Row, RowKey};
+
+    #[test]
+    fn an_index_row_of_another_actors_token_leads_elsewhere() {
+        let index = |data: &str, bucket: &str| Row {
+            key: RowKey::new("_actingweb_oauth2", "_access_token_index:aw_1"),
+            bucket: Raw::Text(bucket.to_owned()),
+            data: Raw::Text(data.to_owned()),
+            ttl: Raw::Absent,
+            bytes: 1,
+        };
+        let token = RowKey::new("actor", "mcp_tokens:aw_1");
+        assert!(leads_elsewhere(&index("\"other\"", "_access_token_index"), &token));
+        assert!(!leads_elsewhere(&index("\"actor\"", "_access_token_index"), &token));
+        assert!(!leads_elsewhere(&index("other", "_access_token_index"), &token), "unreadable");
+        assert!(!leads_elsewhere(&index("\"other\"", "_access_token_index:x"), &token), "another bucket's");
+    }
 
     #[test]
     fn a_refresh_token_says_which_access_token_it_was_issued_with() {

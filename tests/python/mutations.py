@@ -11,7 +11,8 @@ each: a scratch worktree of HEAD is patched, built, and that test is run. It mus
 
     mutations.py [--check] [NN ...]
 
-`--check` only asks whether every patch applies and every named test is there: quick enough for `make check`. The scratch
+`--check` only asks whether every patch applies, is in docs/mutations.md and names a test that is there: quick enough for
+`make check`. The scratch
 worktree and its build are kept under target/mutations, so that a mutation costs one incremental build.
 """
 import argparse
@@ -61,6 +62,8 @@ def check(patches):
             wrong.append(f"{patch.name}: does not apply: {applied.stderr.strip().splitlines()[0]}")
         if not test_is_there(caught_by(patch)):
             wrong.append(f"{patch.name}: no such test: {caught_by(patch)[-1]}")
+        if f"| {patch.stem} |" not in (ROOT / "docs" / "mutations.md").read_text():
+            wrong.append(f"{patch.name}: not in docs/mutations.md")
     print("\n".join(wrong) or f"{len(patches)} mutations apply, and the tests that must catch them are there")
     return bool(wrong)
 

@@ -212,7 +212,9 @@ class Table:
                 gone.add(row.key)
             if row.is_token():
                 indexes = [index for index, target in INDEXES.items() if target == row.bucket]
-                if any((OAUTH, f"{index}:{row.name}") in self.rows for index in indexes):
+                found = [self.rows.get((OAUTH, f"{index}:{row.name}")) for index in indexes]
+                # What leads to another row is no way to this one; what cannot be read may be.
+                if any(index_row and index_row.target() in (None, row.key) for index_row in found):
                     continue
                 may_be_consumed = row.bucket == "mcp_refresh_tokens" and not row.unused()
                 created = (row.fields or {}).get("created_at")

@@ -87,6 +87,16 @@ pub fn hell(seed: u64, now: i64, rows: usize, huge: usize) -> Vec<Item> {
     hell.items.into_values().collect()
 }
 
+/// Values that a row of ours should not have in its `data`: of every type, and texts that say nothing or nonsense.
+#[must_use]
+pub fn strange_data() -> Vec<Option<AttributeValue>> {
+    let texts =
+        ["null", "[]", "{}", "{\"seen\": []}", "{\"until\": 1e400}", "{\"cursor\": {\"step\": 1}}", "\u{feff}{}"];
+    let deep = values::deep("[", "]", 100_000);
+    let typed = values::of_every_type().into_iter().chain(texts.map(text)).chain([text(deep)]);
+    typed.map(Some).chain([None]).collect()
+}
+
 impl Hell {
     fn twists(&mut self, bucket: &Bucket) -> Vec<Twist> {
         let mut all = vec![Twist::None];

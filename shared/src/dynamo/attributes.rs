@@ -26,6 +26,8 @@ pub struct Attribute {
 pub(super) enum Write<'a> {
     Always,
     IfAbsent,
+    /// Absent, or in the way without being a row of this bucket that could be read.
+    IfUnreadable,
     IfText(&'a str),
 }
 
@@ -216,7 +218,7 @@ impl<'a> AttributeStore<'a> {
         let Some(data) = data else {
             let expected = match condition {
                 Write::IfText(expected) => Some(expected),
-                Write::Always | Write::IfAbsent => None,
+                Write::Always | Write::IfAbsent | Write::IfUnreadable => None,
             };
             let deleted = dynamo
                 .call("DeleteItem", self.phase, || {
@@ -254,6 +256,14 @@ impl<'a> AttributeStore<'a> {
                     Write::IfAbsent => {
                         put.condition_expression("attribute_not_exists(#id)").expression_attribute_names("#id", ID)
                     }
+                    Write::IfUnreadable => put
+                        .condition_expression(
+                            "attribute_not_exists(#data) OR NOT attribute_type(#data, :text) OR #bucket <> :bucket",
+                        )
+                        .expression_attribute_names("#data", DATA)
+                        .expression_attribute_names("#bucket", BUCKET)
+                        .expression_attribute_values(":text", text("S"))
+                        .expression_attribute_values(":bucket", text(bucket)),
                     Write::IfText(expected) => put
                         .condition_expression("#data = :expected")
                         .expression_attribute_names("#data", DATA)

@@ -24,7 +24,8 @@ impl OwnState for Dynamo {
     }
 
     async fn swap_state(&self, name: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool> {
-        let condition = expected.map_or(Write::IfAbsent, Write::IfText);
+        // What `read_state` takes for absent must be replaceable, or a damaged lease would hold up every run for ever.
+        let condition = expected.map_or(Write::IfUnreadable, Write::IfText);
         self.attributes().write(JANITOR_OWNER, STATE_BUCKET, name, value, None, condition).await
     }
 

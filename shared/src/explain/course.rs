@@ -139,7 +139,7 @@ fn repair_token(
     if !integrity::could_go_unindexed(row, bucket, now, policy) {
         return integrity::judge_unindexed(row, bucket, Sighting::First, now, policy).into();
     }
-    let is_there = |indexed: &Indexed| matches!(indexed.found, Lookup::Found(_));
+    let is_there = |indexed: &Indexed| matches!(&indexed.found, Lookup::Found(index_row) if !integrity::leads_elsewhere(index_row, &row.key));
     let is_hidden = |indexed: &Indexed| indexed.found == Lookup::CouldNotLook;
     match (index_rows.iter().any(is_there), index_rows.iter().any(is_hidden)) {
         (true, _) => match expiry::judge(row, bucket, now, policy) {

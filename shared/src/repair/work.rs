@@ -210,6 +210,8 @@ where
             let keys: Vec<RowKey> = open.iter().map(|(_, key)| key.clone()).collect();
             for ((i, _), found) in open.into_iter().zip(self.hands.store.look(&keys).await?) {
                 indexed[i] = match found {
+                    // Whether this run has taken it already or not: it is no way to the token.
+                    Lookup::Found(row) if integrity::leads_elsewhere(&row, &tokens[i].0) => Indexed::No,
                     // Whatever is there, it is not nothing.
                     Lookup::Found(_) => Indexed::Yes,
                     Lookup::CouldNotLook => Indexed::CouldNotLook,
