@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use shared::bucket::{self, BUCKETS, GRACE_SECONDS, Owner, REUSE_WINDOW_SECONDS};
+use shared::config::{Mode, Purpose, Scope, Settings, is_table_name};
 use shared::expiry::DeleteReason as D;
 use shared::expiry::KeepReason as K;
 use shared::expiry::Verdict::{self, Delete, Keep};
@@ -265,4 +266,32 @@ fn an_owner_holds_what_is_its_own() {
     assert_eq!(bucket::provider().sort_prefix(), "mcp_google_tokens:");
     let told = bucket("spa_access_tokens").created_at(EpochSeconds::new(NOW)).map(EpochSeconds::get);
     assert_eq!((told, bucket("mcp_clients").created_at(now())), (Some(NOW - 2 * HOUR), None));
+}
+
+#[test]
+fn settings_are_spelled_as_they_are_read_and_end_where_they_say() {
+    assert_eq!([Mode::Delete, Mode::DryRun].map(Mode::name), ["delete", "dry-run"]);
+    assert_eq!([Scope::System, Scope::All].map(Scope::name), ["system", "all"]);
+    let parse = |pairs: &[(&str, &str)]| {
+        let environment = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Settings::parse(&environment, &serde_json::Map::new(), Mode::Delete, Purpose::DailyCleanup)
+    };
+    let agreeing = parse(&[("AWS_DB_PREFIX", "app"), ("ATTRIBUTES_TABLE", "app_attributes")]);
+    assert_eq!(agreeing.map(|settings| settings.table), Ok("app_attributes".to_owned()));
+    for (setting, good, bad) in [
+        ("MAX_DELETES", "1", "0"),
+        ("MAX_DELETE_SHARE", "1", "1.0001"),
+        ("MAX_DELETE_SHARE", "0.0001", "0"),
+        ("MAX_WRITE_UNITS_PER_SECOND", "0.1", "0.09"),
+        ("MAX_READ_UNITS_PER_SECOND", "0.1", "inf"),
+        ("REUSE_WINDOW_SECONDS", "172800", "172799"),
+        ("REUSE_WINDOW_SECONDS", "315360000", "315360001"),
+        ("GRACE_SECONDS", "0", "-1"),
+        ("GRACE_SECONDS", "315360000", "315360001"),
+    ] {
+        assert!(parse(&[("AWS_DB_PREFIX", "app"), (setting, good)]).is_ok(), "{setting}={good}");
+        assert!(parse(&[("AWS_DB_PREFIX", "app"), (setting, bad)]).is_err(), "{setting}={bad}");
+    }
+    let named = |length: usize| is_table_name(&"t".repeat(length));
+    assert_eq!((named(2), named(3), named(255), named(256)), (false, true, true, false));
 }

@@ -56,6 +56,7 @@ mod tests {
         let token = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
         assert_eq!(Masked(token).to_string(), "aw_Zk3…#fca33847");
         assert_eq!(Masked(&format!("mcp_tokens:{token}")).to_string(), "mcp_tokens:aw_Zk3…#fca33847");
+        assert_eq!(format!("{:?}", Masked(token)), "aw_Zk3…#fca33847");
     }
 
     #[test]
