@@ -43,9 +43,9 @@ async fn requests(kind: EngineKind, which: Which, seed: u64) -> std::ops::RangeI
     let ended = which.janitor(proxy.endpoint(), &siege.bed.prefix).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
     siege.lift().await;
-    let seen = proxy.seen();
-    let lease = seen.iter().position(|operation| operation == "PutItem").expect("a run takes the lease");
-    lease + 1..=seen.len()
+    let operations = proxy.seen();
+    let lease = operations.iter().position(|operation| operation == "PutItem").expect("a run takes the lease");
+    lease + 1..=operations.len()
 }
 
 async fn die(death: &Death) -> Figures {

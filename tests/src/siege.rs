@@ -72,8 +72,8 @@ pub fn crowd(seed: u64, tables: u64, now: i64) -> Vec<ModelRow> {
         data: Some(format!("{{\"created_at\": {now}}}")),
         ttl: model::ModelTtl::Number(now + 4_200),
     });
-    let mut seen = BTreeSet::new();
-    rows.retain(|row| seen.insert(row.key()));
+    let mut keys = BTreeSet::new();
+    rows.retain(|row| keys.insert(row.key()));
     rows
 }
 
@@ -103,9 +103,10 @@ impl Siege {
             // One run can clear the way for the other.
             for turn in 0..4 {
                 let rest: Vec<ModelRow> = self.rows.iter().filter(|row| !gone.contains(&row.key())).cloned().collect();
-                gone.extend(match (turn % 2 == 0) == (first == Which::Cleanup) {
-                    true => model::daily_cleanup(&rest, now),
-                    false => model::index_repair(&rest, now),
+                gone.extend(if (turn % 2 == 0) == (first == Which::Cleanup) {
+                    model::daily_cleanup(&rest, now)
+                } else {
+                    model::index_repair(&rest, now)
                 });
             }
             allowed.extend(gone);
