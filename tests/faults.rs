@@ -178,7 +178,7 @@ fn a_storm_that_passes_loses_nothing() {
     }
     let figures = all_at_once(12, &scenes, async |scene| {
         play(scene, |scene, ending| {
-            assert!(ending.took < Duration::from_secs(120), "{scene:?} took {:?}", ending.took);
+            assert!(ending.took < Duration::from_mins(2), "{scene:?} took {:?}", ending.took);
         })
         .await
     });
@@ -211,7 +211,7 @@ fn a_fault_that_does_not_end_ends_the_run_in_bounds_and_is_no_success() {
             }
             println!("{scene:?}: {} requests, {:?}, {:?}", ending.requests, ending.took, ending.outcome);
             assert!(ending.faults <= 40 * MAX_ATTEMPTS, "{scene:?}: {} faults were asked for", ending.faults);
-            assert!(ending.took < Duration::from_secs(180), "{scene:?} took {:?}", ending.took);
+            assert!(ending.took < Duration::from_mins(3), "{scene:?} took {:?}", ending.took);
         })
         .await
     });
