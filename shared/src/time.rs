@@ -85,6 +85,7 @@ mod tests {
             (951_782_400, "2000-02-29 00:00:00 UTC"),
             (1_709_251_199, "2024-02-29 23:59:59 UTC"),
             (1_800_000_000, "2027-01-15 08:00:00 UTC"),
+            (1_800_000_754, "2027-01-15 08:12:34 UTC"),
             (4_107_542_400, "2100-03-01 00:00:00 UTC"),
             (253_402_300_799, "9999-12-31 23:59:59 UTC"),
             (253_402_300_800, "after the year 9999"),
@@ -93,5 +94,10 @@ mod tests {
         ] {
             assert_eq!(Utc(EpochSeconds::new(seconds)).to_string(), written);
         }
+    }
+
+    #[test]
+    fn seconds_are_written_as_they_are_stored() {
+        assert_eq!(EpochSeconds::new(-1_800_000_000).to_string(), "-1800000000");
     }
 }
