@@ -41,6 +41,8 @@ struct Ending {
     outcome: Option<Outcome>,
     retried: u64,
     skipped: u64,
+    /// The report has something to say beside its counts.
+    told: bool,
 }
 
 async fn play(scene: &Scene, check: Check) -> Figures {
@@ -57,6 +59,7 @@ async fn play(scene: &Scene, check: Check) -> Figures {
         outcome: None,
         retried: 0,
         skipped: 0,
+        told: false,
     };
     match &ran {
         Ok(report) => {
@@ -66,6 +69,7 @@ async fn play(scene: &Scene, check: Check) -> Figures {
             ending.outcome = Some(report.outcome);
             ending.retried = report.usage.retries + report.usage.throttles;
             ending.skipped = report.counts.rows_skipped();
+            ending.told = !report.notes.is_empty();
         }
         Err(error) => figures.secrets += siege.secrets_in(&format!("{error} {error:?}")),
     }
@@ -118,19 +122,22 @@ fn one_fault_at_each_kind_of_request_loses_nothing() {
     let figures = all_at_once(16, &scenes, async |scene| {
         play(scene, |scene, ending| {
             let fault = scene.faults[0];
-            assert_eq!(ending.faults, 1, "{scene:?}: the fault did not happen");
             let complete = ending.outcome.is_some_and(Outcome::is_complete);
-            if fault.is_passing() {
+            if ending.faults == 0 {
+                // Pieces run side by side, and not every time in as many requests.
+                assert!(complete, "{scene:?} ended as {:?}", ending.outcome);
+            } else if fault.is_passing() {
                 assert!(complete, "{scene:?} ended as {:?}", ending.outcome);
                 assert!(fault == Fault::Slow || ending.retried > 0, "{scene:?}: the report is silent about it");
             } else {
-                // The last request gives the lease back; without it the lease lapses by itself.
-                let last = matches!(scene.when, When::Nth("DeleteItem", _));
-                assert!(!complete || last, "{scene:?} ended as {:?}", ending.outcome);
+                // What is left out is told of; and the lease that cannot be given back lapses by itself.
+                let release = matches!(scene.when, When::Nth("GetItem", 3..) | When::Nth("DeleteItem", _));
+                assert!(!complete || ending.told || release, "{scene:?} ended as {:?}", ending.outcome);
             }
         })
         .await
     });
+    assert!(figures.faults * 10 >= figures.attempts * 8, "{figures:?}: most faults did not happen");
     figures.tell("one fault a run");
 }
 

@@ -81,7 +81,9 @@ async fn die(death: &Death) -> Figures {
     victim.store(child.id(), Ordering::SeqCst);
     let ended = child.wait_with_output().unwrap();
     let died = ended.status.code().is_none();
-    assert!(died || matches!(death.moment, Moment::Later(_)), "{death:?} was survived: {ended:?}");
+    // It may have ended by itself a moment before; and pieces run side by side, not every time in as many requests.
+    let too_late = matches!(death.moment, Moment::Later(_)) || proxy.seen().len() < death.request;
+    assert!(died || too_late, "{death:?} was survived: {ended:?}");
     // What the engine was told, it does; only then is the table what the death has left.
     while !proxy.is_idle() {
         std::thread::sleep(Duration::from_millis(5));

@@ -64,6 +64,16 @@ impl Fault {
         !matches!(self, ExpiredCredentials | AccessDenied)
     }
 
+    /// Whether it can be done to this request: a batch of one has no other part to fail.
+    fn hits(self, request: &Request) -> bool {
+        let parts = match self {
+            ThrottledStatements | FailedStatements => request.body.matches("\"Statement\":").count(),
+            UnprocessedKeys => request.body.matches("\"bucket_name\":").count(),
+            _ => 2,
+        };
+        self.fits(&request.operation) && parts > 1
+    }
+
     /// Whether it can be done to a request of this kind.
     #[must_use]
     pub fn fits(self, operation: &str) -> bool {
@@ -134,7 +144,7 @@ pub fn faulty(upstream: &str, faults: Vec<Fault>, when: When) -> (Proxy, Arc<Ato
             When::Storm { after, requests } => (after + 1..=after + requests).contains(&all),
             When::Random { share, .. } => random.u64(..1_000) < share,
         };
-        let fitting: Vec<&Fault> = faults.iter().filter(|fault| fault.fits(&request.operation)).collect();
+        let fitting: Vec<&Fault> = faults.iter().filter(|fault| fault.hits(request)).collect();
         if !due || fitting.is_empty() {
             return Fate::Forward;
         }
