@@ -299,6 +299,8 @@ async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
         invoke(name, &json!({"max_deletes": 3}));
         invoke(name, &event("scheduled.json"));
     }
+    let answer = invoke("ttl-cascade", &event("ttl-cascade.json"));
+    assert!(!answer.is_error, "{}", answer.payload);
     // The last run reached the end: now there is an end to tell.
     invoke("metrics-emitter", &event("empty.json"));
     let read: Value =
