@@ -40,7 +40,11 @@ impl Bed {
     }
 
     pub async fn keys(&self) -> BTreeSet<(String, String)> {
-        let rows = scan(&self.function.client, &self.table).await.unwrap();
+        let rows = match scan(&self.function.client, &self.table).await {
+            Ok(rows) => rows,
+            // The engine closes a connection that was idle for as long as an attack takes; the next one is new.
+            Err(_) => scan(&self.function.client, &self.table).await.unwrap(),
+        };
         rows.into_iter().map(|(owner, sort, _)| (owner, sort)).collect()
     }
 
