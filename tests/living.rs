@@ -307,8 +307,9 @@ async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repair
     runs.daily(end).await;
     runs.repair(end).await;
     let aftermath = Aftermath::read(endpoint(), &bed.table).await;
-    let (dead, dangling) = (aftermath.dead(end.get()), model::dangling(&aftermath.rows));
-    assert!(dead.is_empty() && dangling.is_empty(), "{} dead, {} dangling", dead.len(), dangling.len());
+    // A run may judge by a clock that is some seconds back: the engine's own, when a busy machine renews that late.
+    let (dead, dangling) = (aftermath.dead(end.get() - 15), model::dangling(&aftermath.rows));
+    assert!(dead.is_empty() && dangling.is_empty(), "dead: {dead:?}, dangling: {dangling:?}");
 
     // What is alive by the logs, and stays so for another minute, still works.
     let minute_left = |entry: &&Value| entry["dies"].as_f64().is_none_or(|dies| dies > clock() + 60.0);

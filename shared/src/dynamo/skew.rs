@@ -14,6 +14,9 @@ use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 /// AWS refuses requests that are signed five minutes off; what is further off than this is no clock to judge anything by.
 pub(super) const MOST: i64 = 900;
 
+/// Seconds that count as none: the header has whole seconds, and a busy server renews it late.
+const TOLERANCE: i64 = 3;
+
 /// When a request left and its answer came by this machine's clock, and when the server answered by its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exchange(Arc<Mutex<Times>>);
@@ -41,11 +44,11 @@ impl Exchange {
     }
 }
 
-/// The server answered after the request was sent, and before the second after the one it named was over: a clock that had
-/// passed that second already when it sent is ahead. By how much is counted to the latest moment, so that it errs to the
+/// The server answered after the request was sent, and in the second that it named, or little later: a clock that had passed
+/// that already when it sent is ahead. By how much is counted to the latest moment, so that it errs to the
 /// side of keeping rows.
 fn ahead(sent: i64, received: i64, served: i64) -> i64 {
-    if sent < served.saturating_add(1).saturating_mul(1_000) {
+    if sent < served.saturating_add(1 + TOLERANCE).saturating_mul(1_000) {
         return 0;
     }
     (received.max(sent).saturating_add(999) / 1_000).saturating_sub(served).max(0)
@@ -103,8 +106,10 @@ mod tests {
             // A slow answer is no clock that is ahead.
             (99_000, 109_000, 0),
             (100_999, 100_999, 0),
-            (101_000, 101_000, 1),
-            (101_001, 101_300, 2),
+            // Nor is a header that was renewed late.
+            (103_999, 104_200, 0),
+            (104_000, 104_000, 4),
+            (104_001, 104_300, 5),
             (400_000, 400_100, 301),
             // The clock was set while the answer was on its way.
             (400_000, 100_100, 300),
