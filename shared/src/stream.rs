@@ -52,7 +52,7 @@ impl Function {
     async fn cascade(&self, batch: Batch, settings: &Settings, clock: RunClock) -> Result<CascadeReport, RunError> {
         let endpoint = config::endpoint(&self.environment);
         let table = Dynamo::open(self.client.clone(), settings, endpoint, clock).await?;
-        cascade::cascade(&table, batch, settings, &clock).await
+        cascade::cascade(&table, batch, settings, table.clock()).await
     }
 }
 
