@@ -285,6 +285,24 @@ async fn one_that_is_there_again_keeps_what_another_one_gave_up(kind: EngineKind
     bed.check(&rows).await;
 }
 
+/// A refresh token with a minute to live names the provider row; this machine's clock is five minutes ahead of the table's.
+async fn a_clock_that_is_ahead_takes_no_provider_row_early(kind: EngineKind) {
+    let bed = Bed::new(kind).await;
+    let data = dumps(&json!({"google_token_key": "google_token_access_1", "expires_at": NOW + 60, "used": false}));
+    let rows = [
+        row("ada", "mcp_google_tokens", "google_token_access_1", "{}", Some(NOW + 1_000), false),
+        row("ada", "mcp_refresh_tokens", "rt_1", &data, Some(NOW + 1_000), false),
+        row(OAUTH_OWNER, "_access_token_index", "aw_1", "\"ada\"", Some(NOW + 60), true),
+    ];
+    bed.write(&rows).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| RequestFate::Dated(-300));
+    let records = [removal(&bed.table, 1, "ada", "mcp_tokens", "aw_1", Some(&data))];
+    let ahead = EpochSeconds::new(NOW + 300);
+    let report = bed.through(&proxy).await.ttl_cascade(event(&records), ahead, None).await.unwrap();
+    assert!(report.run.now <= NOW, "judged at {}", report.run.now);
+    bed.check(&rows).await;
+}
+
 /// Two actors, one name: the index row goes with the one that it leads to, whoever is judged first.
 async fn an_index_row_goes_with_the_actor_that_it_leads_to(kind: EngineKind) {
     for (first, second) in [("ada", "bea"), ("bea", "ada")] {
@@ -345,6 +363,7 @@ on_both_engines!(
     a_token_of_a_client_that_registered_itself_leaves_nothing_behind,
     one_that_is_there_again_keeps_what_another_one_gave_up,
     an_index_row_goes_with_the_actor_that_it_leads_to,
+    a_clock_that_is_ahead_takes_no_provider_row_early,
     a_row_that_changes_while_it_is_judged_is_left_and_counted,
     a_ceiling_stops_a_batch_and_the_rest_comes_again,
 );
