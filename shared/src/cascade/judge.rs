@@ -47,3 +47,38 @@ pub fn provider_row(
         (Lookup::Absent, Referrers::None) => Verdict::Delete(DeleteReason::Unreferenced),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{index_row, provider_row};
+    use crate::bucket::{self, OAUTH_OWNER};
+    use crate::expiry::{DeleteReason, Policy, Verdict};
+    use crate::integrity::{Lookup, Referrers};
+    use crate::row::{Raw, Row, RowKey};
+    use crate::time::EpochSeconds;
+
+    #[test]
+    fn what_could_not_be_looked_at_is_not_absent() {
+        let index = bucket::find(OAUTH_OWNER, "_access_token_index").unwrap();
+        let row = |owner: &str, bucket: &bucket::Bucket, name: &str, data: &str| Row {
+            key: RowKey::in_bucket(owner, bucket, name),
+            bucket: Raw::Text(bucket.name.to_owned()),
+            data: Raw::Text(data.to_owned()),
+            ttl: Raw::Absent,
+            bytes: 1,
+        };
+        let token = RowKey::new("ada", "mcp_tokens:aw_1");
+        let pointer = row(OAUTH_OWNER, index, "aw_1", "\"ada\"");
+        assert_eq!(index_row(&pointer, index, &token, &Lookup::CouldNotLook), None);
+        let gone = index_row(&pointer, index, &token, &Lookup::Absent);
+        assert_eq!(gone, Some(Verdict::Delete(DeleteReason::Dangling)));
+
+        let provider = row("ada", bucket::provider(), "google_token_access_1", "{}");
+        let judged = |target: Lookup, referrers| {
+            provider_row(&provider, &target, referrers, EpochSeconds::new(2_000_000_000), &Policy::default())
+        };
+        assert_eq!(judged(Lookup::CouldNotLook, Referrers::None), None);
+        assert_eq!(judged(Lookup::Absent, Referrers::Unknown), None);
+        assert_eq!(judged(Lookup::Absent, Referrers::None), Some(Verdict::Delete(DeleteReason::Unreferenced)));
+    }
+}
