@@ -94,7 +94,7 @@ impl Runs {
             1 if self.ahead == 0 => self.program("sweep"),
             3 if self.ahead == 0 => self.program("repair"),
             2 => self.repair(now).await,
-            _ => self.daily(now).await,
+            _ => drop(self.daily(now).await),
         }
         self.under_way.push((began, clock()));
         self.figures.attempts += 1;
