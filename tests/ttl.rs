@@ -199,6 +199,8 @@ async fn no_row_is_made_and_no_other_s_row_is_touched(kind: EngineKind) {
     let before = items(kind, &bed.table).await;
     for (arguments, code) in [
         (&["get", OAUTH_OWNER, "spa_access_tokens", "gone"][..], 1),
+        (&["get", OAUTH_OWNER, "spa_refresh_tokens", "-gone"], 1),
+        (&["set", OAUTH_OWNER, "spa_refresh_tokens", "-gone", "60", "--apply"], 1),
         (&["set", OAUTH_OWNER, "spa_access_tokens", "gone", "60", "--apply"], 1),
         (&["remove", OAUTH_OWNER, "spa_access_tokens", "gone", "--apply"], 1),
         (&["set", "a", "_internal", "x", "60", "--apply"], 2),

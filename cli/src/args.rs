@@ -228,13 +228,13 @@ pub struct Reaping {
 #[command(group(clap::ArgGroup::new("whose").args(["actor", "client", "chain", "token"]).required(true)))]
 pub struct Revoking {
     /// Everything of this actor
-    #[arg(long, value_name = "ACTOR")]
+    #[arg(long, value_name = "ACTOR", allow_hyphen_values = true)]
     pub actor: Option<String>,
     /// Everything of this MCP client, under every actor; reads the whole table
-    #[arg(long, value_name = "CLIENT")]
+    #[arg(long, value_name = "CLIENT", allow_hyphen_values = true)]
     pub client: Option<String>,
     /// Everything of this chain: one sign-in and what was rotated from it; reads the whole table
-    #[arg(long, value_name = "CHAIN")]
+    #[arg(long, value_name = "CHAIN", allow_hyphen_values = true)]
     pub chain: Option<String>,
     /// Everything of the chain of a token, code or session id, which is read from standard input: it takes - and nothing else
     #[arg(long, value_name = "-", allow_hyphen_values = true)]
@@ -262,7 +262,8 @@ impl std::fmt::Debug for Revoking {
 
 #[derive(Clone, Debug, Default, Args)]
 pub struct Explaining {
-    /// OWNER BUCKET NAME; or - for a token, session id, code or client id from standard input
+    /// OWNER BUCKET NAME (after -- if a name begins with -); or - for a token, session id, code or client id from standard
+    /// input
     #[arg(value_name = "OWNER BUCKET NAME | -", num_args = 1..=3)]
     pub row: Vec<String>,
     /// Must be -: reads the token from standard input
@@ -345,6 +346,7 @@ pub struct RowName {
     pub owner: String,
     pub bucket: String,
     /// The row's name; - reads it from standard input, so that it stays out of the shell's history
+    #[arg(allow_hyphen_values = true)]
     pub name: String,
 }
 
