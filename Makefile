@@ -4,7 +4,7 @@ CARGO ?= cargo
 ATTACKS := faults kill living rivals clocks hell old_releases
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test check deny template package integration torture mutants cascade-month tools clean
+.PHONY: demo test check deny template package integration torture backlog mutants cascade-month tools clean
 
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked --bin janitor -- demo
@@ -28,7 +28,10 @@ template: tools ## the SAM template and the guides: lint, policies, roles, metri
 	SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/venv-sam/bin/sam validate --lint
 	.tools/venv-checkov/bin/checkov --file template.yaml --framework cloudformation --compact --quiet --skip-download
 	.tools/venv-sam/bin/python tests/python/template_checks.py
+	mkdir -p target && .tools/venv-sam/bin/python tests/python/state_machine.py definition > target/backlog.asl.json
+	.tools/asl-validator/node_modules/.bin/asl-validator --json-path target/backlog.asl.json
 	.tools/venv-sam/bin/python tests/python/docs_check.py
+	python3 tests/python/scaling.py --check
 	.tools/venv-sam/bin/python tests/python/rehearse.py
 
 # Not part of `test`: a release build takes minutes. SAM looks for what it built in target/, wherever cargo was told to build.
@@ -51,6 +54,11 @@ torture: tools ## the promises attacked at length: faults, kills of the release 
 	TORTURE=long TORTURE_BINARIES=target/release TORTURE_FIGURES=$(CURDIR)/target/torture.jsonl RUST_BACKTRACE=0 $(CARGO) test --locked \
 		--package tests --no-fail-fast $(foreach attack,$(ATTACKS),--test $(attack)) -- --nocapture
 	.tools/venv/bin/python tests/python/reliability.py target/torture.jsonl
+
+# Not part of `test`, which runs it on 20,000 rows.
+backlog: tools ## the backlog's state machine with the release functions as its tasks, on a million rows
+	$(CARGO) build --locked --release --package daily-cleanup --package index-repair
+	BACKLOG_ROWS=1000000 TORTURE_BINARIES=target/release RUST_BACKTRACE=0 $(CARGO) test --locked --package tests --test backlog -- --nocapture
 
 # Not part of `test`: minutes of simulated months, for the figures of docs/cascade.md.
 cascade-month: ## a month of a table with and without the TTL cascade: what is left behind, requests, units; draws docs/cascade-month.svg

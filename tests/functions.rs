@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 use tests::engine::{EngineKind, shared as engine};
 use tests::lambda::{Rie, Watch, function};
+use tests::process::processes_of;
 use tests::process::repository_root;
 use tests::python::Application;
 use tests::tables::new_table;
@@ -178,20 +179,13 @@ async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
     assert!(leaked.is_empty(), "{} secrets leaked, beginning with {:?}", leaked.len(), leaked);
 }
 
-/// The most memory that a function's process has had so far, in KiB: the one process that has the table's prefix in its
-/// environment and runs that binary. By its name, not its path: a build that goes on beside may have replaced the file.
+/// The most memory that a function's process has had so far, in KiB.
 fn peak_memory(name: &str, prefix: &str) -> u64 {
-    let wanted = format!("AWS_DB_PREFIX={prefix}");
-    let processes = std::fs::read_dir("/proc").expect("Linux").flatten().map(|entry| entry.path());
-    let peaks = processes.filter_map(|process| {
-        let binary = std::fs::read_link(process.join("exe")).ok()?;
-        let is_the_binary = binary.file_name()?.to_str()?.split(' ').next() == Some(name);
-        let environment = std::fs::read(process.join("environ")).ok()?;
-        let is_ours = String::from_utf8_lossy(&environment).split('\0').any(|pair| pair == wanted);
-        let status = std::fs::read_to_string(process.join("status")).ok().filter(|_| is_the_binary && is_ours)?;
+    let peak = |process: &PathBuf| {
+        let status = std::fs::read_to_string(process.join("status")).ok()?;
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok())
-    });
-    peaks.max().unwrap_or_else(|| panic!("{name} is not running"))
+    };
+    processes_of(name, prefix).iter().filter_map(peak).max().unwrap_or_else(|| panic!("{name} is not running"))
 }
 
 /// Both tables are larger than what is held at a time; the second is three times the first.

@@ -571,12 +571,16 @@ fn a_report(outcome: Outcome) -> RunReport {
         elapsed_ms: 0,
         findings: Value::Null,
         notes: Vec::new(),
+        next: None,
+        of_part: false,
+        cut_off_in_a_row: 0,
+        hand_over: false,
     }
 }
 
 #[test]
 fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
-    let fresh = JobState::default().after(&a_report(Outcome::Complete), None);
+    let fresh = JobState::default().after(&a_report(Outcome::Complete));
     assert_eq!(fresh.left, Some([("_oauth_sessions".to_owned(), 1)].into()), "a foreign row is not the bucket's");
     assert_eq!((fresh.last_complete_at, fresh.deleted_within(DAY), fresh.cut_off_in_a_row), (Some(NOW), 1, 0));
     assert_eq!(fresh.last_run.as_ref().map(|run| run.deferred), Some(1));
@@ -584,7 +588,7 @@ fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
     assert_eq!(JobState::from_json(&json!(fresh)), fresh);
     let middle = fresh.at(json!({"step": "x"}));
     assert_eq!((middle.left.clone(), middle.is_resumed(), middle.last_complete_at), (None, true, Some(NOW)));
-    let resumed = middle.after(&a_report(Outcome::Complete), None);
+    let resumed = middle.after(&a_report(Outcome::Complete));
     assert_eq!(resumed.left, None, "a resumed walk counts some rows twice");
     assert_eq!(resumed.deleted_within(DAY), 2);
     for (outcome, in_a_row) in [
@@ -594,12 +598,12 @@ fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
         (Outcome::Stopped, 0),
         (Outcome::Skipped, 0),
     ] {
-        let state = fresh.after(&a_report(outcome), Some(json!({"step": "x"})));
+        let state = fresh.after(&RunReport { next: Some(json!({"step": "x"})), ..a_report(outcome) });
         assert_eq!((state.cut_off_in_a_row, state.last_complete_at), (in_a_row, Some(NOW)), "{outcome:?}");
     }
     // Hours are forgotten after a while.
     let later = RunReport { now: NOW + 40 * DAY, ..a_report(Outcome::Complete) };
-    assert_eq!(fresh.after(&later, None).deleted_in_hour.len(), 1);
+    assert_eq!(fresh.after(&later).deleted_in_hour.len(), 1);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 #   .tools/venv-sam/         the SAM CLI, cfn-lint, the SAM transform, moto
 #   .tools/venv-checkov/     checkov
 #   .tools/aws-lambda-rie    the Lambda Runtime Interface Emulator
+#   .tools/asl-validator/    the validator of the States Language
 #   .tools/browser/          playwright-core, which drives a real Chromium, and where that is
 #
 # Three venvs, because the library, the SAM CLI and checkov each ask for another boto3. uv fills them: pip needs minutes
@@ -20,6 +21,7 @@ readonly DYNAMODB_LOCAL_PACKAGE=11.1.0
 readonly UV=0.13.7
 readonly PYNAMODB=6.1.0
 readonly PLAYWRIGHT_CORE=1.65.0
+readonly ASL_VALIDATOR=4.0.0
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ROOT=$PWD
@@ -199,6 +201,21 @@ ensure_chromium() {
     fi
 }
 
+asl_validator() {
+    local home=$TOOLS/asl-validator
+    if ! is_stamped "$home/.stamp" "$ASL_VALIDATOR" || [[ ! -e $home/node_modules/.bin/asl-validator ]]; then
+        need npm 'Node.js with npm'
+        mkdir "$WORK/asl-validator"
+        quietly 'npm install asl-validator' npm install --silent --no-audit --no-fund --ignore-scripts --omit=dev \
+            --prefix "$WORK/asl-validator" "asl-validator@$ASL_VALIDATOR"
+        quietly 'a first start of asl-validator' "$WORK/asl-validator/node_modules/.bin/asl-validator" --version
+        printf '%s\n' "$ASL_VALIDATOR" >"$WORK/asl-validator/.stamp"
+        rm -rf "$home"
+        mv "$WORK/asl-validator" "$home"
+    fi
+    echo "asl-validator $ASL_VALIDATOR: ready"
+}
+
 browser() {
     local home=$TOOLS/browser chromium
     need node 'Node.js 20 or newer'
@@ -246,3 +263,4 @@ venv venv-sam requirements-sam.txt python -c 'import boto3, cfnlint, moto.server
 venv venv-checkov requirements-checkov.txt checkov --version
 rie
 browser
+asl_validator

@@ -54,6 +54,8 @@ impl From<RunError> for Failure {
             RunError::AboveShare { .. }
             | RunError::ShareUnknown { .. }
             | RunError::LeaseLost
+            | RunError::LeaseHeld { .. }
+            | RunError::CeilingOnParts
             | RunError::Interrupted { .. } => Self::unfinished(error.to_string()),
         }
     }

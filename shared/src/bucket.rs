@@ -101,6 +101,14 @@ pub enum Generation {
     Both,
 }
 
+/// What the library makes the names of a bucket's rows of: a prefix, and random characters that are spread evenly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names {
+    pub prefix: &'static str,
+    /// In the order in which DynamoDB sorts.
+    pub alphabet: &'static str,
+}
+
 /// One line of the table in ROWS.md.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bucket {
@@ -109,6 +117,7 @@ pub struct Bucket {
     pub generation: Generation,
     pub family: Family,
     pub rule: Rule,
+    pub names: Names,
     /// Storage TTL that the library gives a new row, without the skew hour.
     pub ttl: Option<i64>,
     /// Storage TTL of a consumed row, where consuming shortens it.
@@ -146,8 +155,15 @@ const DELETED: Owner = Owner::System(DELETED_OWNER);
 /// Two hours by which an index row outlives what it points at.
 const INDEX_BUFFER: i64 = 7_200;
 
-const fn row(name: &'static str, owner: Owner, generation: Generation, family: Family, rule: Rule) -> Bucket {
-    Bucket { name, owner, generation, family, rule, ttl: None, consumed_ttl: None }
+const fn row(
+    name: &'static str,
+    owner: Owner,
+    generation: Generation,
+    family: Family,
+    rule: Rule,
+    names: Names,
+) -> Bucket {
+    Bucket { name, owner, generation, family, rule, names, ttl: None, consumed_ttl: None }
 }
 
 impl Bucket {
@@ -171,34 +187,51 @@ const REFRESH: Rule = R::Pointer { target: "mcp_refresh_tokens" };
 const CLIENTS: Rule = R::Pointer { target: "mcp_clients" };
 const REPLAY: Rule = R::ReplayMarker { seconds: 60 };
 
+const fn url_safe(prefix: &'static str) -> Names {
+    Names { prefix, alphabet: "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz" }
+}
+
+const fn hex(prefix: &'static str) -> Names {
+    Names { prefix, alphabet: "0123456789abcdef" }
+}
+
+const RANDOM: Names = url_safe("");
+const HEX: Names = hex("");
+const CODE: Names = url_safe("ac_");
+const TOKEN: Names = url_safe("aw_");
+const RENEWAL: Names = url_safe("rt_");
+const CLIENT: Names = hex("mcp_");
+/// Followed by its code, or by `access_`: not even, but an actor's rows are never cut apart.
+const PROVIDER: Names = url_safe("google_token_");
+
 /// Every bucket of ROWS.md, both generations. There is no second list.
 #[rustfmt::skip]
 pub static BUCKETS: [Bucket; 25] = [
-    row("auth_code_index",         Owner::Legacy, Old, F::Other,          R::Unread),
-    row("access_token_index",      Owner::Legacy, Old, F::Other,          R::Unread),
-    row("client_index",            Owner::Legacy, Old, F::Other,          R::Unread),
-    row("oauth_sessions",          OAUTH,        Old,  F::OauthSessions,  SESSION).ttl(600),
-    row("_oauth_sessions",         OAUTH,        New,  F::OauthSessions,  SESSION).ttl(600),
-    row("spa_access_tokens",       OAUTH,        Both, F::SpaTokens,      R::ExpiresAt).ttl(3_600),
-    row("spa_refresh_tokens",      OAUTH,        Both, F::SpaTokens,      R::Refresh).ttl(1_209_600).consumed(REUSE_WINDOW_SECONDS),
-    row("auth_code_index",         OAUTH,        Old,  F::IndexEntries,   CODES).ttl(600 + INDEX_BUFFER),
-    row("_auth_code_index",        OAUTH,        New,  F::IndexEntries,   CODES).ttl(600 + INDEX_BUFFER),
-    row("access_token_index",      OAUTH,        Old,  F::IndexEntries,   ACCESS).ttl(3_600 + INDEX_BUFFER),
-    row("_access_token_index",     OAUTH,        New,  F::IndexEntries,   ACCESS).ttl(3_600 + INDEX_BUFFER),
-    row("refresh_token_index",     OAUTH,        Old,  F::IndexEntries,   REFRESH).ttl(2_592_000 + INDEX_BUFFER).consumed(REUSE_WINDOW_SECONDS + INDEX_BUFFER),
-    row("_refresh_token_index",    OAUTH,        New,  F::IndexEntries,   REFRESH).ttl(2_592_000 + INDEX_BUFFER).consumed(REUSE_WINDOW_SECONDS + INDEX_BUFFER),
-    row("client_index",            OAUTH,        Old,  F::IndexEntries,   CLIENTS),
-    row("_client_index",           OAUTH,        New,  F::IndexEntries,   CLIENTS),
-    row("_id_token_replay",        OAUTH,        New,  F::Other,          REPLAY).ttl(900),
-    row("_oauth_state_nonces",     OAUTH,        New,  F::Other,          R::TtlOnly).ttl(600),
-    row("_apple_exchange_tickets", OAUTH,        New,  F::Other,          R::ExpiresAtIfPresent).ttl(300),
-    row("_email_verify_tokens",    SYSTEM,       New,  F::Other,          R::TtlOnly).ttl(86_400),
-    row("_deleted_actors",         DELETED,      New,  F::Other,          R::TtlOnly).ttl(2_592_000),
-    row("mcp_auth_codes",          Owner::Actor, Both, F::AuthCodes,      R::ExpiresAt).ttl(600),
-    row("mcp_tokens",              Owner::Actor, Both, F::AccessTokens,   R::ExpiresAt).ttl(3_600),
-    row("mcp_refresh_tokens",      Owner::Actor, Both, F::RefreshTokens,  R::Refresh).ttl(2_592_000).consumed(REUSE_WINDOW_SECONDS),
-    row("mcp_google_tokens",       Owner::Actor, Both, F::ProviderTokens, R::Provider).ttl(3_600),
-    row("mcp_clients",             Owner::Actor, Both, F::Other,          R::Never),
+    row("auth_code_index",         Owner::Legacy, Old, F::Other,          R::Unread,             CODE),
+    row("access_token_index",      Owner::Legacy, Old, F::Other,          R::Unread,             TOKEN),
+    row("client_index",            Owner::Legacy, Old, F::Other,          R::Unread,             CLIENT),
+    row("oauth_sessions",          OAUTH,        Old,  F::OauthSessions,  SESSION,               RANDOM).ttl(600),
+    row("_oauth_sessions",         OAUTH,        New,  F::OauthSessions,  SESSION,               RANDOM).ttl(600),
+    row("spa_access_tokens",       OAUTH,        Both, F::SpaTokens,      R::ExpiresAt,          HEX).ttl(3_600),
+    row("spa_refresh_tokens",      OAUTH,        Both, F::SpaTokens,      R::Refresh,            RANDOM).ttl(1_209_600).consumed(REUSE_WINDOW_SECONDS),
+    row("auth_code_index",         OAUTH,        Old,  F::IndexEntries,   CODES,                 CODE).ttl(600 + INDEX_BUFFER),
+    row("_auth_code_index",        OAUTH,        New,  F::IndexEntries,   CODES,                 CODE).ttl(600 + INDEX_BUFFER),
+    row("access_token_index",      OAUTH,        Old,  F::IndexEntries,   ACCESS,                TOKEN).ttl(3_600 + INDEX_BUFFER),
+    row("_access_token_index",     OAUTH,        New,  F::IndexEntries,   ACCESS,                TOKEN).ttl(3_600 + INDEX_BUFFER),
+    row("refresh_token_index",     OAUTH,        Old,  F::IndexEntries,   REFRESH,               RENEWAL).ttl(2_592_000 + INDEX_BUFFER).consumed(REUSE_WINDOW_SECONDS + INDEX_BUFFER),
+    row("_refresh_token_index",    OAUTH,        New,  F::IndexEntries,   REFRESH,               RENEWAL).ttl(2_592_000 + INDEX_BUFFER).consumed(REUSE_WINDOW_SECONDS + INDEX_BUFFER),
+    row("client_index",            OAUTH,        Old,  F::IndexEntries,   CLIENTS,               CLIENT),
+    row("_client_index",           OAUTH,        New,  F::IndexEntries,   CLIENTS,               CLIENT),
+    row("_id_token_replay",        OAUTH,        New,  F::Other,          REPLAY,                HEX).ttl(900),
+    row("_oauth_state_nonces",     OAUTH,        New,  F::Other,          R::TtlOnly,            RANDOM).ttl(600),
+    row("_apple_exchange_tickets", OAUTH,        New,  F::Other,          R::ExpiresAtIfPresent, RANDOM).ttl(300),
+    row("_email_verify_tokens",    SYSTEM,       New,  F::Other,          R::TtlOnly,            RANDOM).ttl(86_400),
+    row("_deleted_actors",         DELETED,      New,  F::Other,          R::TtlOnly,            HEX).ttl(2_592_000),
+    row("mcp_auth_codes",          Owner::Actor, Both, F::AuthCodes,      R::ExpiresAt,          CODE).ttl(600),
+    row("mcp_tokens",              Owner::Actor, Both, F::AccessTokens,   R::ExpiresAt,          TOKEN).ttl(3_600),
+    row("mcp_refresh_tokens",      Owner::Actor, Both, F::RefreshTokens,  R::Refresh,            RENEWAL).ttl(2_592_000).consumed(REUSE_WINDOW_SECONDS),
+    row("mcp_google_tokens",       Owner::Actor, Both, F::ProviderTokens, R::Provider,           PROVIDER).ttl(3_600),
+    row("mcp_clients",             Owner::Actor, Both, F::Other,          R::Never,              CLIENT),
 ];
 
 /// The bucket that a row of `owner` with this stored `bucket` belongs to; `None` is an unknown row.

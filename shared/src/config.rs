@@ -66,8 +66,12 @@ pub struct Settings {
     pub max_delete_share: Option<f64>,
     pub max_write_units_per_second: Option<f64>,
     pub max_read_units_per_second: Option<f64>,
+    /// How many runs share the pace: those of an execution's parts.
+    pub pace_shared_by: u16,
     pub reuse_window_seconds: i64,
     pub grace_seconds: i64,
+    /// Of the daily cleanup only: after so many runs in a row that their time cut off, the answer asks for an execution.
+    pub hand_over_after_cut_offs: Option<u64>,
     /// Of the index repair only: write the missing index row of a client that the 3.10 rename stranded.
     pub restore_clients: bool,
     /// Of the index repair only: delete what nothing has read since ActingWeb 3.3.
@@ -115,6 +119,8 @@ const GRACE: &str = "GRACE_SECONDS";
 const RESTORE_CLIENTS: &str = "RESTORE_CLIENTS";
 const REMOVE_LEGACY: &str = "REMOVE_LEGACY";
 
+const HAND_OVER: &str = "HAND_OVER_AFTER_CUT_OFFS";
+
 const SCOPE: &str = "SCOPE";
 const MAX_AUDIT_UNITS: &str = "MAX_AUDIT_UNITS";
 
@@ -132,6 +138,9 @@ const OVERRIDABLE: [&str; 10] = [
     GRACE,
 ];
 
+/// What only the daily cleanup knows.
+const OF_CLEANUP: [&str; 1] = [HAND_OVER];
+
 /// What only the index repair knows.
 const OF_REPAIR: [&str; 2] = [RESTORE_CLIENTS, REMOVE_LEGACY];
 
@@ -140,11 +149,13 @@ const OF_METRICS: [&str; 2] = [SCOPE, MAX_AUDIT_UNITS];
 
 impl Purpose {
     /// Whose a setting is that not all runs have.
-    const OWN: [(&[&str], &str); 2] = [(&OF_REPAIR, "the index repair's"), (&OF_METRICS, "the metrics'")];
+    const OWN: [(&[&str], &str); 3] =
+        [(&OF_CLEANUP, "the daily cleanup's"), (&OF_REPAIR, "the index repair's"), (&OF_METRICS, "the metrics'")];
 
     fn settings(self) -> impl Iterator<Item = &'static str> {
         let more: &[&str] = match self {
-            Purpose::DailyCleanup | Purpose::TtlCascade => &[],
+            Purpose::DailyCleanup => &OF_CLEANUP,
+            Purpose::TtlCascade => &[],
             Purpose::IndexRepair => &OF_REPAIR,
             Purpose::Metrics => &OF_METRICS,
         };
@@ -154,7 +165,7 @@ impl Purpose {
 
 /// Beginnings that only our settings have: an environment variable with one of them that is not a setting is a typing
 /// mistake, and must not be a silent default.
-const STEMS: [&str; 9] = [
+const STEMS: [&str; 10] = [
     "ATTRIBUTES_TABLE",
     "EXPIRED_ROW",
     "MAX_DELETE",
@@ -164,6 +175,7 @@ const STEMS: [&str; 9] = [
     "GRACE_SEC",
     "RESTORE_CLIENT",
     "REMOVE_LEGACY",
+    "HAND_OVER_AFTER",
 ];
 
 impl Settings {
@@ -192,6 +204,7 @@ impl Settings {
                 .number(MAX_DELETE_SHARE, "a share above 0 and at most 1", |share| *share > 0.0 && *share <= 1.0)?,
             max_write_units_per_second: given.units(MAX_WRITE_UNITS)?,
             max_read_units_per_second: given.units(MAX_READ_UNITS)?,
+            pace_shared_by: 1,
             reuse_window_seconds: given
                 .number(
                     REUSE_WINDOW,
@@ -202,6 +215,9 @@ impl Settings {
             grace_seconds: given
                 .number(GRACE, "a number of seconds from 0 up", |seconds| (0..=MOST_SECONDS).contains(seconds))?
                 .unwrap_or(GRACE_SECONDS),
+            hand_over_after_cut_offs: given
+                .number(HAND_OVER, "a whole number from 1 up", |n| *n >= 1)?
+                .filter(|_| given.knows(HAND_OVER)),
             restore_clients: given.flag(RESTORE_CLIENTS)?,
             remove_legacy: given.flag(REMOVE_LEGACY)?,
             scope: given.own_choice(SCOPE, &Scope::NAMES)?.unwrap_or(Scope::System),

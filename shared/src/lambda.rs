@@ -6,16 +6,31 @@ use aws_sdk_dynamodb::Client;
 use serde_json::Value;
 
 use crate::clock::{RunClock, Watch};
-use crate::config::{self, Environment, Mode, Purpose, Settings};
-use crate::daily::DailyCleanup;
+use crate::config::{self, ConfigError, Environment, Mode, Purpose, Settings};
+use crate::daily::{self, DailyCleanup};
 use crate::dynamo::{Dynamo, ReadOnly};
 use crate::event;
+use crate::execution::Overrides;
 use crate::measure::{self, Measurement};
 use crate::metric::{self, Sample};
-use crate::repair::IndexRepair;
+use crate::part::Part;
+use crate::repair::{self, IndexRepair};
 use crate::report::RunReport;
 use crate::run::{self, Job, RunError};
+use crate::segment::Segment;
 use crate::time::EpochSeconds;
+
+/// A job as a function has it.
+pub(crate) struct Kind<J> {
+    pub(crate) purpose: Purpose,
+    pub(crate) job: fn(&Settings) -> J,
+    pub(crate) answer: fn(&RunReport) -> Value,
+}
+
+pub(crate) const DAILY: Kind<DailyCleanup> =
+    Kind { purpose: Purpose::DailyCleanup, job: |_| DailyCleanup, answer: RunReport::to_answer };
+pub(crate) const REPAIR: Kind<IndexRepair> =
+    Kind { purpose: Purpose::IndexRepair, job: IndexRepair::new, answer: RunReport::to_repair_answer };
 
 /// What stays the same between invocations of one container.
 pub struct Function {
@@ -53,7 +68,8 @@ impl Function {
         budget: Option<Duration>,
     ) -> Result<RunReport, RunError> {
         let clock = RunClock::start(now, budget).watched_by(self.watch);
-        self.invoke(event, Purpose::DailyCleanup, clock, |_| DailyCleanup).await
+        let overrides = understood(daily::NAME, event::overrides(event))?;
+        self.invoke(&overrides, &DAILY, clock, None).await
     }
 
     /// # Errors
@@ -65,7 +81,8 @@ impl Function {
         budget: Option<Duration>,
     ) -> Result<RunReport, RunError> {
         let clock = RunClock::start(now, budget).watched_by(self.watch);
-        self.invoke(event, Purpose::IndexRepair, clock, IndexRepair::new).await
+        let overrides = understood(repair::NAME, event::overrides(event))?;
+        self.invoke(&overrides, &REPAIR, clock, None).await
     }
 
     /// # Errors
@@ -77,7 +94,8 @@ impl Function {
         budget: Option<Duration>,
     ) -> Result<Measurement, RunError> {
         let clock = RunClock::start(now, budget).watched_by(self.watch);
-        let settings = self.settings(measure::NAME, event, Purpose::Metrics)?;
+        let overrides = understood(measure::NAME, event::overrides(event))?;
+        let settings = self.settings(measure::NAME, &overrides, Purpose::Metrics)?;
         tracing::info!(
             run = measure::NAME,
             table = settings.table,
@@ -124,22 +142,24 @@ impl Function {
         Ok(measure::measure(&table, settings, table.clock()).await?)
     }
 
-    async fn invoke<J: Job<Dynamo>>(
+    pub(crate) async fn invoke<J: Job<Dynamo>>(
         &self,
-        event: Value,
-        purpose: Purpose,
+        overrides: &Overrides,
+        kind: &Kind<J>,
         clock: RunClock,
-        job: impl FnOnce(&Settings) -> J,
+        part: Option<(&Part, Segment)>,
     ) -> Result<RunReport, RunError> {
-        let settings = self.settings(J::NAME, event, purpose)?;
+        let mut settings = self.settings(J::NAME, overrides, kind.purpose)?;
+        settings.pace_shared_by = part.and_then(|(part, _)| part.side_by_side).unwrap_or(1);
         tracing::info!(
             run = J::NAME,
             table = settings.table,
             mode = settings.mode.name(),
             now = clock.now().get(),
+            segment = part.map(|(part, _)| part.segment),
             "run begins"
         );
-        let result = Box::pin(self.run(&settings, clock, job(&settings))).await;
+        let result = Box::pin(self.run(&settings, clock, (kind.job)(&settings), part)).await;
         match &result {
             Ok(report) => {
                 tracing::info!(
@@ -169,32 +189,36 @@ impl Function {
         result
     }
 
-    async fn run<J: Job<Dynamo>>(&self, settings: &Settings, clock: RunClock, job: J) -> Result<RunReport, RunError> {
-        let endpoint = config::endpoint(&self.environment);
-        let table = Dynamo::open(self.client.clone(), settings, endpoint, clock).await?;
-        run::run(&table, &job, settings, table.clock()).await
+    async fn run<J: Job<Dynamo>>(
+        &self,
+        settings: &Settings,
+        clock: RunClock,
+        job: J,
+        part: Option<(&Part, Segment)>,
+    ) -> Result<RunReport, RunError> {
+        let table = self.open(settings, clock).await?;
+        match part {
+            None => run::run(&table, &job, settings, table.clock()).await,
+            Some(part) => run::run_part(&table, &job, part, settings, table.clock()).await,
+        }
     }
 
-    fn settings(&self, run: &str, event: Value, purpose: Purpose) -> Result<Settings, RunError> {
-        let settings = event::overrides(event)
-            .and_then(|overrides| Settings::parse(&self.environment, &overrides, Mode::Delete, purpose))
-            .map_err(RunError::from);
-        if let Err(error) = &settings {
-            log_failure(run, error);
-        }
-        settings
+    pub(crate) async fn open(&self, settings: &Settings, clock: RunClock) -> Result<Dynamo, RunError> {
+        Ok(Dynamo::open(self.client.clone(), settings, config::endpoint(&self.environment), clock).await?)
+    }
+
+    pub(crate) fn settings(&self, run: &str, overrides: &Overrides, purpose: Purpose) -> Result<Settings, RunError> {
+        understood(run, Settings::parse(&self.environment, overrides, Mode::Delete, purpose))
     }
 
     pub(crate) fn failed(&self, run: &str, settings: &Settings, error: &RunError, now: EpochSeconds) {
         log_failure(run, error);
-        let refused =
-            matches!(error, RunError::WrongTable { .. } | RunError::AboveShare { .. } | RunError::ShareUnknown { .. });
         if let RunError::Interrupted { report, .. } = error {
             return self.tell(&report.samples(run), now);
         }
         let mut sample = Sample::of(&[(metric::TABLE, &settings.table), (metric::FUNCTION, run)])
             .count(metric::FAILED, 1)
-            .flag(metric::REFUSED, refused);
+            .flag(metric::REFUSED, error.is_refusal());
         // A dry run completes nothing, however it ends.
         if settings.mode == Mode::Delete {
             sample = sample.count(metric::COMPLETE, 0);
@@ -207,6 +231,11 @@ impl Function {
             (self.tell)(&document.to_string());
         }
     }
+}
+
+/// What an event was understood as; what was not is logged.
+pub(crate) fn understood<T>(run: &str, event: Result<T, ConfigError>) -> Result<T, RunError> {
+    event.map_err(RunError::from).inspect_err(|error| log_failure(run, error))
 }
 
 pub(crate) fn log_failure(run: &str, error: &RunError) {

@@ -15,7 +15,10 @@ const LEASE: &str = "lease";
 
 /// How long a lease holds without being renewed.
 const LEASE_SECONDS: i64 = 60;
-const RENEW_EVERY: Duration = Duration::from_secs(15);
+/// And one that the parts of an execution share: longer than a part waits before it is tried again.
+const SHARED_SECONDS: i64 = 600;
+/// Renewals in the time that it holds.
+const RENEWALS: u32 = 4;
 /// How long before its end a lease that was not renewed is given up: clocks differ, and seconds are cut off.
 const MARGIN: Duration = Duration::from_secs(5);
 
@@ -24,6 +27,8 @@ pub struct Lease<'a, S> {
     store: &'a S,
     clock: &'a RunClock,
     holder: String,
+    /// How long it holds without being renewed.
+    seconds: i64,
     /// When the lease was asked for, by the run's own clock.
     began: Duration,
 }
@@ -43,25 +48,34 @@ pub enum Asked<'a, S> {
 pub struct Lost;
 
 impl<'a, S: OwnState> Lease<'a, S> {
+    /// A lease of this run alone.
+    pub fn own(store: &'a S, clock: &'a RunClock, who: &str) -> Self {
+        let holder = format!("{who}-{:016x}", fastrand::u64(..));
+        Self { store, clock, holder, seconds: LEASE_SECONDS, began: clock.elapsed() }
+    }
+
+    /// The lease of all parts of an execution: each takes it where another part has it, and none gives it back.
+    pub fn shared(store: &'a S, clock: &'a RunClock, execution: &str) -> Self {
+        Self { store, clock, holder: execution.to_owned(), seconds: SHARED_SECONDS, began: clock.elapsed() }
+    }
+
     /// Takes the lease if nobody holds it, or if who held it has let it lapse.
     ///
     /// # Errors
     /// When the state row could not be read or written.
-    pub async fn ask(store: &'a S, clock: &'a RunClock, who: &str) -> Result<Asked<'a, S>> {
-        let holder = format!("{who}-{:016x}", fastrand::u64(..));
-        let lease = Self { store, clock, holder, began: clock.elapsed() };
-        let current = store.read_state(LEASE).await?;
-        if let Some(held) = current.as_ref().and_then(|current| lease.held_by_another(&current.value)) {
+    pub async fn ask(self) -> Result<Asked<'a, S>> {
+        let current = self.store.read_state(LEASE).await?;
+        if let Some(held) = current.as_ref().and_then(|current| self.held_by_another(&current.value)) {
             return Ok(held);
         }
         let expected = current.map(|current| current.text);
-        if store.swap_state(LEASE, expected.as_deref(), Some(&lease.value())).await? {
-            return Ok(Asked::Got(lease));
+        if self.store.swap_state(LEASE, expected.as_deref(), Some(&self.value())).await? {
+            return Ok(Asked::Got(self));
         }
         // Somebody was quicker; or our own write landed and its answer was lost, and the retry met it.
-        match store.read_state(LEASE).await? {
-            Some(current) if lease.is_ours(&current.value) => Ok(Asked::Got(lease)),
-            Some(current) => Ok(lease
+        match self.store.read_state(LEASE).await? {
+            Some(current) if self.is_ours(&current.value) => Ok(Asked::Got(self)),
+            Some(current) => Ok(self
                 .held_by_another(&current.value)
                 .unwrap_or(Asked::Held { by: "another run".to_owned(), seconds: LEASE_SECONDS })),
             None => Ok(Asked::Held { by: "another run".to_owned(), seconds: 0 }),
@@ -84,9 +98,9 @@ impl<'a, S: OwnState> Lease<'a, S> {
         // As early as the lease that is written can have begun: never believe in more of it than others do.
         let mut began = self.began;
         loop {
-            let give_up_at = (began + lasts()).saturating_sub(MARGIN);
+            let give_up_at = (began + self.lasts()).saturating_sub(MARGIN);
             let left = give_up_at.saturating_sub(self.clock.elapsed());
-            tokio::time::sleep(RENEW_EVERY.min(left)).await;
+            tokio::time::sleep((self.lasts() / RENEWALS).min(left)).await;
             let renewing = self.clock.elapsed();
             let left = give_up_at.saturating_sub(renewing);
             if left.is_zero() {
@@ -123,26 +137,27 @@ impl<'a, S: OwnState> Lease<'a, S> {
     }
 
     fn value(&self) -> Value {
-        json!({"holder": self.holder, "until": self.clock.wall().plus(LEASE_SECONDS).get()})
+        json!({"holder": self.holder, "until": self.clock.wall().plus(self.seconds).get()})
     }
 
     fn is_ours(&self, lease: &Value) -> bool {
         lease["holder"] == self.holder.as_str()
     }
 
-    /// `None` when the lease has lapsed, or is not one that we can read.
+    /// `None` when the lease has lapsed, is ours already, or is not one that we can read.
     fn held_by_another(&self, lease: &Value) -> Option<Asked<'a, S>> {
         let seconds = lease["until"].as_i64()?.saturating_sub(self.clock.wall().get());
         // A lease further ahead than any lease is written came from a clock that was wrong; it must not block for ever.
-        (0..=10 * LEASE_SECONDS).contains(&seconds).then(|| Asked::Held {
+        let held = (0..=2 * SHARED_SECONDS).contains(&seconds) && !self.is_ours(lease);
+        held.then(|| Asked::Held {
             by: lease["holder"].as_str().unwrap_or("another run").chars().take(40).collect(),
             seconds,
         })
     }
-}
 
-const fn lasts() -> Duration {
-    Duration::from_secs(LEASE_SECONDS.unsigned_abs())
+    fn lasts(&self) -> Duration {
+        Duration::from_secs(self.seconds.unsigned_abs())
+    }
 }
 
 #[cfg(test)]
@@ -197,7 +212,14 @@ mod tests {
     const START: EpochSeconds = EpochSeconds::new(1_800_000_000);
 
     async fn got<'a>(row: &'a Row, clock: &'a RunClock) -> Option<Lease<'a, Row>> {
-        match Lease::ask(row, clock, "test").await {
+        match Lease::own(row, clock, "test").ask().await {
+            Ok(Asked::Got(lease)) => Some(lease),
+            _ => None,
+        }
+    }
+
+    async fn joined<'a>(row: &'a Row, clock: &'a RunClock, execution: &str) -> Option<Lease<'a, Row>> {
+        match Lease::shared(row, clock, execution).ask().await {
             Ok(Asked::Got(lease)) => Some(lease),
             _ => None,
         }
@@ -241,6 +263,32 @@ mod tests {
         assert_eq!(lease.hold(tokio::time::sleep(Duration::from_hours(1))).await, Err(Lost));
         lease.release().await;
         assert_eq!(*row.text.borrow(), Some(theirs));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_parts_of_an_execution_share_a_lease_and_nobody_else_gets_it() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        let first = joined(&row, &clock, "clean-up-1").await.unwrap();
+        let second = joined(&row, &clock, "clean-up-1").await.unwrap();
+        let others = async || {
+            assert!(joined(&row, &clock, "clean-up-2").await.is_none());
+            assert!(got(&row, &clock).await.is_none());
+        };
+        others().await;
+        let work = tokio::time::sleep(Duration::from_hours(1));
+        let rival = async {
+            for _ in 0..59 {
+                tokio::time::sleep(Duration::from_mins(1)).await;
+                others().await;
+            }
+        };
+        let (one, two, ()) = tokio::join!(first.hold(work), second.hold(rival), std::future::ready(()));
+        assert_eq!((one, two), (Ok(()), Ok(())));
+        // Between two parts it holds for minutes, and not for ever.
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        others().await;
+        tokio::time::sleep(Duration::from_mins(6)).await;
+        assert!(got(&row, &clock).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]

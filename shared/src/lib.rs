@@ -9,6 +9,7 @@
 //! pyread     the members of a JSON object, as Python reads them
 //! row        rows as they were read, with the raw values that a delete is conditional on
 //! index      which index bucket points at which bucket, and when an index row is due
+//! segment    parts of the rows that can be worked on side by side
 //! ---------- decisions: pure, no I/O, no async, no clock
 //! expiry     judge: is a row dead by its own fields and its TTL
 //! integrity  compare: what rows that point at each other say
@@ -19,11 +20,11 @@
 //! metric     names and units of what is told to CloudWatch
 //! ---------- ports and use cases
 //! store      small traits per capability
-//! report     counts, cost, outcome, the answer
+//! report     counts, cost, outcome, the answer;  part: one segment's work, from event to event
 //! state      what a run leaves for the next one, and for the metrics
 //! clock      how long a run has taken and when it has to stop
 //! walk       how a run goes over rows, and the order in which they are deleted;  lease: one run at a time
-//! run        one run of a job: refusals, lease, state, report
+//! run        one run of a job: refusals, lease, state, report;  execution: many of them, one a segment
 //! sweep      the walk over the system actors' rows;  daily: the daily cleanup as a job
 //! repair     the walk over the whole table: the index repair as a job
 //! measure    what is in the table, whether TTL and the cleanup do their job, and where it is going; it cannot delete
@@ -34,7 +35,7 @@
 //! ---------- edge
 //! dynamo     the only importer of the AWS SDK
 //! lambda     one invocation, from event to report;  serve: the Lambda runtime around it;  logging: lines without secrets
-//! stream     one batch of the table's stream
+//! steps      one invocation that may be a step of an execution;  stream: one batch of the table's stream
 //! respond    an answer's way to CloudFormation;  custom_resource: one event of it, always answered
 //! ```
 
@@ -50,6 +51,7 @@ pub mod custom_resource;
 pub mod daily;
 pub mod dynamo;
 pub mod event;
+pub mod execution;
 pub mod expiry;
 pub mod explain;
 pub mod index;
@@ -60,6 +62,7 @@ pub mod logging;
 pub mod mask;
 pub mod measure;
 pub mod metric;
+pub mod part;
 pub mod pyjson;
 mod pyread;
 pub mod repair;
@@ -71,9 +74,11 @@ pub mod revocation;
 pub mod revoke;
 pub mod row;
 pub mod run;
+pub mod segment;
 #[cfg(feature = "serve")]
 pub mod serve;
 pub mod state;
+mod steps;
 pub mod store;
 pub mod stream;
 pub mod stream_switch;

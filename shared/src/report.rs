@@ -241,6 +241,14 @@ pub struct RunReport {
     pub findings: Value,
     /// What an operator should know, in sentences.
     pub notes: Vec<String>,
+    /// Where the next run goes on; `None` when this one came to the end.
+    pub next: Option<Value>,
+    /// Of one segment only: it completes nothing by itself.
+    pub of_part: bool,
+    /// Runs that were cut off one after another, this one included.
+    pub cut_off_in_a_row: u64,
+    /// So many that it is time for an execution.
+    pub hand_over: bool,
 }
 
 impl Usage {
@@ -279,7 +287,7 @@ impl RunReport {
             .count(metric::LOST_RACES, counts.lost_races())
             .count(metric::ROWS_SKIPPED, counts.rows_skipped());
         all = self.usage.sample(all, self.elapsed_ms);
-        if self.mode == Mode::Delete {
+        if self.mode == Mode::Delete && !self.of_part {
             all = all.flag(metric::COMPLETE, self.outcome.is_complete());
         }
         let bucket = |(name, counts): (&&'static str, &BucketCounts)| {
@@ -302,6 +310,7 @@ impl RunReport {
             "table": self.table,
             "now": self.now,
             "resumed": self.resumed,
+            "cut_off_in_a_row": self.cut_off_in_a_row,
             "rows": {
                 "read": self.counts.rows_read(),
                 "deleted": self.counts.rows_deleted(),
@@ -325,6 +334,10 @@ impl RunReport {
         });
         if !self.findings.is_null() {
             report["findings"] = self.findings.clone();
+        }
+        if self.hand_over {
+            // What the rule in template.yaml looks for.
+            report["hand_over"] = json!("segments");
         }
         report
     }

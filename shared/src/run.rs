@@ -7,7 +7,9 @@ use crate::clock::RunClock;
 use crate::config::{ConfigError, ExpiredRows, Mode, Settings};
 use crate::expiry::Policy;
 use crate::lease::{Asked, Lease};
+use crate::part::Part;
 use crate::report::{Outcome, RunReport, Tally};
+use crate::segment::Segment;
 use crate::state::JobState;
 use crate::store::{Budget, DeleteRows, InspectTable, OwnState, ReadRows, ScanTable, StoreError, TtlSetting};
 use crate::sweep;
@@ -19,8 +21,14 @@ pub trait Job<S> {
     /// Of its state row, its lease and its logs.
     const NAME: &'static str;
 
-    /// Walks over its rows, from where an earlier run stopped.
-    async fn walk(&self, hands: &Hands<'_, S>, from: &Value, checkpoint: &Checkpoint<'_, S>) -> Pass;
+    /// Walks over its rows, or those of a segment, from where an earlier run stopped.
+    async fn walk(
+        &self,
+        hands: &Hands<'_, S>,
+        segment: Option<Segment>,
+        from: &Value,
+        checkpoint: &Checkpoint<'_, S>,
+    ) -> Pass;
 }
 
 /// What a job's walk came to.
@@ -39,14 +47,15 @@ pub struct Checkpoint<'a, S> {
     store: &'a S,
     name: &'static str,
     state: &'a JobState,
-    dry: bool,
+    /// Of a dry run, which writes nothing, and of a part, whose cursor travels in its answer.
+    silent: bool,
 }
 
 impl<S: OwnState> Checkpoint<'_, S> {
     /// # Errors
     /// When the state row could not be written.
     pub async fn save(&self, cursor: Value) -> Result<(), StoreError> {
-        if self.dry {
+        if self.silent {
             return Ok(());
         }
         self.store.write_state(self.name, &json!(self.state.at(cursor))).await
@@ -72,22 +81,49 @@ pub enum RunError {
     ShareUnknown { problem: String },
     #[error("the lease was lost to another run, and this one stopped")]
     LeaseLost,
+    #[error("another run ({by}) holds the lease for {seconds} s more: nothing was done")]
+    LeaseHeld { by: String, seconds: i64 },
+    #[error(
+        "refused: MAX_DELETES is a ceiling on one run, and an execution is many: unset it for the execution, or leave the rows to the daily runs"
+    )]
+    CeilingOnParts,
     #[error("stopped by a fault after {} deleted rows: {cause}", .report.counts.rows_deleted())]
     Interrupted { report: Box<RunReport>, cause: StoreError },
 }
 
 impl RunError {
+    /// Whether the run would not begin.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            RunError::WrongTable { .. }
+                | RunError::AboveShare { .. }
+                | RunError::ShareUnknown { .. }
+                | RunError::CeilingOnParts
+        )
+    }
+
     /// A stable word for alarms and dashboards.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
             RunError::Config(_) => "Configuration",
             RunError::Store(_) | RunError::Interrupted { .. } => "Store",
-            RunError::WrongTable { .. } | RunError::AboveShare { .. } | RunError::ShareUnknown { .. } => "Refused",
             RunError::LeaseLost => "LeaseLost",
+            RunError::LeaseHeld { .. } => "LeaseHeld",
+            RunError::WrongTable { .. }
+            | RunError::AboveShare { .. }
+            | RunError::ShareUnknown { .. }
+            | RunError::CeilingOnParts => "Refused",
         }
     }
 }
+
+/// What a run of any job asks of the table.
+pub trait Store: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget {}
+
+impl<S: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget> Store for S {}
 
 /// Runs a job on an open table.
 ///
@@ -95,40 +131,82 @@ impl RunError {
 /// When the run refused, or could not go on. A run that ended early by itself is a report with `complete: false`.
 pub async fn run<S, J>(store: &S, job: &J, settings: &Settings, clock: &RunClock) -> Result<RunReport, RunError>
 where
-    S: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget,
+    S: Store,
     J: Job<S>,
 {
-    let mut run = Run { store, job, settings, clock, policy: Policy::default(), notes: Vec::new() };
-    if clock.ahead() > 0 {
-        let ahead = clock.ahead();
-        run.notes
-            .push(format!("this machine's clock is {ahead} s ahead of the table's: rows are judged by the table's"));
-    }
-    run.set_policy().await?;
-    let table_is_empty = run.refuse_wrong_table().await?;
+    let mut run = Run::open(store, job, settings, clock, None).await?;
     if settings.mode == Mode::DryRun {
-        return run.walk(table_is_empty).await;
+        return run.walk().await;
     }
-    let lease = match Lease::ask(store, clock, J::NAME).await? {
-        Asked::Got(lease) => lease,
-        Asked::Held { by, seconds } => {
-            run.notes.push(format!("another run ({by}) holds the lease for {seconds} s more: nothing was done"));
-            return Ok(run.report(Outcome::LeaseHeld, Tally::default(), false, Value::Null));
+    match run.under(Lease::own(store, clock, J::NAME)).await {
+        Err(RunError::LeaseHeld { by, seconds }) => {
+            run.notes.push(RunError::LeaseHeld { by, seconds }.to_string());
+            Ok(run.report(Outcome::LeaseHeld, Tally::default(), &JobState::default(), Value::Null, None))
         }
-    };
-    let done = lease.hold(Box::pin(run.walk(table_is_empty))).await;
-    lease.release().await;
-    let mut done = done.unwrap_or(Err(RunError::LeaseLost));
-    let report = match &mut done {
-        Ok(report) => Some(report),
-        Err(RunError::Interrupted { report, .. }) => Some(&mut **report),
-        Err(_) => None,
-    };
-    if let Some(report) = report {
-        // The last words, the state row and the lease, have cost something as well, and may have needed a second try.
-        report.usage = store.usage();
+        done => done,
     }
-    done
+}
+
+/// Runs a job on one segment of an open table, from where its last run stopped; the report says where the next one goes on.
+///
+/// # Errors
+/// As [`run`]; and when another run holds the lease, because a part that did nothing is not done.
+pub async fn run_part<S, J>(
+    store: &S,
+    job: &J,
+    (part, segment): (&Part, Segment),
+    settings: &Settings,
+    clock: &RunClock,
+) -> Result<RunReport, RunError>
+where
+    S: Store,
+    J: Job<S>,
+{
+    let mut run = Run::open(store, job, settings, clock, Some((part, segment))).await?;
+    if settings.mode == Mode::DryRun {
+        return run.walk().await;
+    }
+    match &part.lease {
+        Some(execution) => run.under(Lease::shared(store, clock, execution)).await,
+        None => run.under(Lease::own(store, clock, J::NAME)).await,
+    }
+}
+
+/// What an execution of many parts checks before the first of them: the settings, the table, the lease, the share.
+///
+/// # Errors
+/// When it must not begin.
+pub async fn begin<S, J>(
+    store: &S,
+    job: &J,
+    execution: &str,
+    settings: &Settings,
+    clock: &RunClock,
+) -> Result<(), RunError>
+where
+    S: Store,
+    J: Job<S>,
+{
+    if settings.max_deletes.is_some() {
+        return Err(RunError::CeilingOnParts);
+    }
+    let mut run = Run::open(store, job, settings, clock, None).await?;
+    if settings.mode == Mode::DryRun {
+        return run.refuse_above_share(&JobState::default()).await;
+    }
+    let lease = asked(Lease::shared(store, clock, execution)).await?;
+    let done = lease.hold(Box::pin(run.refuse_above_share(&JobState::default()))).await;
+    if !matches!(done, Ok(Ok(()))) {
+        lease.release().await;
+    }
+    done.unwrap_or(Err(RunError::LeaseLost))
+}
+
+async fn asked<S: OwnState>(lease: Lease<'_, S>) -> Result<Lease<'_, S>, RunError> {
+    match lease.ask().await? {
+        Asked::Got(lease) => Ok(lease),
+        Asked::Held { by, seconds } => Err(RunError::LeaseHeld { by, seconds }),
+    }
 }
 
 struct Run<'a, S, J> {
@@ -136,15 +214,56 @@ struct Run<'a, S, J> {
     job: &'a J,
     settings: &'a Settings,
     clock: &'a RunClock,
+    part: Option<(&'a Part, Segment)>,
     policy: Policy,
+    table_is_empty: bool,
     notes: Vec<String>,
 }
 
-impl<S, J> Run<'_, S, J>
-where
-    S: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget,
-    J: Job<S>,
-{
+impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
+    /// A run that may begin: its rules are known, and the table is ActingWeb's.
+    async fn open(
+        store: &'a S,
+        job: &'a J,
+        settings: &'a Settings,
+        clock: &'a RunClock,
+        part: Option<(&'a Part, Segment)>,
+    ) -> Result<Self, RunError> {
+        let mut notes = Vec::new();
+        if clock.ahead() > 0 {
+            let ahead = clock.ahead();
+            notes.push(format!(
+                "this machine's clock is {ahead} s ahead of the table's: rows are judged by the table's"
+            ));
+        }
+        let policy = Policy::default();
+        let mut run = Self { store, job, settings, clock, part, policy, table_is_empty: false, notes };
+        run.set_policy().await?;
+        run.table_is_empty = run.refuse_wrong_table().await?;
+        Ok(run)
+    }
+
+    /// Walks while it has the lease.
+    async fn under(&mut self, lease: Lease<'a, S>) -> Result<RunReport, RunError> {
+        let lease = asked(lease).await?;
+        let done = lease.hold(Box::pin(self.walk())).await;
+        // The lease of an execution is its last step's to give back.
+        if self.part.is_none_or(|(part, _)| part.lease.is_none()) {
+            lease.release().await;
+        }
+        let mut done = done.unwrap_or(Err(RunError::LeaseLost));
+        let report = match &mut done {
+            Ok(report) => Some(report),
+            Err(RunError::Interrupted { report, .. }) => Some(&mut **report),
+            Err(_) => None,
+        };
+        if let Some(report) = report {
+            // The last words, the state row and the lease, have cost something as well, and may have needed a second try.
+            report.usage = self.store.usage();
+        }
+        done
+    }
+
     /// Rows are left to TTL only if TTL will really take them; otherwise they are deleted, and the report says so.
     async fn set_policy(&mut self) -> Result<(), RunError> {
         self.policy.reuse_window = self.settings.reuse_window_seconds;
@@ -186,32 +305,48 @@ where
         Err(RunError::WrongTable { table: self.settings.table.clone() })
     }
 
-    async fn walk(&mut self, table_is_empty: bool) -> Result<RunReport, RunError> {
+    /// Where this job's runs have come to; of a part, where its own have.
+    async fn read_state(&self) -> Result<JobState, RunError> {
+        if let Some((part, _)) = self.part {
+            return Ok(JobState { cursor: part.cursor.clone(), ..JobState::default() });
+        }
         let stored = self.store.read_state(J::NAME).await?;
-        let state = JobState::from_json(&stored.map_or(Value::Null, |stored| stored.value));
-        if let Some(limit) = self.settings.max_delete_share {
-            // Of the whole table, not of what an earlier run has left of it.
-            let Pass { counts, end, .. } = self.pass(true, None, &state, &Value::Null).await;
-            match end {
-                End::Through => check_share(&counts, limit)?,
-                End::Fault(_, cause) => {
-                    let report = self.report(Outcome::Failed, Tally::default(), state.is_resumed(), Value::Null);
-                    return Err(RunError::Interrupted { report: Box::new(report), cause });
-                }
-                End::OutOfTime(_) | End::MaxDeletes(_) => {
-                    return Err(RunError::ShareUnknown { problem: "there was not enough time for one".to_owned() });
-                }
+        Ok(JobState::from_json(&stored.map_or(Value::Null, |stored| stored.value)))
+    }
+
+    /// The ceiling on the share of dead rows takes a reading pass of its own.
+    async fn refuse_above_share(&mut self, state: &JobState) -> Result<(), RunError> {
+        let Some(limit) = self.settings.max_delete_share else { return Ok(()) };
+        // Of the whole table, not of what an earlier run has left of it.
+        let Pass { counts, end, .. } = self.pass(true, None, state, &Value::Null).await;
+        match end {
+            End::Through => check_share(&counts, limit),
+            End::Fault(_, cause) => {
+                let report = self.report(Outcome::Failed, Tally::default(), state, Value::Null, None);
+                Err(RunError::Interrupted { report: Box::new(report), cause })
+            }
+            End::OutOfTime(_) | End::MaxDeletes(_) => {
+                Err(RunError::ShareUnknown { problem: "there was not enough time for one".to_owned() })
             }
         }
+    }
+
+    async fn walk(&mut self) -> Result<RunReport, RunError> {
+        let state = self.read_state().await?;
+        // The first step of an execution has looked at the share already.
+        if self.part.is_none_or(|(part, _)| part.lease.is_none()) {
+            self.refuse_above_share(&state).await?;
+        }
         let dry = self.settings.mode == Mode::DryRun;
+        let writes_state = !dry && self.part.is_none();
         let Pass { counts, end, findings, notes } =
             self.pass(dry, self.settings.max_deletes, &state, &state.cursor).await;
-        let (outcome, cursor) = match end {
+        let (outcome, next) = match end {
             End::Fault(cursor, cause) => {
-                let report = self.report(Outcome::Failed, counts, state.is_resumed(), findings);
-                if !dry {
+                let report = self.report(Outcome::Failed, counts, &state, findings, Some(cursor));
+                if writes_state {
                     // The fault is what the caller has to hear of; where it happened is only worth a try.
-                    let _ = self.store.write_state(J::NAME, &json!(state.after(&report, Some(cursor)))).await;
+                    let _ = self.store.write_state(J::NAME, &json!(state.after(&report))).await;
                 }
                 return Err(RunError::Interrupted { report: Box::new(report), cause });
             }
@@ -219,13 +354,16 @@ where
             End::OutOfTime(cursor) => (Outcome::OutOfTime, Some(cursor)),
             End::MaxDeletes(cursor) => (Outcome::MaxDeletes, Some(cursor)),
             End::Through if counts.rows_skipped() > 0 => (Outcome::Skipped, None),
-            End::Through if table_is_empty => (Outcome::EmptyTable, None),
+            End::Through if self.table_is_empty => (Outcome::EmptyTable, None),
             End::Through => (Outcome::Complete, None),
         };
         self.notes.extend(notes);
         self.note(outcome, &counts, &state);
-        let mut report = self.report(outcome, counts, state.is_resumed(), findings);
-        if !dry && let Err(error) = self.store.write_state(J::NAME, &json!(state.after(&report, cursor))).await {
+        let mut report = self.report(outcome, counts, &state, findings, next);
+        if !writes_state {
+            return Ok(report);
+        }
+        if let Err(error) = self.store.write_state(J::NAME, &json!(state.after(&report))).await {
             // What was deleted is deleted: the report is worth more than the error.
             report
                 .notes
@@ -239,8 +377,9 @@ where
 
     async fn pass(&self, dry: bool, max_deletes: Option<u64>, state: &JobState, from: &Value) -> Pass {
         let hands = Hands::new(self.store, self.clock.now(), self.policy, dry, max_deletes);
-        let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, dry };
-        self.job.walk(&hands, from, &checkpoint).await
+        let silent = dry || self.part.is_some();
+        let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, silent };
+        self.job.walk(&hands, self.part.map(|(_, segment)| segment), from, &checkpoint).await
     }
 
     fn note(&mut self, outcome: Outcome, counts: &Tally, state: &JobState) {
@@ -266,18 +405,32 @@ where
         }
     }
 
-    fn report(&self, outcome: Outcome, counts: Tally, resumed: bool, findings: Value) -> RunReport {
+    fn report(
+        &self,
+        outcome: Outcome,
+        counts: Tally,
+        state: &JobState,
+        findings: Value,
+        next: Option<Value>,
+    ) -> RunReport {
+        let cut_offs = state.cut_offs_after(outcome);
+        let too_many = self.settings.hand_over_after_cut_offs.is_some_and(|limit| cut_offs >= limit);
         RunReport {
             outcome,
             mode: self.settings.mode,
             table: self.settings.table.clone(),
             now: self.clock.now().get(),
-            resumed,
+            resumed: state.is_resumed(),
             counts,
             usage: self.store.usage(),
             elapsed_ms: u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX),
             findings,
             notes: self.notes.clone(),
+            next,
+            of_part: self.part.is_some(),
+            cut_off_in_a_row: cut_offs,
+            // Not one that an operator's ceiling ended: more runs at once would go around it.
+            hand_over: too_many && outcome == Outcome::OutOfTime && self.settings.mode == Mode::Delete,
         }
     }
 }

@@ -6,8 +6,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bucket::{BUCKETS, Owner};
+use crate::bucket::{BUCKETS, Bucket, Owner};
 use crate::expiry::KeepReason;
+use crate::part::Totals;
 use crate::report::{BucketCounts, Outcome, RunReport};
 
 /// A job's state row.
@@ -84,31 +85,67 @@ impl JobState {
         Self { cursor, left: None, ..self.clone() }
     }
 
-    /// The state after a run; `cursor` is where the next one goes on.
+    /// Runs that were cut off one after another, with one more that ended so.
     #[must_use]
-    pub fn after(&self, report: &RunReport, cursor: Option<Value>) -> Self {
+    pub fn cut_offs_after(&self, outcome: Outcome) -> u64 {
+        match outcome {
+            Outcome::OutOfTime | Outcome::MaxDeletes => self.cut_off_in_a_row.saturating_add(1),
+            // Neither the work nor the limits ended these.
+            Outcome::Failed | Outcome::Stopped | Outcome::LeaseHeld => self.cut_off_in_a_row,
+            Outcome::Complete | Outcome::EmptyTable | Outcome::Skipped | Outcome::Unrecorded => 0,
+        }
+    }
+
+    /// The state after an execution that began at `now` and went through all of its segments with nothing skipped.
+    #[must_use]
+    pub fn after_execution(&self, now: i64, totals: &Totals) -> Self {
+        let system = totals.deleted_in.iter().filter(|(name, _)| system_buckets().any(|bucket| bucket.name == **name));
+        Self {
+            cursor: Value::Null,
+            last_complete_at: Some(now),
+            cut_off_in_a_row: 0,
+            last_run: Some(LastRun {
+                at: now,
+                previous_at: self.last_run.as_ref().map(|run| run.at),
+                outcome: Outcome::Complete.name().to_owned(),
+                read: totals.read,
+                deleted: totals.deleted,
+                lost_race: totals.lost_race,
+                skipped: totals.skipped,
+                deferred: 0,
+                deleted_in: totals.deleted_in.clone(),
+            }),
+            left: None,
+            deleted_in_hour: self.deleted_with(now, system.map(|(_, n)| n).sum()),
+        }
+    }
+
+    /// The hours, with so many more rows in this one.
+    fn deleted_with(&self, now: i64, more: u64) -> BTreeMap<i64, u64> {
+        let mut deleted_in_hour = self.deleted_in_hour.clone();
+        let cell = deleted_in_hour.entry(hour(now)).or_default();
+        *cell = cell.saturating_add(more);
+        deleted_in_hour.retain(|at, n| *n > 0 && at.abs_diff(hour(now)) <= REMEMBERED_HOURS.unsigned_abs());
+        deleted_in_hour
+    }
+
+    /// The state after a run.
+    #[must_use]
+    pub fn after(&self, report: &RunReport) -> Self {
         let counts = &report.counts;
         let sum_kept = |reason: KeepReason| counts.buckets().values().map(|counts| kept(counts, reason)).sum();
         // A walk that is cut off counts some rows that the next run counts again.
-        let in_one_go = cursor.is_none() && !self.is_resumed();
+        let in_one_go = report.next.is_none() && !self.is_resumed();
         let left = |(bucket, counts): (&&str, &BucketCounts)| {
             // A row of another bucket that begins alike is met on the way, and is not one of this bucket's.
             let gone = counts.deleted_total() + kept(counts, KeepReason::Foreign);
             ((*bucket).to_owned(), counts.read.saturating_sub(gone))
         };
-        let mut deleted_in_hour = self.deleted_in_hour.clone();
-        let cell = deleted_in_hour.entry(hour(report.now)).or_default();
-        *cell = cell.saturating_add(deleted_of_the_system_actors(counts.buckets()));
-        deleted_in_hour.retain(|at, n| *n > 0 && at.abs_diff(hour(report.now)) <= REMEMBERED_HOURS.unsigned_abs());
+        let of_system = system_buckets().filter_map(|bucket| counts.buckets().get(bucket.name));
         Self {
             last_complete_at: if report.outcome.is_complete() { Some(report.now) } else { self.last_complete_at },
-            cut_off_in_a_row: match report.outcome {
-                Outcome::OutOfTime | Outcome::MaxDeletes => self.cut_off_in_a_row.saturating_add(1),
-                // Neither the work nor the limits ended these.
-                Outcome::Failed | Outcome::Stopped | Outcome::LeaseHeld => self.cut_off_in_a_row,
-                Outcome::Complete | Outcome::EmptyTable | Outcome::Skipped | Outcome::Unrecorded => 0,
-            },
-            cursor: cursor.unwrap_or_default(),
+            cut_off_in_a_row: self.cut_offs_after(report.outcome),
+            cursor: report.next.clone().unwrap_or_default(),
             last_run: Some(LastRun {
                 at: report.now,
                 previous_at: self.last_run.as_ref().map(|run| run.at),
@@ -126,7 +163,7 @@ impl JobState {
                     .collect(),
             }),
             left: in_one_go.then(|| counts.buckets().iter().map(left).collect()),
-            deleted_in_hour,
+            deleted_in_hour: self.deleted_with(report.now, of_system.map(BucketCounts::deleted_total).sum()),
         }
     }
 }
@@ -139,7 +176,6 @@ fn kept(counts: &BucketCounts, reason: KeepReason) -> u64 {
     counts.kept.get(reason.name()).copied().unwrap_or(0)
 }
 
-fn deleted_of_the_system_actors(buckets: &BTreeMap<&'static str, BucketCounts>) -> u64 {
-    let system = BUCKETS.iter().filter(|bucket| matches!(bucket.owner, Owner::System(_)));
-    system.filter_map(|bucket| buckets.get(bucket.name)).map(BucketCounts::deleted_total).sum()
+fn system_buckets() -> impl Iterator<Item = &'static Bucket> {
+    BUCKETS.iter().filter(|bucket| matches!(bucket.owner, Owner::System(_)))
 }

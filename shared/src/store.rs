@@ -99,6 +99,8 @@ pub struct PageOf<'a> {
     pub prefix: &'a str,
     /// Range key to go on after.
     pub after: Option<&'a str>,
+    /// The last range key wanted; it begins with `prefix`.
+    pub until: Option<&'a str>,
     pub reading: Consistency,
     pub size: PageSize,
 }

@@ -27,6 +27,7 @@ os.environ.update(AWS_ACCESS_KEY_ID="rehearsal", AWS_SECRET_ACCESS_KEY="rehearsa
 
 import boto3  # noqa: E402
 from botocore.config import Config  # noqa: E402
+from stream_filter import matches  # noqa: E402
 
 REHEARSED = ["new table", "new table with cascade", "existing table", "everything given", "everything off"]
 
@@ -217,6 +218,7 @@ class Rehearsal:
 
     def look_at(self, variant, made):
         self.look_at_functions(variant, made)
+        self.look_at_backlog(variant, made)
         self.look_at_table(variant, made)
         self.look_at_schedules(variant, made)
         self.look_at_alarms(variant, made)
@@ -233,7 +235,8 @@ class Rehearsal:
         assert there == wanted, f"{variant}: functions {there ^ wanted}"
         with_ttl = variant in ("existing table", "everything given")
         with_cascade = variant in ("new table with cascade", "everything given")
-        assert len(there) == 3 + with_ttl + with_cascade, f"{variant}: {len(there)} functions"
+        with_backlog = variant != "everything off"
+        assert len(there) == 3 + with_ttl + with_cascade + 2 * with_backlog, f"{variant}: {len(there)} functions"
         for logical, properties in made.resources("AWS::Lambda::Function"):
             name = made.physical[logical]
             got = functions.get_function(FunctionName=name)
@@ -242,7 +245,8 @@ class Rehearsal:
             for wanted, key in (("provided.al2023", "Runtime"), (256, "MemorySize"), (timeout, "Timeout")):
                 assert config[key] == wanted, f"{variant}: {logical} has {key} {config[key]}"
             self.read_back("AWS::Lambda::Function.Role", properties["Role"], config["Role"])
-            environment = config.get("Environment", {}).get("Variables", {})
+            # moto gives a parameter of type Number as one; CloudFormation knows texts only.
+            environment = {name: str(value) for name, value in config.get("Environment", {}).get("Variables", {}).items()}
             assert environment == properties.get("Environment", {}).get("Variables", {}), f"{logical}: {environment}"
             self.read_back("AWS::Lambda::Function.Architectures", properties["Architectures"], config["Architectures"])
             self.read_back("AWS::Lambda::Function.TracingConfig", properties["TracingConfig"],
@@ -250,11 +254,14 @@ class Rehearsal:
             self.read_back("AWS::Lambda::Function.LoggingConfig", properties["LoggingConfig"],
                            config.get("LoggingConfig"))
             self.read_back("AWS::Lambda::Function.ReservedConcurrentExecutions",
-                           properties.get("ReservedConcurrentExecutions"),
-                           got.get("Concurrency", {}).get("ReservedConcurrentExecutions"))
+                           str(properties.get("ReservedConcurrentExecutions")),
+                           str(got.get("Concurrency", {}).get("ReservedConcurrentExecutions")))
             queue = made.resolve({"Fn::GetAtt": "FailureQueue.Arn"})
             if logical == "Cascade":
                 self.look_at_mapping(variant, made, name)
+                continue
+            if logical in ("BacklogCleanup", "BacklogRepair"):
+                # The state machine invokes these and waits: nothing is asynchronous.
                 continue
             on_failure = functions.get_function_event_invoke_config(FunctionName=name)["DestinationConfig"]
             assert on_failure["OnFailure"]["Destination"] == queue, f"{variant}: {logical}: {on_failure}"
@@ -270,6 +277,22 @@ class Rehearsal:
             got = self.client("iam").get_role_policy(RoleName=made.physical[logical], PolicyName=policy["PolicyName"])
             allowed = self.stored_policy(got["PolicyDocument"])
             assert allowed == policy["PolicyDocument"]["Statement"], f"{variant}: {logical} may do {allowed}"
+
+    def look_at_backlog(self, variant, made):
+        """The state machine, and the rule that starts it when the daily cleanup's answer says so."""
+        machines = self.client("stepfunctions").list_state_machines()["stateMachines"]
+        assert len(machines) == made.has("Backlog"), f"{variant}: {machines}"
+        rules = self.client("events").list_rules()["Rules"]
+        assert len(rules) == made.has("HandOver"), f"{variant}: {rules}"
+        for rule in rules:
+            targets = self.client("events").list_targets_by_rule(Rule=rule["Name"])["Targets"]
+            assert [target["Arn"] for target in targets] == [made.physical["Backlog"]], f"{variant}: {targets}"
+            pattern = rule["EventPattern"]
+            function = made.resolve({"Fn::GetAtt": "DailyCleanup.Arn"})
+            cut_off = {"complete": False, "outcome": "out-of-time", "cut_off_in_a_row": 3}
+            assert matches(pattern, answered(function, {**cut_off, "hand_over": "segments"})), f"{variant}: {rule}"
+            assert not matches(pattern, answered(function, cut_off)), f"{variant}: {rule}"
+            assert not matches(pattern, answered(function + "x", {**cut_off, "hand_over": "segments"})), f"{variant}: {rule}"
 
     def look_at_mapping(self, variant, made, function):
         """The mapping from the table's stream to the cascade."""
@@ -350,6 +373,21 @@ class Rehearsal:
             other = [got for got, widget in zip(body["widgets"], wanted["widgets"], strict=True) if got != widget]
             assert not other, f"{variant}: the dashboard has other widgets: {other}"
             assert len(body["widgets"]) >= 20, f"{variant}: a dashboard of {len(body['widgets'])} widgets"
+
+
+def answered(function, report):
+    """What Lambda puts on the event bus after an asynchronous invocation, as its documentation shows it."""
+    context = {"requestId": "1", "functionArn": f"{function}:$LATEST", "condition": "Success", "approximateInvokeCount": 1}
+    return {
+        "version": "0", "id": "1", "detail-type": "Lambda Function Invocation Result - Success", "source": "lambda",
+        "account": "123456789012", "time": "2026-11-16T03:15:00Z", "region": REGION,
+        "resources": ["arn:aws:events:eu-west-1:123456789012:event-bus/default", f"{function}:$LATEST"],
+        "detail": {
+            "version": "1.0", "timestamp": "2026-11-16T03:15:00Z", "requestContext": context, "requestPayload": {},
+            "responseContext": {"statusCode": 200, "executedVersion": "$LATEST"},
+            "responsePayload": {"statusCode": 200, "body": {}, "report": report},
+        },
+    }
 
 
 def wait_for(port, server):

@@ -34,7 +34,12 @@ VARIANTS = {
         "AlarmEmail": "operator@example.com",
         "MaxTableRows": "1000000",
     },
-    "new table, TTL left alone": {"AttributesTable": TABLE, "CreateTable": "true", "TimeToLive": "leave"},
+    "new table, TTL left alone": {
+        "AttributesTable": TABLE,
+        "CreateTable": "true",
+        "TimeToLive": "leave",
+        "BacklogAfterCutOffs": "0",
+    },
     "new table with cascade": {"AttributesTable": TABLE, "CreateTable": "true", "TtlCascade": "true"},
     "cascade, TTL left alone": {"AttributesTable": TABLE, "TimeToLive": "leave", "TtlCascade": "true"},
     "dry run": {"AttributesTable": TABLE, "Mode": "dry-run", "TtlCascade": "true"},
@@ -48,6 +53,9 @@ VARIANTS = {
         "MaxWriteUnitsPerSecond": "100",
         "MaxReadUnitsPerSecond": "200.5",
         "MaxAuditUnits": "50000",
+        "BacklogSegments": "64",
+        "BacklogSideBySide": "8",
+        "BacklogAfterCutOffs": "5",
         "AlarmTopicArn": f"arn:aws:sns:{REGION}:{ACCOUNT}:operators",
         "Architecture": "x86_64",
         "Tracing": "Active",
@@ -63,6 +71,7 @@ VARIANTS = {
         "AuditScheduleState": OFF,
         "Alarms": "false",
         "Dashboard": "false",
+        "BacklogMachine": "false",
         "ReserveConcurrency": "false",
     },
 }
@@ -114,7 +123,10 @@ NAMES = {
     "AWS::Scheduler::Schedule": "Name",
     "AWS::Scheduler::ScheduleGroup": "Name",
 }
-REF_IS_ARN = {"AWS::SNS::Topic": "arn:aws:sns:{region}:{account}:{name}"}
+REF_IS_ARN = {
+    "AWS::SNS::Topic": "arn:aws:sns:{region}:{account}:{name}",
+    "AWS::StepFunctions::StateMachine": f"arn:aws:states:{{region}}:{{account}}:stateMachine:{STACK}-backlog",
+}
 _NOTHING = object()
 
 

@@ -39,6 +39,10 @@ UNBOUND = {
     "ttl-cascade": {
         "dynamodb:DescribeTable", "dynamodb:Query", "dynamodb:BatchGetItem", "dynamodb:PartiQLDelete"},
 }
+# The same binaries once more, for the state machine.
+BACKLOG = {"BacklogCleanup", "BacklogRepair"}
+MACHINE = f"{STACK}-backlog"
+EVENT_BUS = f"arn:aws:events:{REGION}:{ACCOUNT}:event-bus/default"
 OWN_STATE = {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"}
 OF_ACTORS = {"dynamodb:Scan", "dynamodb:BatchGetItem"}
 
@@ -59,6 +63,7 @@ OF_AWS = {
     ("AWS/DynamoDB", "TimeToLiveDeletedItemCount", ("TableName",)),
     ("AWS/Lambda", "Errors", ("FunctionName",)),
     ("AWS/Lambda", "IteratorAge", ("FunctionName",)),
+    ("AWS/States", "ExecutionsFailed", ("StateMachineArn",)),
     ("AWS/SQS", "ApproximateNumberOfMessagesVisible", ("QueueName",)),
 }
 # The sets of dimensions that metric.rs describes; which metric has which, only --emitted can tell.
@@ -102,7 +107,7 @@ def actions(deployment):
         if not deployment.has(logical):
             continue
         properties = deployment.resolve(deployment.template["Resources"][role_of(deployment, logical)]["Properties"])
-        may = found[binary] = {"table": set(), "own_state": set(), "actors": set()}
+        may = {"table": set(), "own_state": set(), "actors": set()}
         for statement in statements(properties):
             of_table = [action for action in statement["Action"] if action.startswith("dynamodb:")]
             if not of_table or set(of_table) <= set(OF_STREAM):
@@ -111,6 +116,7 @@ def actions(deployment):
                 may["actors"].update(of_table)
             else:
                 may["own_state" if "Condition" in statement else "table"].update(of_table)
+        expect(found.setdefault(binary, may) == may, f"{logical} may do other things than {binary} elsewhere")
     return {binary: {on: sorted(may[on]) for on in may} for binary, may in found.items()}
 
 
@@ -125,16 +131,24 @@ def check_roles(deployment, variant):
         check_role(deployment, variant, logical, binary, role)
     for role, properties in deployment.resources("AWS::IAM::Role"):
         expect("ManagedPolicyArns" not in properties, f"{role} has managed policies, which allow more than it needs")
-        if role not in used:
+        if role == "BacklogRole":
+            check_backlog_role(deployment, properties)
+        elif role == "HandOverRole":
+            check_hand_over_role(deployment, properties)
+        elif role not in used:
             check_scheduler_role(deployment, role, properties)
     expect(not list(deployment.resources("AWS::IAM::Policy")), "policies belong into the roles")
+
+
+def log_group(logical, binary):
+    return f"/aws/lambda/{STACK}/{binary}{'-backlog' if logical in BACKLOG else ''}"
 
 
 def check_role(deployment, variant, logical, binary, role):
     properties = deployment.resolve(deployment.template["Resources"][role]["Properties"])
     service = properties["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]
     expect(service == {"Service": "lambda.amazonaws.com"}, f"{role} may be assumed by {service}")
-    logs = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:/aws/lambda/{STACK}/{binary}:*"
+    logs = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{log_group(logical, binary)}:*"
     dry = deployment.parameters["Mode"] == "dry-run"
     for statement in statements(properties):
         where = f"{variant}: {role}, {statement.get('Sid')}"
@@ -165,6 +179,10 @@ def check_permission(deployment, where, binary, action, resource, condition, log
         queue = deployment.resolve({"Fn::GetAtt": "FailureQueue.Arn"})
         expect((action, resource) == ("sqs:SendMessage", queue), f"{where}: {action} on {resource}")
         return
+    if service == "events":
+        hands_over = binary == "daily-cleanup" and deployment.has("HandOver")
+        expect(hands_over and (action, resource) == ("events:PutEvents", EVENT_BUS), f"{where}: {action} on {resource}")
+        return
     expect(service == "dynamodb", f"{where}: {action} is of a service nobody needs")
     if resource != TABLE_ARN:
         actors = deployment.parameters["ActorsTable"]
@@ -180,6 +198,31 @@ def check_permission(deployment, where, binary, action, resource, condition, log
     else:
         expect(condition == ONLY_OWN_STATE, f"{where}: its condition is not the one on {STATE_OWNER}")
         expect(binary in CLEANERS and action in OWN_STATE, f"{where}: {action} on state rows")
+
+
+def check_backlog_role(deployment, properties):
+    trust = properties["AssumeRolePolicyDocument"]["Statement"][0]
+    states = f"arn:aws:states:{REGION}:{ACCOUNT}"
+    expect(trust["Principal"] == {"Service": "states.amazonaws.com"}, f"BacklogRole is for {trust['Principal']}")
+    bound = trust["Condition"]["ArnLike"]["aws:SourceArn"]
+    expect(bound == f"{states}:stateMachine:{MACHINE}*", "BacklogRole may be assumed for another state machine")
+    mine = {deployment.resolve({"Fn::GetAtt": f"{logical}.Arn"}) for logical in BACKLOG}
+    allowed = {("lambda:InvokeFunction", function) for function in mine}
+    allowed.add(("states:StartExecution", f"{states}:stateMachine:{MACHINE}"))
+    allowed |= {(f"states:{action}Execution", f"{states}:execution:{MACHINE}*") for action in ("Describe", "Stop")}
+    if deployment.parameters["Tracing"] == "Active":
+        allowed |= {("xray:PutTraceSegments", "*"), ("xray:PutTelemetryRecords", "*")}
+    may = {(action, resource) for statement in statements(properties)
+           for action in statement["Action"] for resource in statement["Resource"]}
+    expect(may == allowed, f"BacklogRole may do {sorted(may ^ allowed)}")
+
+
+def check_hand_over_role(deployment, properties):
+    trust = properties["AssumeRolePolicyDocument"]["Statement"][0]
+    expect(trust["Principal"] == {"Service": "events.amazonaws.com"}, f"HandOverRole is for {trust['Principal']}")
+    expect("aws:SourceAccount" in trust.get("Condition", {}).get("StringEquals", {}), "HandOverRole is for anybody")
+    may = [(statement["Action"], statement["Resource"]) for statement in statements(properties)]
+    expect(may == [(["states:StartExecution"], [deployment.id_of("Backlog")])], f"HandOverRole may do {may}")
 
 
 def check_scheduler_role(deployment, role, properties):
@@ -345,24 +388,29 @@ def check_functions(deployment, variant):
         expect(function["Runtime"] == "provided.al2023", f"{logical}: runtime {function['Runtime']}")
         expect(function["Architectures"] == [deployment.parameters["Architecture"]], f"{logical}: architecture")
         expect(function["LoggingConfig"]["LogFormat"] == "JSON", f"{logical}: logs are not JSON")
-        expect(function["LoggingConfig"]["LogGroup"] == f"/aws/lambda/{STACK}/{binary}", f"{logical}: another's logs")
+        expect(function["LoggingConfig"]["LogGroup"] == log_group(logical, binary), f"{logical}: another's logs")
         # The alarms look for the function by this name, so it must be the one that CloudFormation gives.
         expect("FunctionName" not in function, f"{logical} has a fixed name: two stacks could not be")
         reserves = deployment.parameters["ReserveConcurrency"] == "true"
         reserved = {"ttl-cascade": 2, **dict.fromkeys(CLEANERS, 1)}.get(binary) if reserves else None
+        if logical in BACKLOG and reserves:
+            reserved = deployment.parameters["BacklogSideBySide"]
         expect(function.get("ReservedConcurrentExecutions") == reserved, f"{variant}: {logical}: concurrency")
         if binary == "ttl-cascade":
             check_mapping(deployment, variant, logical, queue)
-        else:
-            check_invocations(logical, invoked.get(deployment.id_of(logical), {}), queue)
+        elif logical not in BACKLOG:
+            success = {"Destination": EVENT_BUS} if logical == "DailyCleanup" and deployment.has("HandOver") else None
+            check_invocations(logical, invoked.get(deployment.id_of(logical), {}), queue, success)
         given = function.get("Environment", {}).get("Variables", {})
         if binary in CLEANERS | {"ttl-cascade"}:
             expect(set(given) <= settings, f"{logical}: {set(given) - settings} is no setting of shared/src/config.rs")
         expect(binary == "enable-ttl" or given.get("ATTRIBUTES_TABLE") == TABLE, f"{logical}: no table")
 
 
-def check_invocations(logical, config, queue):
-    expect(config.get("DestinationConfig") == {"OnFailure": {"Destination": queue}}, f"{logical}: failures vanish")
+def check_invocations(logical, config, queue, success):
+    destinations = config.get("DestinationConfig", {})
+    expect(destinations.get("OnFailure") == {"Destination": queue}, f"{logical}: failures vanish")
+    expect(destinations.get("OnSuccess") == success, f"{logical}: answers go to {destinations.get('OnSuccess')}")
     expect(config.get("MaximumRetryAttempts", 9) <= 2, f"{logical}: retries")
 
 

@@ -90,6 +90,12 @@ impl Rie {
         Self { process, port, timeout: Duration::from_secs(timeout_seconds.into()) }
     }
 
+    /// Of 127.0.0.1, where it is invoked.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// One synchronous invocation. When it returns, `output` holds all that the function printed during it.
     ///
     /// # Panics

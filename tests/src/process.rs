@@ -96,6 +96,25 @@ pub fn free_port() -> u16 {
     }
 }
 
+/// The processes, as folders of `/proc`, that run this binary with this table's prefix in their environment. By the binary's
+/// name, not its path: a build that goes on beside may have replaced the file.
+///
+/// # Panics
+/// Where there is no `/proc`.
+#[must_use]
+pub fn processes_of(binary: &str, prefix: &str) -> Vec<PathBuf> {
+    let wanted = format!("AWS_DB_PREFIX={prefix}");
+    let processes = std::fs::read_dir("/proc").expect("Linux").flatten().map(|entry| entry.path());
+    let is_one = |process: &PathBuf| {
+        let runs = std::fs::read_link(process.join("exe")).ok()?;
+        let is_the_binary = runs.file_name()?.to_str()?.split(' ').next() == Some(binary);
+        let environment = std::fs::read(process.join("environ")).ok()?;
+        let is_ours = String::from_utf8_lossy(&environment).split('\0').any(|pair| pair == wanted);
+        (is_the_binary && is_ours).then_some(())
+    };
+    processes.filter(|process| is_one(process).is_some()).collect()
+}
+
 /// A running program and everything that it has printed.
 pub struct Running {
     name: String,

@@ -9,7 +9,7 @@ async fn main() -> Result<(), lambda_runtime::Error> {
         env!("CARGO_CRATE_NAME"),
         std::env::vars_os(),
         SystemTime::now,
-        async |function, event, now, budget| Ok(function.daily_cleanup(event, now, budget).await?.to_answer()),
+        async |function, event, now, budget| Ok(function.answer_daily_cleanup(event, now, budget).await?),
     )
     .await
 }

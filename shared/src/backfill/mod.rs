@@ -254,6 +254,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
                 owner: actor,
                 prefix: REFERRERS_PREFIX,
                 after: after.as_deref(),
+                until: None,
                 reading: Consistency::Strong,
                 size: PageSize::Paced,
             };

@@ -53,6 +53,10 @@ impl CascadeReport {
             elapsed_ms: 0,
             findings: Value::Null,
             notes: Vec::new(),
+            next: None,
+            of_part: false,
+            cut_off_in_a_row: 0,
+            hand_over: false,
         };
         Self { run, records, failed: Vec::new() }
     }

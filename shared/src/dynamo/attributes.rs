@@ -88,6 +88,7 @@ impl<'a> AttributeStore<'a> {
                 owner,
                 prefix: &prefix,
                 after: after.as_deref(),
+                until: None,
                 reading: Consistency::Strong,
                 size: PageSize::Paced,
             };

@@ -33,13 +33,18 @@ impl ReadRows for Dynamo {
                     .expression_attribute_names("#id", ID)
                     .expression_attribute_values(":owner", text(of.owner));
                 // DynamoDB takes no empty string for the beginning of a key.
-                let query = if of.prefix.is_empty() {
-                    query.key_condition_expression("#id = :owner")
-                } else {
-                    query
+                let query = match (of.prefix, of.until) {
+                    ("", _) => query.key_condition_expression("#id = :owner"),
+                    (prefix, None) => query
                         .key_condition_expression("#id = :owner AND begins_with(#sort, :prefix)")
                         .expression_attribute_names("#sort", SORT)
-                        .expression_attribute_values(":prefix", text(of.prefix))
+                        .expression_attribute_values(":prefix", text(prefix)),
+                    // What is not before the prefix and not after a key that begins with it begins with it.
+                    (prefix, Some(until)) => query
+                        .key_condition_expression("#id = :owner AND #sort BETWEEN :prefix AND :until")
+                        .expression_attribute_names("#sort", SORT)
+                        .expression_attribute_values(":prefix", text(prefix))
+                        .expression_attribute_values(":until", text(until)),
                 };
                 query
                     .set_exclusive_start_key(start.clone())

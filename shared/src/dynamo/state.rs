@@ -33,7 +33,14 @@ impl OwnState for Dynamo {
         let prefix = format!("{STATE_BUCKET}:");
         let reading = Consistency::Strong;
         let page = self
-            .page(PageOf { owner: JANITOR_OWNER, prefix: &prefix, after: None, reading, size: PageSize::Rows(1) })
+            .page(PageOf {
+                owner: JANITOR_OWNER,
+                prefix: &prefix,
+                after: None,
+                until: None,
+                reading,
+                size: PageSize::Rows(1),
+            })
             .await?;
         Ok(!page.rows.is_empty())
     }

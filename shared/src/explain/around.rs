@@ -203,6 +203,7 @@ async fn referrers<S: ReadRows>(
             owner: &provider.key.owner,
             prefix: REFERRERS_PREFIX,
             after: after.as_deref(),
+            until: None,
             reading: Consistency::Strong,
             size: PageSize::Paced,
         };

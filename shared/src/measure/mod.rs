@@ -281,7 +281,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
 }
 
 fn whole_page<'a>(owner: &'a str, after: Option<&'a str>) -> PageOf<'a> {
-    PageOf { owner, prefix: "", after, reading: Consistency::Eventual, size: PageSize::Whole }
+    PageOf { owner, prefix: "", after, until: None, reading: Consistency::Eventual, size: PageSize::Whole }
 }
 
 /// Each once, in the bucket table's order.

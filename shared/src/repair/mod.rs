@@ -10,6 +10,7 @@ mod work;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ use crate::integrity::Sighting;
 use crate::report::Tally;
 use crate::row::{Row, RowKey};
 use crate::run::{Checkpoint, Job, Pass};
+use crate::segment::Segment;
 use crate::store::{Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, ScanTable};
 use crate::time::EpochSeconds;
 use crate::walk::{End, Hands, Walked, walk};
@@ -72,7 +74,13 @@ where
 {
     const NAME: &'static str = NAME;
 
-    async fn walk(&self, hands: &Hands<'_, S>, from: &Value, checkpoint: &Checkpoint<'_, S>) -> Pass {
+    async fn walk(
+        &self,
+        hands: &Hands<'_, S>,
+        segment: Option<Segment>,
+        from: &Value,
+        checkpoint: &Checkpoint<'_, S>,
+    ) -> Pass {
         let mut notes = Vec::new();
         let seen = match Seen::read(hands.store, hands.now, hands.policy.grace).await {
             Ok(seen) => seen,
@@ -103,10 +111,14 @@ where
             seen,
             findings: RefCell::default(),
         };
-        let progress = RefCell::new(Progress::from_json(from));
-        let (counts, end) = context.walk_segments(&progress, checkpoint).await;
-        // Only a walk that began at the beginning has seen all that there is to see.
-        let whole = end == End::Through && from.is_null();
+        let (wanted, of) = match segment.map(Segment::of_scan) {
+            None => (0..SEGMENTS, SEGMENTS),
+            Some((number, of)) => (number..number + 1, of),
+        };
+        let progress = RefCell::new(Progress::from_json(from, of));
+        let (counts, end) = context.walk_segments(wanted, &progress, checkpoint).await;
+        // Only a walk over all of it that began at the beginning has seen all that there is to see.
+        let whole = end == End::Through && from.is_null() && segment.is_none();
         let mut notes = context.notes.take();
         if !hands.is_dry()
             && let Err(error) = context.seen.write(hands.store, whole).await
@@ -121,8 +133,13 @@ impl<S> Context<'_, S>
 where
     S: ReadRows + ScanTable + DeleteRows + RestoreClient + ReadActors + OwnState + Budget,
 {
-    async fn walk_segments(&self, progress: &RefCell<Progress>, checkpoint: &Checkpoint<'_, S>) -> (Tally, End<Value>) {
-        let open: Vec<i32> = (0..SEGMENTS).filter(|segment| !progress.borrow().done.contains(segment)).collect();
+    async fn walk_segments(
+        &self,
+        wanted: Range<i32>,
+        progress: &RefCell<Progress>,
+        checkpoint: &Checkpoint<'_, S>,
+    ) -> (Tally, End<Value>) {
+        let open: Vec<i32> = wanted.filter(|segment| !progress.borrow().done.contains(segment)).collect();
         // A ceiling is exact only if the segments come one after another.
         let side_by_side = if self.hands.one_by_one() { 1 } else { SIDE_BY_SIDE };
         let ended: RefCell<Option<End<()>>> = RefCell::new(None);
@@ -148,8 +165,8 @@ where
         if ended.borrow().is_some() {
             return Tally::default();
         }
-        let from = progress.borrow().place_in(segment);
-        let source = SegmentRows::new(self.hands, segment, SEGMENTS, from);
+        let (from, of) = (progress.borrow().place_in(segment), progress.borrow().of);
+        let source = SegmentRows::new(self.hands, segment, of, from);
         let Walked { counts, end } =
             walk(self.hands, source, async |units, counts: &mut Tally| self.work(units, counts).await).await;
         let end = match end {
@@ -195,8 +212,10 @@ pub(crate) fn sighting(state: Option<&Row>, key: &RowKey, now: EpochSeconds, gra
 }
 
 /// How far the segments have come.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Progress {
+    /// How many segments the table is cut into.
+    of: i32,
     done: BTreeSet<i32>,
     stopped: Vec<(i32, TablePlace)>,
 }
@@ -226,19 +245,16 @@ impl Progress {
                 Some(json!({"segment": segment, "owner": key.owner, "after": key.sort}))
             })
             .collect();
-        json!({"segments": SEGMENTS, "done": self.done, "stopped": stopped})
+        json!({"segments": self.of, "done": self.done, "stopped": stopped})
     }
 
     /// Nothing done when it is not a cursor of this release: the walk then begins at the beginning, which is always right.
-    fn from_json(value: &Value) -> Self {
-        if value["segments"] != SEGMENTS {
-            return Self::default();
+    fn from_json(value: &Value, of: i32) -> Self {
+        if value["segments"] != of {
+            return Self { of, done: BTreeSet::new(), stopped: Vec::new() };
         }
         let segment = |value: &Value| {
-            value
-                .as_i64()
-                .and_then(|segment| i32::try_from(segment).ok())
-                .filter(|segment| (0..SEGMENTS).contains(segment))
+            value.as_i64().and_then(|segment| i32::try_from(segment).ok()).filter(|segment| (0..of).contains(segment))
         };
         let list = |name: &str| value[name].as_array().cloned().unwrap_or_default();
         let place = |value: &Value| {
@@ -246,6 +262,7 @@ impl Progress {
             Some((segment(&value["segment"])?, TablePlace { passed: 0, key: Some(key) }))
         };
         Self {
+            of,
             done: list("done").iter().filter_map(segment).collect(),
             stopped: list("stopped").iter().filter_map(place).collect(),
         }

@@ -17,6 +17,8 @@ use crate::time::EpochSeconds;
 pub(super) const NAME: &str = "index-repair-seen";
 /// As many as fit into a state row with room to spare.
 const MOST: usize = 5_000;
+/// How often parts that write at once may be in each other's way.
+const TRIES: u32 = 5;
 /// What no walk has seen for so long is gone.
 const FORGOTTEN_AFTER: i64 = 90 * 86_400;
 
@@ -60,24 +62,40 @@ impl Seen {
         }
     }
 
-    /// Writes down what was seen; after a part of a walk also what was known before, the longest known first.
+    /// Writes down what was seen; after a part of a walk also what is known by now, the longest known first. Other parts
+    /// may write at the same time: then it is read once more.
     pub(super) async fn write<S: OwnState>(&self, store: &S, whole: bool) -> Result<()> {
-        let mut seen = self.still.borrow().clone();
-        if !whole {
-            let recent = |first: &i64| self.now.get().saturating_sub(*first) < FORGOTTEN_AFTER;
-            let known = self.before.iter().filter(|(_, first)| recent(first));
-            seen.extend(known.map(|(hash, first)| (hash.clone(), *first)));
+        if whole {
+            let seen = self.still.borrow().clone();
+            return if seen == self.before { Ok(()) } else { store.write_state(NAME, &json!({"seen": seen})).await };
         }
+        for _ in 0..TRIES {
+            let stored = store.read_state(NAME).await?;
+            let known = Self::of(stored.as_ref().map_or(&Value::Null, |stored| &stored.value), self.now, self.grace);
+            let seen = self.with_known(&known.before);
+            if seen == known.before {
+                return Ok(());
+            }
+            let expected = stored.map(|stored| stored.text);
+            if store.swap_state(NAME, expected.as_deref(), Some(&json!({"seen": seen}))).await? {
+                return Ok(());
+            }
+        }
+        // What is not remembered now is seen for the first time by the next run: it only waits longer.
+        Ok(())
+    }
+
+    fn with_known(&self, known: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
+        let mut seen = self.still.borrow().clone();
+        let recent = |first: &i64| self.now.get().saturating_sub(*first) < FORGOTTEN_AFTER;
+        seen.extend(known.iter().filter(|(_, first)| recent(first)).map(|(hash, first)| (hash.clone(), *first)));
         if seen.len() > MOST {
             let mut by_age: Vec<(String, i64)> = seen.into_iter().collect();
             by_age.sort_by_key(|(_, first)| *first);
             by_age.truncate(MOST);
             seen = by_age.into_iter().collect();
         }
-        if seen == self.before {
-            return Ok(());
-        }
-        store.write_state(NAME, &json!({"seen": seen})).await
+        seen
     }
 }
 

@@ -196,7 +196,14 @@ impl<S: Searchable> Search<'_, S> {
     async fn page(&self, owner: &str, prefix: &str) -> Result<()> {
         let mut after: Option<String> = None;
         loop {
-            let of = PageOf { owner, prefix, after: after.as_deref(), reading: self.reading, size: PageSize::Paced };
+            let of = PageOf {
+                owner,
+                prefix,
+                after: after.as_deref(),
+                until: None,
+                reading: self.reading,
+                size: PageSize::Paced,
+            };
             let page = self.store.page(of).await?;
             after = page.next;
             if !self.examine(page.rows)? || after.is_none() {

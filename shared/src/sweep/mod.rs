@@ -12,15 +12,16 @@ use crate::expiry::{self, Condemned, Verdict};
 use crate::integrity::{self, Lookup};
 use crate::report::Tally;
 use crate::row::RowKey;
+use crate::segment::Segment;
 use crate::store::{Budget, DeleteRows, ReadRows};
 use crate::walk::{Chain, Hands, Stop, Walked, walk};
 
-/// Walks from `from` until the end, the deadline, the ceiling or a fault.
-pub async fn sweep<S>(hands: &Hands<'_, S>, from: Option<Cursor>) -> Walked<Cursor>
+/// Walks over all rows, or those of a segment, from `from` until the end, the deadline, the ceiling or a fault.
+pub async fn sweep<S>(hands: &Hands<'_, S>, segment: Option<Segment>, from: Option<Cursor>) -> Walked<Cursor>
 where
     S: ReadRows + DeleteRows + Budget,
 {
-    let source = SystemRows::new(hands, from.clone());
+    let source = SystemRows::new(hands, segment, from.clone());
     let walked = walk(hands, source, async |units, counts: &mut Tally| work(hands, units, counts).await).await;
     Walked { end: walked.end.map(|at| at.blurred(from.as_ref())), counts: walked.counts }
 }

@@ -10,6 +10,7 @@ use crate::index::IndexKind;
 use crate::integrity::{self, Question};
 use crate::report::Tally;
 use crate::row::{Row, RowKey};
+use crate::segment::Segment;
 use crate::store::{Budget, Consistency, PageOf, PageSize, ReadRows, Result};
 use crate::walk::{Hands, Source};
 
@@ -66,6 +67,7 @@ pub(super) struct Pointed {
 
 pub(super) struct SystemRows<'a, S> {
     hands: &'a Hands<'a, S>,
+    segment: Option<Segment>,
     step: usize,
     /// Name of the last row that was handed on in this step.
     name: String,
@@ -77,6 +79,7 @@ struct BucketRows {
     bucket: &'static Bucket,
     rows: VecDeque<Row>,
     after: Option<String>,
+    until: Option<String>,
     at_end: bool,
 }
 
@@ -117,9 +120,9 @@ impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
 }
 
 impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
-    pub(super) fn new(hands: &'a Hands<'a, S>, from: Option<Cursor>) -> Self {
+    pub(super) fn new(hands: &'a Hands<'a, S>, segment: Option<Segment>, from: Option<Cursor>) -> Self {
         let Cursor { step, name } = from.unwrap_or_default();
-        let mut rows = Self { hands, step, name, sources: Vec::new() };
+        let mut rows = Self { hands, segment, step, name, sources: Vec::new() };
         rows.open();
         rows
     }
@@ -130,11 +133,7 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
             Some(Step::Index(kind)) => kind.buckets().collect(),
             None => Vec::new(),
         };
-        let after = |bucket: &Bucket| (!self.name.is_empty()).then(|| bucket.sort_key(&self.name));
-        self.sources = buckets
-            .into_iter()
-            .map(|bucket| BucketRows { bucket, rows: VecDeque::new(), after: after(bucket), at_end: false })
-            .collect();
+        self.sources = buckets.into_iter().map(|bucket| BucketRows::new(bucket, self.segment, &self.name)).collect();
     }
 
     fn examine(&self, row: Row, bucket: &'static Bucket, counts: &mut Tally, units: &mut Vec<Unit>) {
@@ -176,15 +175,26 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
 }
 
 impl BucketRows {
+    /// The bucket's rows, or those of a segment, after the name `from`.
+    fn new(bucket: &'static Bucket, segment: Option<Segment>, from: &str) -> Self {
+        let (begin, end) = segment.map_or((None, None), |segment| segment.range(bucket.names));
+        let name = begin.unwrap_or_default().max(from.to_owned());
+        let after = (!name.is_empty()).then(|| bucket.sort_key(&name));
+        let until = end.map(|name| bucket.sort_key(&name));
+        // DynamoDB refuses to begin behind the end.
+        let at_end = until.is_some() && after >= until;
+        Self { bucket, rows: VecDeque::new(), after, until, at_end }
+    }
+
     fn head(&self) -> Option<&str> {
         self.rows.front().and_then(|row| row.name_in(self.bucket))
     }
 
     async fn fill<S: ReadRows>(&mut self, store: &S) -> Result<()> {
         while self.rows.is_empty() && !self.at_end {
-            let page = store
-                .page(page_of(self.bucket, &self.bucket.sort_prefix(), self.after.as_deref(), PageSize::Paced))
-                .await?;
+            let prefix = self.bucket.sort_prefix();
+            let all = page_of(self.bucket, &prefix, PageSize::Paced);
+            let page = store.page(PageOf { after: self.after.as_deref(), until: self.until.as_deref(), ..all }).await?;
             self.at_end = page.next.is_none();
             self.after = page.next;
             self.rows = page.rows.into();
@@ -194,9 +204,9 @@ impl BucketRows {
 }
 
 /// Read at half price: what has changed since is caught by the delete's condition, and what was missed is there tomorrow.
-fn page_of<'a>(bucket: &'a Bucket, prefix: &'a str, after: Option<&'a str>, size: PageSize) -> PageOf<'a> {
+fn page_of<'a>(bucket: &'a Bucket, prefix: &'a str, size: PageSize) -> PageOf<'a> {
     let owner = system_owner(bucket).unwrap_or_default();
-    PageOf { owner, prefix, after, reading: Consistency::Eventual, size }
+    PageOf { owner, prefix, after: None, until: None, reading: Consistency::Eventual, size }
 }
 
 /// Whether any bucket of the system actors holds a row of its own, at the price of a few of the smallest reads.
@@ -205,7 +215,7 @@ fn page_of<'a>(bucket: &'a Bucket, prefix: &'a str, after: Option<&'a str>, size
 /// When the table could not be read.
 pub async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool> {
     for bucket in BUCKETS.iter().filter(|bucket| system_owner(bucket).is_some()) {
-        let page = store.page(page_of(bucket, &bucket.sort_prefix(), None, PageSize::Rows(10))).await?;
+        let page = store.page(page_of(bucket, &bucket.sort_prefix(), PageSize::Rows(10))).await?;
         if page.rows.iter().any(|row| row.is_of(bucket)) {
             return Ok(true);
         }

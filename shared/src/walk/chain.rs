@@ -207,7 +207,8 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
         loop {
             let prefix = bucket::REFERRERS_PREFIX;
             let reading = Consistency::Strong;
-            let of = PageOf { owner: actor, prefix, after: after.as_deref(), reading, size: PageSize::Paced };
+            let of =
+                PageOf { owner: actor, prefix, after: after.as_deref(), until: None, reading, size: PageSize::Paced };
             let page = self.store.page(of).await?;
             for row in page.rows.iter().filter(|row| !going.contains(&row.key)) {
                 for (referenced, name) in referenced.iter_mut().zip(&names) {

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""The backlog's state machine of template.yaml: its definition, and a run of it with the real functions as its tasks.
+
+    state_machine.py definition                 print the definition, as CloudFormation would make it
+    state_machine.py run PORT... < INPUT        run it in moto's States Language interpreter; the functions are at these
+                                                ports of 127.0.0.1, each under Lambda's Runtime Interface Emulator
+    state_machine.py run-inline PORT... < INPUT the same with the Map's mode INLINE: moto's DISTRIBUTED takes an item that
+                                                failed for one that gave null, where Step Functions fails the Map
+
+A run prints one line of JSON: how it ended, its output, and what each task was asked and answered. Waits before a task is
+tried again are a hundredth of what the definition says: what is real is the order of things, not the patience.
+"""
+
+import io
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from types import SimpleNamespace
+
+from sam_template import ACCOUNT, REGION, TABLE, Deployment
+
+os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_EC2_METADATA_DISABLED="true")
+
+SHORTENED = 100
+MODES = {"run": "DISTRIBUTED", "run-inline": "INLINE"}
+# The parameters that the definition is made with; segments and concurrency come with the input.
+GIVEN = {"AttributesTable": TABLE}
+
+
+def definition():
+    deployment = Deployment(GIVEN)
+    (_, machine), = deployment.resources("AWS::StepFunctions::StateMachine")
+    text = machine["DefinitionString"]
+    for name, value in machine["DefinitionSubstitutions"].items():
+        text = text.replace("${" + name + "}", str(value))
+    assert "${" not in text, "a substitution is missing"
+    return json.loads(text)
+
+
+class Pool:
+    """Lambda, as far as the interpreter asks for it: each invocation goes to an emulator that is free."""
+
+    def __init__(self, ports, functions):
+        self.free = queue.Queue()
+        self.functions = functions
+        self.tasks = []
+        self.lock = threading.Lock()
+        for port in ports:
+            self.free.put(port)
+
+    def invoke(self, FunctionName, Payload, **_):
+        assert FunctionName in self.functions, FunctionName
+        port = self.free.get()
+        try:
+            answer = self.post(port, Payload)
+        finally:
+            self.free.put(port)
+        failed = "errorType" in answer
+        with self.lock:
+            self.tasks.append({"asked": json.loads(Payload), "answered": answer, "failed": failed})
+        response = {"StatusCode": 200, "ExecutedVersion": "$LATEST", "Payload": io.BytesIO(json.dumps(answer).encode())}
+        return {**response, "FunctionError": "Unhandled"} if failed else response
+
+    @staticmethod
+    def post(port, payload):
+        """The function's answer, or its error. The emulator tells a timeout in words, and a process that ended by a status."""
+        path = f"http://127.0.0.1:{port}/2015-03-31/functions/function/invocations"
+        body = payload if isinstance(payload, bytes) else payload.encode()
+        try:
+            with urllib.request.urlopen(urllib.request.Request(path, data=body, method="POST"), timeout=960) as response:
+                text = response.read().decode()
+        except urllib.error.HTTPError as error:
+            return {"errorType": "Runtime.ExitError", "errorMessage": f"HTTP {error.code} from the emulator"}
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            return {"errorType": "Sandbox.Timedout", "errorMessage": text}
+
+
+def run(ports, given, mode):
+    import boto3
+    from moto import mock_aws
+    from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task import lambda_eval_utils
+
+    deployment = Deployment(GIVEN)
+    functions = {deployment.resolve({"Fn::GetAtt": f"{logical}.Arn"}) for logical in ("BacklogCleanup", "BacklogRepair")}
+    pool = Pool(ports, functions)
+    lambda_eval_utils.boto_client_for = lambda **_: pool
+    retrier_decl.time = SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / SHORTENED))
+    with mock_aws(config={"stepfunctions": {"execute_state_machine": True}}):
+        states = boto3.client("stepfunctions", region_name=REGION)
+        written = definition()
+        written["States"]["Segments"]["ItemProcessor"]["ProcessorConfig"]["Mode"] = mode
+        machine = states.create_state_machine(
+            name="backlog", definition=json.dumps(written), roleArn=f"arn:aws:iam::{ACCOUNT}:role/backlog"
+        )["stateMachineArn"]
+        # Step Functions makes up a name where none is given; moto does not.
+        execution = states.start_execution(stateMachineArn=machine, name="execution-1", input=json.dumps(given))
+        while (ended := states.describe_execution(executionArn=execution["executionArn"]))["status"] == "RUNNING":
+            time.sleep(0.2)
+    return {
+        "status": ended["status"],
+        "output": json.loads(ended["output"]) if ended.get("output") else None,
+        "error": ended.get("error"),
+        "cause": ended.get("cause"),
+        "tasks": pool.tasks,
+    }
+
+
+def main():
+    if sys.argv[1:] == ["definition"]:
+        print(json.dumps(definition(), indent=2))
+    elif len(sys.argv) > 2 and sys.argv[1] in MODES:
+        print(json.dumps(run([int(port) for port in sys.argv[2:]], json.load(sys.stdin), MODES[sys.argv[1]])))
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

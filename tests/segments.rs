@@ -1,0 +1,188 @@
+//! Work in parts: the segments together do what one run does, wherever each of them is cut off, under one lease.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use janitor::demo::scan;
+use janitor::fixture::{Fate, all_kinds};
+use serde_json::{Value, json};
+use shared::bucket::JANITOR_OWNER;
+use shared::report::Outcome;
+use shared::run::RunError;
+use shared::time::EpochSeconds;
+use tests::bed::Bed;
+use tests::engine::EngineKind;
+use tests::rows::NOW;
+
+tests::on_both_engines!(
+    segments_of_the_cleanup_do_together_what_one_run_does,
+    segments_of_the_repair_do_together_what_one_run_does,
+    a_part_that_is_cut_off_again_and_again_misses_nothing,
+    a_dry_execution_finds_what_the_real_one_deletes_and_writes_nothing,
+    an_execution_has_one_lease_and_leaves_a_complete_run,
+    an_execution_that_failed_gives_its_lease_back_and_completes_nothing,
+    ceilings_hold_for_an_execution,
+);
+
+const COPIES: usize = 12;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Job {
+    Cleanup,
+    Repair,
+}
+
+async fn ask(bed: &Bed, job: Job, event: Value, budget: Option<Duration>) -> Result<Value, RunError> {
+    let now = EpochSeconds::new(NOW);
+    match job {
+        Job::Cleanup => bed.function.answer_daily_cleanup(event, now, budget).await,
+        Job::Repair => bed.function.answer_index_repair(event, now, budget).await,
+    }
+}
+
+fn begin(name: &str, segments: u16, settings: &Value) -> Value {
+    json!({"begin": {"lease": name, "segments": segments, "side_by_side": 2, "settings": settings}})
+}
+
+/// Asks on until the part is done, as the state machine does; what it came to.
+async fn through(bed: &Bed, job: Job, mut event: Value, budget: Option<Duration>) -> Value {
+    loop {
+        let answer = ask(bed, job, event, budget).await.unwrap();
+        assert_eq!(answer["next"].is_null(), answer["part"]["done"] == true, "{answer}");
+        if answer["next"].is_null() {
+            return answer["part"].clone();
+        }
+        event = answer["next"].clone();
+    }
+}
+
+/// Begins, does all parts at once, ends; the last answer.
+async fn execute(bed: &Bed, job: Job, segments: u16, settings: &Value) -> Value {
+    let begun = ask(bed, job, begin("execution-1", segments, settings), None).await.unwrap();
+    let parts = begun["parts"].as_array().unwrap();
+    let done =
+        futures_util::future::join_all(parts.iter().map(|item| through(bed, job, item["next"].clone(), None))).await;
+    ask(bed, job, json!({"end": {"begun": begun["begun"], "parts": done}}), None).await.unwrap()
+}
+
+/// The application's rows: ours are not among them.
+async fn rows(bed: &Bed) -> BTreeMap<(String, String), bool> {
+    let all = scan(&bed.function.client, &bed.table).await.unwrap();
+    all.into_iter().filter(|row| row.0 != JANITOR_OWNER).map(|(owner, sort, _)| ((owner, sort), true)).collect()
+}
+
+async fn together_as_one(kind: EngineKind, job: Job) {
+    let specimens = all_kinds(NOW, COPIES, 1);
+    let whole = Bed::with(kind, &specimens).await;
+    let one_run = ask(&whole, job, json!({}), None).await.unwrap();
+    let expected = rows(&whole).await;
+    assert!(expected.len() < specimens.len());
+    for segments in [1, 2, 5, 64] {
+        let bed = Bed::with(kind, &specimens).await;
+        let ended = execute(&bed, job, segments, &json!({})).await;
+        assert_eq!(rows(&bed).await, expected, "{segments} segments");
+        assert_eq!(ended["complete"], true, "{ended}");
+        let totals = &ended["totals"];
+        assert_eq!(totals["deleted"], one_run["report"]["rows"]["deleted"], "{segments} segments: {ended}");
+        assert_eq!(totals["read"], one_run["report"]["rows"]["read"], "{segments} segments: {ended}");
+        assert_eq!((&totals["skipped"], &totals["lost_race"]), (&json!(0), &json!(0)));
+    }
+}
+
+async fn segments_of_the_cleanup_do_together_what_one_run_does(kind: EngineKind) {
+    together_as_one(kind, Job::Cleanup).await;
+}
+
+async fn segments_of_the_repair_do_together_what_one_run_does(kind: EngineKind) {
+    together_as_one(kind, Job::Repair).await;
+}
+
+async fn a_part_that_is_cut_off_again_and_again_misses_nothing(kind: EngineKind) {
+    let specimens = all_kinds(NOW, COPIES, 2);
+    for job in [Job::Cleanup, Job::Repair] {
+        let whole = Bed::with(kind, &specimens).await;
+        ask(&whole, job, json!({}), None).await.unwrap();
+        let bed = Bed::with(kind, &specimens).await;
+        let mut runs = 0;
+        for segment in 0..3 {
+            let event = json!({"part": {"segment": segment, "segments": 3}, "max_deletes": 40});
+            let part = through(&bed, job, event, None).await;
+            runs += part["totals"]["runs"].as_u64().unwrap();
+        }
+        assert!(runs > 9, "{runs} runs: it was hardly ever cut off");
+        assert_eq!(rows(&bed).await, rows(&whole).await);
+    }
+}
+
+async fn a_dry_execution_finds_what_the_real_one_deletes_and_writes_nothing(kind: EngineKind) {
+    let specimens = all_kinds(NOW, COPIES, 3);
+    for job in [Job::Cleanup, Job::Repair] {
+        let bed = Bed::with(kind, &specimens).await;
+        let before = bed.keys().await;
+        let dry = execute(&bed, job, 4, &json!({"mode": "dry-run"})).await;
+        assert_eq!(bed.keys().await, before);
+        let real = execute(&bed, job, 4, &json!({})).await;
+        assert_eq!((&dry["totals"]["deleted"], &dry["mode"]), (&real["totals"]["deleted"], &json!("dry-run")));
+        assert_eq!(dry["totals"]["deleted_in"], real["totals"]["deleted_in"]);
+    }
+}
+
+async fn an_execution_has_one_lease_and_leaves_a_complete_run(kind: EngineKind) {
+    let specimens = all_kinds(NOW, COPIES, 4);
+    let bed = Bed::with(kind, &specimens).await;
+    let begun = ask(&bed, Job::Cleanup, begin("execution-1", 2, &json!({})), None).await.unwrap();
+    // Nobody else may, and the same execution may ask again: its first answer may have been lost.
+    let other = ask(&bed, Job::Cleanup, begin("execution-2", 2, &json!({})), None).await.unwrap_err();
+    assert_eq!(other.kind(), "LeaseHeld", "{other}");
+    let other = ask(&bed, Job::Repair, json!({"part": {"segment": 0, "segments": 1}}), None).await.unwrap_err();
+    assert_eq!(other.kind(), "LeaseHeld", "{other}");
+    let daily = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    assert_eq!(daily.outcome, Outcome::LeaseHeld);
+    ask(&bed, Job::Cleanup, begin("execution-1", 2, &json!({})), None).await.unwrap();
+    let mut done = Vec::new();
+    for item in begun["parts"].as_array().unwrap() {
+        done.push(through(&bed, Job::Cleanup, item["next"].clone(), None).await);
+        let daily = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+        assert_eq!(daily.outcome, Outcome::LeaseHeld, "between two parts the lease is still the execution's");
+    }
+    let ended = ask(&bed, Job::Cleanup, json!({"end": {"begun": begun["begun"], "parts": done}}), None).await.unwrap();
+    assert_eq!(ended["complete"], true);
+    let dead = specimens.iter().filter(|row| row.fate == Fate::Goes).count();
+    assert_eq!(ended["totals"]["deleted"], dead);
+    bed.check(&specimens).await;
+    // What the metrics and the next run know of it is what a complete run leaves.
+    let measured = bed.function.metrics_emitter(json!({}), EpochSeconds::new(NOW + 60), None).await.unwrap();
+    let measured = shared::measure::answer(&measured);
+    assert!(measured.to_string().contains(r#""last_complete_age_seconds":60"#), "{measured}");
+    let daily = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    assert_eq!((daily.outcome, daily.counts.rows_deleted()), (Outcome::Complete, 0));
+}
+
+async fn an_execution_that_failed_gives_its_lease_back_and_completes_nothing(kind: EngineKind) {
+    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 5)).await;
+    let begun = ask(&bed, Job::Cleanup, begin("execution-1", 2, &json!({})), None).await.unwrap();
+    let first = through(&bed, Job::Cleanup, begun["parts"][0]["next"].clone(), None).await;
+    for parts in [json!([]), json!([first]), json!([first, first])] {
+        let ended = json!({"end": {"begun": begun["begun"], "parts": parts}});
+        let ended = ask(&bed, Job::Cleanup, ended, None).await.unwrap();
+        assert_eq!(ended["complete"], false, "{ended}");
+    }
+    let daily = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    assert_eq!((daily.outcome, daily.resumed), (Outcome::Complete, false));
+}
+
+async fn ceilings_hold_for_an_execution(kind: EngineKind) {
+    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 6)).await;
+    let before = bed.keys().await;
+    for settings in [json!({"max_deletes": 10}), json!({"max_delete_share": 0.01})] {
+        let error = ask(&bed, Job::Cleanup, begin("execution-1", 2, &settings), None).await.unwrap_err();
+        assert_eq!(error.kind(), "Refused", "{error}");
+        // A refusal holds no lease.
+        assert_eq!(bed.keys().await, before);
+    }
+    let part = json!({"part": {"segment": 0, "segments": 2}, "max_delete_share": 0.01});
+    assert_eq!(ask(&bed, Job::Cleanup, part, None).await.unwrap_err().kind(), "Refused");
+    assert_eq!(bed.keys().await, before);
+    let ended = execute(&bed, Job::Cleanup, 2, &json!({"max_delete_share": 0.99})).await;
+    assert_eq!(ended["complete"], true);
+}
