@@ -218,6 +218,7 @@ async fn every_metric_of_the_template_is_one_that_is_told() {
 #[test]
 fn every_event_file_is_one_that_a_function_takes() {
     use shared::config::{Mode, Purpose, Settings};
+    use shared::execution::Asked;
     let environment = [("AWS_DB_PREFIX".to_owned(), "app".to_owned())].into();
     let folder = repository_root().join("events");
     let mut seen = 0;
@@ -235,7 +236,10 @@ fn every_event_file_is_one_that_a_function_takes() {
             assert!(!batch.is_empty(), "{name} has nothing for the cascade");
             continue;
         }
-        let overrides = shared::event::overrides(event).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let overrides = match shared::execution::asked(event) {
+            Ok(Asked::Run(overrides) | Asked::Part(_, _, overrides)) => overrides,
+            other => panic!("{name}: {other:?}"),
+        };
         let takers = [Purpose::DailyCleanup, Purpose::IndexRepair, Purpose::Metrics];
         let taken = takers.map(|purpose| Settings::parse(&environment, &overrides, Mode::Delete, purpose).is_ok());
         assert!(taken.contains(&true), "{name} is nobody's");

@@ -100,7 +100,12 @@ async fn the_binary_ends_before_its_timeout_and_the_next_invocation_goes_on() {
         if answer.payload["report"]["complete"] == true {
             break;
         }
-        assert_eq!(answer.payload["report"]["outcome"], "out-of-time");
+        // On a machine with other work, a run may not come to giving its lease back in time: then it lapses, in a minute.
+        if answer.payload["report"]["outcome"] == "lease-held" {
+            tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        } else {
+            assert_eq!(answer.payload["report"]["outcome"], "out-of-time");
+        }
         cut_off += 1;
         assert!(cut_off < 60, "no end in sight");
     }

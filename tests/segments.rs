@@ -186,3 +186,27 @@ async fn ceilings_hold_for_an_execution(kind: EngineKind) {
     let ended = execute(&bed, Job::Cleanup, 2, &json!({"max_delete_share": 0.99})).await;
     assert_eq!(ended["complete"], true);
 }
+
+/// What the rule in the template looks for: said after so many runs that their time cut off, and not of any other.
+#[tokio::test]
+async fn a_cleanup_that_is_cut_off_again_and_again_hands_over() {
+    let bed = Bed::with(EngineKind::Embedded, &all_kinds(NOW, COPIES, 7)).await;
+    let run = async |event: Value, budget: Option<Duration>| {
+        let mut event = event;
+        event["hand_over_after_cut_offs"] = json!(2);
+        ask(&bed, Job::Cleanup, event, budget).await.unwrap()["report"].clone()
+    };
+    // A pace at which it cannot be done in the time.
+    let slow = json!({"max_write_units_per_second": 20});
+    let short = Some(Duration::from_secs(3));
+    let first = run(slow.clone(), short).await;
+    assert_eq!((&first["outcome"], &first["cut_off_in_a_row"]), (&json!("out-of-time"), &json!(1)), "{first}");
+    assert_eq!(first.get("hand_over"), None);
+    let capped = run(json!({"max_deletes": 1}), None).await;
+    assert_eq!((&capped["outcome"], &capped["cut_off_in_a_row"]), (&json!("max-deletes"), &json!(2)));
+    assert_eq!(capped.get("hand_over"), None, "a ceiling is meant to hold");
+    let third = run(slow, short).await;
+    assert_eq!((&third["cut_off_in_a_row"], &third["hand_over"]), (&json!(3), &json!("segments")), "{third}");
+    let done = run(json!({}), None).await;
+    assert_eq!((&done["outcome"], done.get("hand_over")), (&json!("complete"), None));
+}
