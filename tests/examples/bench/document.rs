@@ -1,0 +1,1 @@
+pub(crate) fn write(_results: &serde_json::Value) {}
