@@ -14,8 +14,6 @@ pub(crate) enum Side {
 /// A bar, and the figure that is held against it.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    /// A name to speak of it by, in the document.
-    pub key: &'static str,
     pub what: String,
     pub side: Side,
     pub bar: f64,
@@ -74,12 +72,12 @@ pub(crate) fn verdicts(results: &Value) -> Vec<Verdict> {
     verdicts
 }
 
-fn at_least(key: &'static str, what: String, bar: f64, measured: Option<f64>, unit: &'static str) -> Verdict {
-    Verdict { key, what, side: Side::AtLeast, bar, measured, unit }
+fn at_least(what: String, bar: f64, measured: Option<f64>, unit: &'static str) -> Verdict {
+    Verdict { what, side: Side::AtLeast, bar, measured, unit }
 }
 
-fn at_most(key: &'static str, what: String, bar: f64, measured: Option<f64>, unit: &'static str) -> Verdict {
-    Verdict { key, what, side: Side::AtMost, bar, measured, unit }
+fn at_most(what: String, bar: f64, measured: Option<f64>, unit: &'static str) -> Verdict {
+    Verdict { what, side: Side::AtMost, bar, measured, unit }
 }
 
 fn ratio(a: Option<f64>, b: Option<f64>) -> Option<f64> {
@@ -92,14 +90,15 @@ fn time(results: &Value) -> Vec<Verdict> {
         let bar = if section == "local" { 6.0 } else { 30.0 };
         let first = table(results, section, None);
         let (ours, library) = (figure(first, OURS, "seconds"), figure(first, LIBRARY, "seconds"));
-        verdicts.push(at_least("time", format!("time, the library's against ours, {engine}"), bar, ratio(library, ours), "×"));
-        let more = figure(first, OURS, "deleted").zip(figure(first, LIBRARY, "deleted")).map(|(ours, theirs)| ours - theirs);
-        verdicts.push(at_least("more", format!("rows deleted beyond the library's, {engine}"), 1.0, more, " rows"));
+        verdicts.push(at_least(format!("time, the library's against ours, {engine}"), bar, ratio(library, ours), "×"));
+        let more =
+            figure(first, OURS, "deleted").zip(figure(first, LIBRARY, "deleted")).map(|(ours, theirs)| ours - theirs);
+        verdicts.push(at_least(format!("rows deleted beyond the library's, {engine}"), 1.0, more, " rows"));
         for (section, rows) in [(section, 5_500), (section, 10_000), (section, 50_000), (million, 1_000_000)] {
             let table = table(results, section, Some(rows));
             let measured = ratio(figure(table, OURS, "seconds"), figure(table, "limit", "seconds"));
             let what = format!("time against the limit, {} rows, {engine}", grouped(rows));
-            verdicts.push(at_most("limit", what, 1.25, measured, "×"));
+            verdicts.push(at_most(what, 1.25, measured, "×"));
         }
     }
     verdicts
@@ -110,19 +109,34 @@ fn cost(results: &Value) -> Vec<Verdict> {
     for (section, _, engine) in ENGINES {
         let first = table(results, section, None);
         let against_library = |name: &str| ratio(figure(first, OURS, name), figure(first, LIBRARY, name));
-        verdicts.push(at_most("requests", format!("requests against the library's, {engine}"), 1.0 / 20.0, against_library("requests"), ""));
+        verdicts.push(at_most(
+            format!("requests against the library's, {engine}"),
+            1.0 / 20.0,
+            against_library("requests"),
+            "",
+        ));
         let measured = ratio(units(first, OURS), units(first, LIBRARY));
-        verdicts.push(at_most("units", format!("capacity units against the library's, {engine}"), 0.55, measured, ""));
+        verdicts.push(at_most(format!("capacity units against the library's, {engine}"), 0.55, measured, ""));
         let least = first.and_then(|table| table["least_read_units"].as_f64());
         let measured = ratio(figure(first, OURS, "read_units"), least);
-        verdicts.push(at_most("reads", format!("read units against one pass, {engine}"), 1.1, measured, "×"));
+        verdicts.push(at_most(format!("read units against one pass, {engine}"), 1.1, measured, "×"));
         let a_row = |name: &str| ratio(figure(first, name, "cpu_seconds"), figure(first, name, "deleted"));
         let measured = ratio(a_row(OURS), a_row(LIBRARY));
-        verdicts.push(at_most("cpu", format!("CPU time a deleted row against the library's, {engine}"), 1.0 / 20.0, measured, ""));
+        verdicts.push(at_most(
+            format!("CPU time a deleted row against the library's, {engine}"),
+            1.0 / 20.0,
+            measured,
+            "",
+        ));
     }
     let first = table(results, "defer", None);
     let measured = ratio(units(first, DEFERRING), units(first, LIBRARY));
-    verdicts.push(at_most("defer", "capacity units with defer-to-ttl against the library's".to_owned(), 1.0 / 40.0, measured, ""));
+    verdicts.push(at_most(
+        "capacity units with defer-to-ttl against the library's".to_owned(),
+        1.0 / 40.0,
+        measured,
+        "",
+    ));
     verdicts
 }
 
@@ -130,13 +144,15 @@ fn scale(results: &Value) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for (_, section, engine) in ENGINES {
         let (small, large) = (table(results, section, Some(10_000)), table(results, section, Some(1_000_000)));
-        let a_row = |table: Option<&Value>| ratio(figure(table, OURS, "seconds"), table.and_then(|table| table["rows"].as_f64()));
+        let a_row = |table: Option<&Value>| {
+            ratio(figure(table, OURS, "seconds"), table.and_then(|table| table["rows"].as_f64()))
+        };
         let measured = ratio(a_row(large), a_row(small));
-        verdicts.push(at_most("scale", format!("time a row at 1,000,000 rows against 10,000, {engine}"), 1.25, measured, "×"));
+        verdicts.push(at_most(format!("time a row at 1,000,000 rows against 10,000, {engine}"), 1.25, measured, "×"));
         let memory = |table| figure(table, OURS, "peak_bytes").map(|bytes| bytes / 1_048_576.0);
-        verdicts.push(at_most("memory", format!("peak memory at 1,000,000 rows, {engine}"), 64.0, memory(large), " MiB"));
+        verdicts.push(at_most(format!("peak memory at 1,000,000 rows, {engine}"), 64.0, memory(large), " MiB"));
         let measured = ratio(memory(large), memory(small));
-        verdicts.push(at_most("flat", format!("peak memory at 1,000,000 rows against 10,000, {engine}"), 1.3, measured, "×"));
+        verdicts.push(at_most(format!("peak memory at 1,000,000 rows against 10,000, {engine}"), 1.3, measured, "×"));
     }
     verdicts
 }
@@ -144,15 +160,16 @@ fn scale(results: &Value) -> Vec<Verdict> {
 fn starts(results: &Value) -> Vec<Verdict> {
     let starts = &results["sections"]["init"]["starts"];
     let milliseconds = |name: &str| starts[name]["milliseconds"].as_f64();
-    let functions = starts.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).filter(|name| *name != BARE);
+    let functions =
+        starts.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).filter(|name| *name != BARE);
     let mut verdicts: Vec<Verdict> = functions
         .map(|name| {
             let measured = ratio(milliseconds(name), milliseconds(BARE));
-            at_most("init", format!("start of {name} against a bare Lambda"), 5.0, measured, "×")
+            at_most(format!("start of {name} against a bare Lambda"), 5.0, measured, "×")
         })
         .collect();
     if verdicts.is_empty() {
-        verdicts.push(at_most("init", "start of each function against a bare Lambda".to_owned(), 5.0, None, "×"));
+        verdicts.push(at_most("start of each function against a bare Lambda".to_owned(), 5.0, None, "×"));
     }
     verdicts
 }

@@ -25,9 +25,13 @@ pub(crate) struct Bed {
 
 /// Held for its drop alone.
 enum Server {
-    DynamoDbLocal { _engine: Engine },
+    DynamoDbLocal {
+        _engine: Engine,
+    },
     /// In a process of its own, so that what a client uses is the client's.
-    Embedded { _process: Running },
+    Embedded {
+        _process: Running,
+    },
 }
 
 /// A table of `rows` rows, as of the moment it was filled.
@@ -45,7 +49,11 @@ impl Bed {
         match kind {
             EngineKind::DynamoDbLocal => {
                 let engine = Engine::start(kind);
-                Self { kind, endpoint: engine.endpoint().to_owned(), _running: Server::DynamoDbLocal { _engine: engine } }
+                Self {
+                    kind,
+                    endpoint: engine.endpoint().to_owned(),
+                    _running: Server::DynamoDbLocal { _engine: engine },
+                }
             }
             EngineKind::Embedded => {
                 let program = std::env::current_exe().expect("this program has a path");

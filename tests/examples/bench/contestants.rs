@@ -106,7 +106,8 @@ fn python(bed: &Bed, table: &Filled, script: &str) -> Value {
 
 fn limit(bed: &Bed, table: &Filled, side_by_side: usize) -> Value {
     let program = std::env::current_exe().expect("this program has a path");
-    let numbers = [table.plan.seed.to_string(), table.plan.copies.to_string(), table.later.to_string(), side_by_side.to_string()];
+    let numbers =
+        [table.plan.seed.to_string(), table.plan.copies.to_string(), table.later.to_string(), side_by_side.to_string()];
     let output = Command::new(program)
         .args(["limit", bed.endpoint(), &table.table()])
         .args(numbers)

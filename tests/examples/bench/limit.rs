@@ -33,7 +33,8 @@ pub(crate) async fn run(arguments: &[String]) {
     let stock = Stock::read(usize::try_from(number(seed)).expect("a size")).expect("the stock is there");
     let (copies, later) = (u64::try_from(number(copies)).expect("a count"), number(later));
     let target = Target { client: janitor::demo::client(endpoint).await, table: table.clone() };
-    let mut lane = Lane { most: usize::try_from(number(side_by_side)).expect("a count"), flying: JoinSet::new(), requests: 0 };
+    let mut lane =
+        Lane { most: usize::try_from(number(side_by_side)).expect("a count"), flying: JoinSet::new(), requests: 0 };
 
     let began = Instant::now();
     for bucket in BUCKETS.iter().filter(|bucket| matches!(bucket.owner, Owner::System(_))) {

@@ -28,7 +28,8 @@ pub(crate) fn used_by(program: &Path) -> Used {
     // utime and stime, the 14th and 15th field of proc(5); the first two are before the name's closing bracket.
     let cpu = TICK * (ticks(11) + ticks(12));
     let status = fs::read_to_string(format!("/proc/{id}/status")).expect("a running process has figures");
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|line| line.split_whitespace().next());
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|line| line.split_whitespace().next());
     Used { cpu, peak_bytes: peak.and_then(|kilobytes| kilobytes.parse::<u64>().ok()).unwrap_or(0) * 1_024 }
 }
 

@@ -31,7 +31,6 @@ pub(crate) fn save(section: &str, mut result: Value) {
     let mut all = read();
     let taken = DateTime::from_secs(crate::now()).fmt(DateTimeFormat::DateTime).unwrap_or_default();
     result["taken_at"] = json!(taken);
-    result["command"] = json!(std::env::var("BENCH_COMMAND").unwrap_or_default());
     result["machine"] = machine();
     result["versions"] = versions();
     all["sections"][section] = result;
@@ -51,7 +50,7 @@ fn machine() -> Value {
         "cores": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
         "cpu": line("/proc/cpuinfo", "model name"),
         "memory_gib": kilobytes / (1 << 20),
-        "load_before": fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next().unwrap_or_default(),
+        "load_after": fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next().unwrap_or_default(),
     })
 }
 
@@ -89,7 +88,9 @@ fn locked(package: &str) -> String {
 fn dynamodb_local() -> String {
     let home = tool("dynamodb-local/DynamoDBLocal.jar").with_file_name("");
     let mut command = Command::new("java");
-    command.args(["-Djava.library.path=./DynamoDBLocal_lib", "-jar", "DynamoDBLocal.jar", "-version"]).current_dir(home);
+    command
+        .args(["-Djava.library.path=./DynamoDBLocal_lib", "-jar", "DynamoDBLocal.jar", "-version"])
+        .current_dir(home);
     let Ok(output) = command.output() else { return "not known".to_owned() };
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);

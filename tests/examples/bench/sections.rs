@@ -155,7 +155,9 @@ fn check(contestant: Contestant, run: &Value, stock: &Stock, plan: Plan) {
     let dead = stock.rows.iter().filter(|row| row.dead).count() as u64 * plan.copies;
     match contestant {
         Contestant::Ours | Contestant::Limit(_) => assert_eq!(run["deleted"], dead, "{}", contestant.name()),
-        Contestant::Deferring => assert_eq!(run["deleted"], 0, "every row of the library has a TTL: what is gone, the engine took"),
+        Contestant::Deferring => {
+            assert_eq!(run["deleted"], 0, "every row of the library has a TTL: what is gone, the engine took")
+        }
         Contestant::Library | Contestant::Script => {}
     }
 }

@@ -68,7 +68,10 @@ impl Plan {
         if rows <= LARGEST_SEED {
             return Self { seed: rows, copies: 1 };
         }
-        assert!(rows.is_multiple_of(COPIED), "a table above {LARGEST_SEED} rows has a multiple of {COPIED}, not {rows}");
+        assert!(
+            rows.is_multiple_of(COPIED),
+            "a table above {LARGEST_SEED} rows has a multiple of {COPIED}, not {rows}"
+        );
         Self { seed: COPIED, copies: (rows / COPIED) as u64 }
     }
 }
@@ -132,8 +135,11 @@ impl Stock {
         let function = Function::new(janitor::demo::client(proxy.endpoint()).await, environment);
         let report = function.daily_cleanup(json!({}), shared::time::EpochSeconds::new(at), None).await;
         assert!(report.expect("the cleanup runs").outcome.is_complete(), "the cleanup of the stock is whole");
-        let left: HashSet<(String, String)> =
-            read_table(&client, &table).await.into_iter().map(|row| (row.owner, format!("{}:{}", row.bucket, row.name))).collect();
+        let left: HashSet<(String, String)> = read_table(&client, &table)
+            .await
+            .into_iter()
+            .map(|row| (row.owner, format!("{}:{}", row.bucket, row.name)))
+            .collect();
         for row in &mut self.rows {
             row.dead = !left.contains(&(row.owner.clone(), format!("{}:{}", row.bucket, row.name)));
         }
@@ -228,11 +234,8 @@ impl Stock {
     }
 
     fn to_json(&self) -> Value {
-        let rows: Vec<Value> = self
-            .rows
-            .iter()
-            .map(|row| json!([row.owner, row.bucket, row.name, row.text, row.ttl, row.dead]))
-            .collect();
+        let rows: Vec<Value> =
+            self.rows.iter().map(|row| json!([row.owner, row.bucket, row.name, row.text, row.ttl, row.dead])).collect();
         json!({"seeded_at": self.seeded_at, "rows": rows, "looked_up": self.looked_up})
     }
 
@@ -285,9 +288,11 @@ impl StockRow {
 }
 
 fn index_target(bucket: &str) -> Option<&'static str> {
-    BUCKETS.iter().find(|known| known.name == bucket && known.owner != Owner::Legacy).and_then(|known| match known.rule {
-        Rule::Pointer { target } => Some(target),
-        _ => None,
+    BUCKETS.iter().find(|known| known.name == bucket && known.owner != Owner::Legacy).and_then(|known| {
+        match known.rule {
+            Rule::Pointer { target } => Some(target),
+            _ => None,
+        }
     })
 }
 
@@ -313,7 +318,8 @@ fn renamed(name: &str, copy: u64) -> String {
         None => (prefix, random),
     };
     let hex = random.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let alphabet: &[u8] = if hex { b"0123456789abcdef" } else { b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" };
+    let alphabet: &[u8] =
+        if hex { b"0123456789abcdef" } else { b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" };
     let mut hasher = DefaultHasher::new();
     (copy, random).hash(&mut hasher);
     let mut bits = hasher.finish();
@@ -376,6 +382,10 @@ fn stock_row(item: &Item) -> StockRow {
     };
     let known = 5 + usize::from(row.ttl.is_some());
     let is_own = row.owner == shared::bucket::JANITOR_OWNER;
-    assert!(is_own || item.len() == known && !row.text.contains("\\\""), "a row of {} that cannot be copied", row.bucket);
+    assert!(
+        is_own || item.len() == known && !row.text.contains("\\\""),
+        "a row of {} that cannot be copied",
+        row.bucket
+    );
     row
 }
