@@ -202,7 +202,8 @@ impl Stock {
     /// sum of their bytes; and each row of an actor that has to be judged once, rounded up by itself.
     ///
     /// Which these are is told from the rows, not from what the cleanup asked for: the target of every index row whose own
-    /// TTL says that it may be dead by now, and every provider row that a dead token names.
+    /// TTL says that it may be dead by now, and every provider row that a dead token names. For a provider row that its TTL does
+    /// not decide, the token rows of its actor, once and by Query: does one of them still name it?
     pub(crate) fn least_read_units(&self) -> f64 {
         let at = self.seeded_at;
         let paged = |row: &&StockRow| {
@@ -226,11 +227,20 @@ impl Stock {
                 wanted.insert((row.owner.clone(), format!("mcp_google_tokens:{name}")));
             }
         }
-        let sizes: HashMap<(String, String), usize> =
-            self.rows.iter().map(|row| ((row.owner.clone(), row.sort()), row.bytes())).collect();
-        let whole = |bytes: usize, unit: usize| crate::float(bytes.div_ceil(unit).max(1) as u64);
-        let looked_up: f64 = wanted.iter().map(|key| whole(sizes.get(key).copied().unwrap_or(0), 4_096)).sum();
-        whole(bytes, 4_096) / 2.0 + looked_up
+        let rows: HashMap<(String, String), &StockRow> =
+            self.rows.iter().map(|row| ((row.owner.clone(), row.sort()), row)).collect();
+        let whole = |bytes: usize| crate::float(bytes.div_ceil(4_096).max(1) as u64);
+        let bytes_of = |key: &(String, String)| rows.get(key).map_or(0, |row| row.bytes());
+        let looked_up: f64 = wanted.iter().map(|key| whole(bytes_of(key))).sum();
+        let is_undecided = |row: &&&StockRow| row.bucket == "mcp_google_tokens" && row.ttl.is_some_and(|ttl| ttl >= at);
+        let undecided = wanted.iter().filter_map(|key| rows.get(key)).filter(is_undecided);
+        let actors: HashSet<&str> = undecided.map(|row| row.owner.as_str()).collect();
+        let bytes_of_tokens = |actor: &str| -> usize {
+            let tokens = self.rows.iter().filter(|row| row.owner == actor && row.bucket.starts_with("mcp_"));
+            tokens.map(StockRow::bytes).sum()
+        };
+        let referrers: f64 = actors.into_iter().map(|actor| whole(bytes_of_tokens(actor))).sum();
+        whole(bytes) / 2.0 + looked_up + referrers
     }
 
     fn to_json(&self) -> Value {
