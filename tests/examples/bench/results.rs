@@ -75,7 +75,13 @@ fn versions() -> Value {
 fn first_line(command: &mut Command) -> String {
     let Ok(output) = command.output() else { return "not known".to_owned() };
     let said = [output.stdout, output.stderr].concat();
-    String::from_utf8_lossy(&said).lines().next().unwrap_or("not known").to_owned()
+    let said = String::from_utf8_lossy(&said);
+    let said = said.lines().next().unwrap_or("not known");
+    // The name stands before it already.
+    said.trim_start_matches("rustc ")
+        .trim_start_matches("Python ")
+        .replace("openjdk version ", "OpenJDK ")
+        .replace('"', "")
 }
 
 /// The version in Cargo.lock.

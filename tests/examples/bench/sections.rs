@@ -156,7 +156,7 @@ fn check(contestant: Contestant, run: &Value, stock: &Stock, plan: Plan) {
     match contestant {
         Contestant::Ours | Contestant::Limit(_) => assert_eq!(run["deleted"], dead, "{}", contestant.name()),
         Contestant::Deferring => {
-            assert_eq!(run["deleted"], 0, "every row of the library has a TTL: what is gone, the engine took")
+            assert_eq!(run["deleted"], 0, "every row of the library has a TTL: what is gone, the engine took");
         }
         Contestant::Library | Contestant::Script => {}
     }

@@ -80,12 +80,11 @@ impl Stock {
     /// The stock of `seed` rows: from its file, or seeded by the library now, which takes some seconds. What a cleanup does
     /// with it is observed anew each time: it is this build's cleanup.
     pub(crate) async fn load(seed: usize) -> Self {
-        let mut stock = match Self::read(seed) {
-            Some(stock) => stock,
-            None => {
-                println!("  the library writes {seed} rows, through its own managers");
-                Self::seed(seed).await
-            }
+        let mut stock = if let Some(stock) = Self::read(seed) {
+            stock
+        } else {
+            println!("  the library writes {seed} rows, through its own managers");
+            Self::seed(seed).await
         };
         stock.observe().await;
         std::fs::write(Self::path(seed), stock.to_json().to_string()).expect("the stock can be written");
