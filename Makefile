@@ -4,7 +4,7 @@ CARGO ?= cargo
 ATTACKS := faults kill living rivals clocks hell old_releases
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test check deny template package integration torture backlog mutants cascade-month tools clean
+.PHONY: demo test check deny template package integration torture backlog mutants cascade-month bench bench-report tools clean
 
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked --bin janitor -- demo
@@ -63,6 +63,18 @@ backlog: tools ## the backlog's state machine with the release functions as its 
 # Not part of `test`: minutes of simulated months, for the figures of docs/cascade.md.
 cascade-month: ## a month of a table with and without the TTL cascade: what is left behind, requests, units; draws docs/cascade-month.svg
 	$(CARGO) run --quiet --locked --package tests --example cascade_month -- docs/cascade-month.svg
+
+# Not part of `test`: more than an hour in all. SECTIONS takes some of: init embedded local defer million-embedded million-local. A short form, to
+# see that it still works: `make bench BENCH_SIZES=2000 BENCH_REPEATS=1 BENCH_STARTS=2 SECTIONS="init embedded local defer"`.
+FUNCTIONS := daily-cleanup index-repair metrics-emitter enable-ttl ttl-cascade
+BENCH := $(CARGO) run --quiet --locked --release --package tests --example bench --
+bench: tools ## the daily cleanup beside the library's own, a good script and the engine's limit: time, requests, units, CPU, memory
+	$(CARGO) build --locked --release $(foreach function,$(FUNCTIONS),--package $(function))
+	$(CARGO) build --locked --release --package tests --example bench --example bare_lambda
+	BENCH_SIZES="$(BENCH_SIZES)" BENCH_REPEATS="$(or $(BENCH_REPEATS),3)" BENCH_STARTS="$(or $(BENCH_STARTS),20)" $(BENCH) run $(SECTIONS)
+
+bench-report: ## docs/benchmarks.md and its plots, from what `make bench` has measured so far
+	$(BENCH) report
 
 # Not part of `test`: an hour. docs/mutations.md tells what came of it.
 mutants: tools ## the program broken on purpose: each mistake must be caught by the test that it names

@@ -102,16 +102,27 @@ impl Rie {
     /// When the emulator cannot be reached or does not answer HTTP.
     #[must_use]
     pub fn invoke(&self, event: &Value) -> InvokeAnswer {
+        self.invoke_timed(event).0
+    }
+
+    /// The same, with the time from the request to its answer: the first one's has the function's start in it.
+    ///
+    /// # Panics
+    /// When the emulator cannot be reached or does not answer HTTP.
+    #[must_use]
+    pub fn invoke_timed(&self, event: &Value) -> (InvokeAnswer, Duration) {
         let ended_before = count_ended(&self.output());
         // Longer than the function has: running into the timeout is an answer, and the emulator gives it.
         let patience = self.timeout + Duration::from_secs(15);
         let path = "/2015-03-31/functions/function/invocations";
+        let began = Instant::now();
         let (status, body) = post(self.port, path, &event.to_string(), patience).unwrap_or_else(|error| {
             panic!("the Lambda emulator did not answer: {error}\n{}", self.process.tail());
         });
+        let took = began.elapsed();
         // The answer can overtake the lines on their way through the pipe.
         self.process.wait_for_output(Duration::from_secs(5), |output| count_ended(output) > ended_before);
-        read_emulator_answer(status, &body)
+        (read_emulator_answer(status, &body), took)
     }
 
     /// Everything printed so far, by the emulator and by the function.

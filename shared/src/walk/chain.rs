@@ -71,12 +71,22 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
         if named.is_empty() {
             return Ok(providers);
         }
-        // A refresh token names the provider row of the access token that it was issued with.
-        let issued_with: Vec<Option<RowKey>> =
-            named.iter().map(|(_, target)| integrity::access_token_of(target.row())).collect();
-        let keys: Vec<RowKey> =
-            named.iter().map(|(key, _)| (*key).clone()).chain(issued_with.iter().flatten().cloned()).collect();
-        let found: HashMap<RowKey, Lookup> = keys.iter().cloned().zip(self.store.look(&keys).await?).collect();
+        let providers_named: Vec<RowKey> = named.iter().map(|(key, _)| (*key).clone()).collect();
+        let looks = self.store.look(&providers_named).await?;
+        let mut found: HashMap<RowKey, Lookup> = providers_named.into_iter().zip(looks).collect();
+        // A refresh token names the provider row of the access token that it was issued with. That one is worth a look only
+        // while the provider row is there: mostly it has gone with the access token, earlier in the run.
+        let issued_with: Vec<Option<RowKey>> = named
+            .iter()
+            .map(|(key, target)| {
+                integrity::access_token_of(target.row()).filter(|_| found.get(key) != Some(&Lookup::Absent))
+            })
+            .collect();
+        let access_keys: Vec<RowKey> = issued_with.iter().flatten().cloned().collect();
+        if !access_keys.is_empty() {
+            let looks = self.store.look(&access_keys).await?;
+            found.extend(access_keys.into_iter().zip(looks));
+        }
         // One that names another provider row takes that one along, and not this.
         let same = |provider: &RowKey, access_token: &RowKey| match found.get(access_token) {
             Some(Lookup::Found(row)) if named_provider(row).as_ref() == Some(provider) => Some(row),

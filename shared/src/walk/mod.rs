@@ -9,6 +9,7 @@ mod chain;
 use std::cell::{Cell, RefCell};
 
 use futures_util::StreamExt;
+use tokio::sync::{RwLock, RwLockReadGuard};
 
 pub(crate) use chain::{Chain, Providers, needs_provider};
 
@@ -150,6 +151,11 @@ pub(crate) trait Source {
 
     fn place(&self) -> Self::Place;
 
+    /// Whether what comes next is cheaper to judge once all that is under way is done.
+    fn is_better_waited_for(&self) -> bool {
+        false
+    }
+
     /// Counts of rows that needed no work, and units that do. `None` at the end.
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Self::Unit>)>>;
 }
@@ -164,7 +170,12 @@ where
     S: ReadRows + DeleteRows + Budget,
     R: Source,
 {
-    let walk = Walk { store: hands.store, faults_in_a_row: Cell::new(0), stopped: RefCell::new(None) };
+    let walk = Walk {
+        store: hands.store,
+        faults_in_a_row: Cell::new(0),
+        stopped: RefCell::new(None),
+        under_way: RwLock::new(()),
+    };
     let counts = futures_util::stream::unfold(source, |source| walk.next_piece(source))
         .map(|piece| Box::pin(walk.finish(piece, &work)))
         .buffer_unordered(hands.side_by_side)
@@ -188,17 +199,23 @@ struct Walk<'a, S, P> {
     faults_in_a_row: Cell<u32>,
     /// The first piece that was not finished, and why: no new piece is begun after it.
     stopped: RefCell<Option<(P, Stop)>>,
+    /// Shared by every piece from when it is handed out; who has it alone knows that none is under way.
+    under_way: RwLock<()>,
 }
 
 /// A piece of work, and where it begins: if it is not finished, the next run goes on there.
-struct Piece<U, P> {
+struct Piece<'w, U, P> {
     from: P,
     counts: Tally,
     units: Vec<U>,
+    under_way: RwLockReadGuard<'w, ()>,
 }
 
 impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
-    async fn next_piece<R: Source<Place = P>>(&self, mut source: R) -> Option<(Piece<R::Unit, P>, R)> {
+    async fn next_piece<R: Source<Place = P>>(&self, mut source: R) -> Option<(Piece<'_, R::Unit, P>, R)> {
+        if source.is_better_waited_for() {
+            drop(self.under_way.write().await);
+        }
         if self.stopped.borrow().is_some() {
             return None;
         }
@@ -209,7 +226,10 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         }
         match source.next_piece().await {
             Ok(None) => None,
-            Ok(Some((counts, units))) => Some((Piece { from, counts, units }, source)),
+            Ok(Some((counts, units))) => {
+                let under_way = self.under_way.read().await;
+                Some((Piece { from, counts, units, under_way }, source))
+            }
             Err(error) => {
                 self.stop(from, error.into());
                 None
@@ -219,10 +239,10 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
 
     async fn finish<U>(
         &self,
-        piece: Piece<U, P>,
+        piece: Piece<'_, U, P>,
         work: &impl AsyncFn(Vec<U>, &mut Tally) -> Result<(), Stop>,
     ) -> Tally {
-        let Piece { from, mut counts, units } = piece;
+        let Piece { from, mut counts, units, under_way } = piece;
         if let Err(stop) = work(units, &mut counts).await {
             self.stop(from, stop);
         } else if counts.rows_skipped() > 0 && counts.rows_deleted() == 0 {
@@ -231,6 +251,7 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
             self.faults_in_a_row.set(0);
         }
         self.store.progressed(counts.rows_read(), counts.rows_deleted());
+        drop(under_way);
         counts
     }
 

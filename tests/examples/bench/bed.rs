@@ -1,0 +1,159 @@
+//! Engines in processes of their own, and tables filled on them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, Select, WriteRequest};
+use shared::bucket::JANITOR_OWNER;
+use tests::engine::{Engine, EngineKind};
+use tests::process::Running;
+use tests::tables::new_table;
+use tokio::task::JoinSet;
+
+use crate::stock::{Plan, Stock, StockRow};
+
+/// Writers at a time: more make neither engine faster.
+const WRITERS: usize = 4;
+
+/// An engine that serves one section.
+pub(crate) struct Bed {
+    kind: EngineKind,
+    endpoint: String,
+    _running: Server,
+}
+
+/// Held for its drop alone.
+enum Server {
+    DynamoDbLocal {
+        _engine: Engine,
+    },
+    /// In a process of its own, so that what a client uses is the client's.
+    Embedded {
+        _process: Running,
+    },
+}
+
+/// A table of `rows` rows, as of the moment it was filled.
+pub(crate) struct Filled {
+    pub client: Client,
+    pub prefix: String,
+    pub plan: Plan,
+    /// Seconds by which the stock's times were moved on.
+    pub later: i64,
+    pub rows: u64,
+}
+
+impl Bed {
+    pub(crate) fn start(kind: EngineKind) -> Self {
+        match kind {
+            EngineKind::DynamoDbLocal => {
+                let engine = Engine::start(kind);
+                Self {
+                    kind,
+                    endpoint: engine.endpoint().to_owned(),
+                    _running: Server::DynamoDbLocal { _engine: engine },
+                }
+            }
+            EngineKind::Embedded => {
+                let program = std::env::current_exe().expect("this program has a path");
+                let process = Running::start(&program, |command| {
+                    command.arg("serve-embedded");
+                });
+                let started = process.wait_for_output(Duration::from_secs(30), |output| output.contains('\n'));
+                assert!(started, "the embedded engine did not start: {}", process.tail());
+                let endpoint = process.output().lines().next().unwrap_or_default().to_owned();
+                Self { kind, endpoint, _running: Server::Embedded { _process: process } }
+            }
+        }
+    }
+
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self.kind {
+            EngineKind::DynamoDbLocal => "DynamoDB Local",
+            EngineKind::Embedded => "embedded",
+        }
+    }
+
+    /// A new table with the rows of the plan, as of now.
+    pub(crate) async fn fill(&self, stock: &Stock, plan: Plan) -> Filled {
+        let (client, prefix) = new_table(&self.endpoint).await;
+        let later = crate::now() - stock.seeded_at;
+        for copy in 0..plan.copies {
+            write(&client, &format!("{prefix}_attributes"), stock.copy(copy, later)).await;
+        }
+        let filled = Filled { client, prefix, plan, later, rows: stock.rows.len() as u64 * plan.copies };
+        let there = filled.count().await;
+        assert_eq!(there, filled.rows, "two copies of a row have one name");
+        filled
+    }
+}
+
+/// Serves an engine until the process that started this one ends it: `bench serve-embedded`.
+pub(crate) async fn serve_embedded() {
+    let engine = janitor::engine::Engine::start().unwrap_or_else(|reason| panic!("{reason}"));
+    println!("{}", engine.endpoint());
+    std::future::pending::<()>().await;
+}
+
+impl Filled {
+    pub(crate) fn table(&self) -> String {
+        format!("{}_attributes", self.prefix)
+    }
+
+    /// Rows that are there, the janitor's own left out: counted by a Scan, whoever deleted and whatever they say.
+    pub(crate) async fn count(&self) -> u64 {
+        let (mut rows, mut start) = (0, None);
+        loop {
+            let scan = self.client.scan().table_name(self.table()).select(Select::Count).consistent_read(true);
+            let scan = scan.filter_expression("id <> :own").expression_attribute_values(":own", text(JANITOR_OWNER));
+            let page = scan.set_exclusive_start_key(start).send().await.expect("the table can be counted");
+            rows += u64::try_from(page.count()).unwrap_or(0);
+            start = page.last_evaluated_key;
+            if start.is_none() {
+                return rows;
+            }
+        }
+    }
+
+    /// Tables are large and engines keep them in memory.
+    pub(crate) async fn remove(self) {
+        self.client.delete_table().table_name(self.table()).send().await.expect("the table can be removed");
+    }
+}
+
+fn text(value: &str) -> AttributeValue {
+    AttributeValue::S(value.to_owned())
+}
+
+/// Writes rows as fast as the engine takes them.
+pub(crate) async fn write(client: &Client, table: &str, rows: impl Iterator<Item = StockRow>) {
+    let mut writers = JoinSet::new();
+    let mut rows = rows.peekable();
+    while rows.peek().is_some() {
+        let batch: Vec<StockRow> = rows.by_ref().take(25).collect();
+        if writers.len() >= WRITERS {
+            writers.join_next().await.expect("there is one").expect("a writer does not panic");
+        }
+        writers.spawn(write_batch(client.clone(), table.to_owned(), batch));
+    }
+    while let Some(done) = writers.join_next().await {
+        done.expect("a writer does not panic");
+    }
+}
+
+async fn write_batch(client: Client, table: String, batch: Vec<StockRow>) {
+    let puts = batch.iter().map(|row| {
+        let put = PutRequest::builder().set_item(Some(row.item())).build().expect("a row is a put");
+        WriteRequest::builder().put_request(put).build()
+    });
+    let mut open = HashMap::from([(table, puts.collect())]);
+    while !open.is_empty() {
+        let answer = client.batch_write_item().set_request_items(Some(open)).send().await.expect("a batch is written");
+        open = answer.unprocessed_items.unwrap_or_default();
+    }
+}

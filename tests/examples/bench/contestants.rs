@@ -1,0 +1,124 @@
+//! Who cleans the table, and what it took them.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::lambda::{Rie, function};
+use tests::process::repository_root;
+use tests::proxy::{Fate, Proxy};
+use tests::python::Application;
+
+use crate::bed::{Bed, Filled};
+use crate::meter;
+
+/// Far above what any run here needs: the deadline is not what is measured.
+const TIMEOUT_SECONDS: u32 = 7_200;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contestant {
+    /// The release binary of `daily-cleanup` under the Runtime Interface Emulator.
+    Ours,
+    /// The same with `EXPIRED_ROWS=defer-to-ttl`.
+    Deferring,
+    /// ActingWeb's documented handler.
+    Library,
+    /// What an experienced person would write with boto3.
+    Script,
+    /// The loop that only sends requests, this many side by side.
+    Limit(usize),
+}
+
+impl Contestant {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Contestant::Ours => "daily-cleanup".to_owned(),
+            Contestant::Deferring => "daily-cleanup, defer-to-ttl".to_owned(),
+            Contestant::Library => "library".to_owned(),
+            Contestant::Script => "script".to_owned(),
+            Contestant::Limit(side_by_side) => format!("limit, {side_by_side} side by side"),
+        }
+    }
+
+    /// Cleans the table, and says what that took.
+    pub(crate) fn clean(self, bed: &Bed, table: &Filled) -> Value {
+        match self {
+            Contestant::Ours => ours(bed.endpoint(), table, &[]),
+            Contestant::Deferring => ours(bed.endpoint(), table, &[("EXPIRED_ROWS", "defer-to-ttl")]),
+            Contestant::Library => python(bed, table, "library_cleanup.py"),
+            Contestant::Script => python(bed, table, "boto3_cleanup.py"),
+            Contestant::Limit(side_by_side) => limit(bed, table, side_by_side),
+        }
+    }
+}
+
+/// A pace that binds nowhere: the engine is the brake.
+pub(crate) fn unpaced(prefix: &str) -> Vec<(String, String)> {
+    let settings = [
+        ("AWS_DB_PREFIX", prefix),
+        ("MAX_READ_UNITS_PER_SECOND", "1000000"),
+        ("MAX_WRITE_UNITS_PER_SECOND", "1000000"),
+    ];
+    settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+}
+
+/// Requests that the function sends for a table, as counted by a proxy in front of the engine, and as it reports them.
+pub(crate) fn requests_seen(bed: &Bed, table: &Filled) -> (usize, Value) {
+    let proxy = Proxy::start(bed.endpoint(), |_| Fate::Forward);
+    let report = ours(proxy.endpoint(), table, &[]);
+    (proxy.seen().len(), report["requests"].clone())
+}
+
+fn ours(endpoint: &str, table: &Filled, settings: &[(&str, &str)]) -> Value {
+    let mut environment = unpaced(&table.prefix);
+    environment.push(("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), endpoint.to_owned()));
+    environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    let binary = function("daily-cleanup");
+    let emulator = Rie::start(&binary, &environment, TIMEOUT_SECONDS);
+    let (answer, took) = emulator.invoke_timed(&json!({}));
+    assert!(!answer.is_error, "{}", answer.payload);
+    let report = &answer.payload["report"];
+    assert_eq!(report["complete"], true, "{report}");
+    let used = meter::used_by(&binary);
+    json!({
+        "seconds": took.as_secs_f64(),
+        "init_seconds": emulator.init_milliseconds().unwrap_or(0.0) / 1_000.0,
+        "requests": report["requests"],
+        "read_units": report["capacity"]["read_units"],
+        "write_units": report["capacity"]["write_units"],
+        "cpu_seconds": used.cpu.as_secs_f64(),
+        "peak_bytes": used.peak_bytes,
+    })
+}
+
+fn python(bed: &Bed, table: &Filled, script: &str) -> Value {
+    let answer = Application::new(bed.endpoint(), &table.prefix).run(script, &[], "");
+    let answer: Value = serde_json::from_str(&answer).expect("the script answers JSON");
+    json!({
+        "seconds": answer["seconds"],
+        "requests": answer["requests"],
+        "read_units": answer["capacity"]["read_units"],
+        "write_units": answer["capacity"]["write_units"],
+        "cpu_seconds": answer["cpu_seconds"],
+        "peak_bytes": answer["peak_bytes"],
+    })
+}
+
+fn limit(bed: &Bed, table: &Filled, side_by_side: usize) -> Value {
+    let program = std::env::current_exe().expect("this program has a path");
+    let numbers =
+        [table.plan.seed.to_string(), table.plan.copies.to_string(), table.later.to_string(), side_by_side.to_string()];
+    let output = Command::new(program)
+        .args(["limit", bed.endpoint(), &table.table()])
+        .args(numbers)
+        .current_dir(repository_root())
+        .output()
+        .expect("this program can be started");
+    assert!(output.status.success(), "the limit: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("the limit answers JSON")
+}
+
+/// A pause in which an engine finishes what it does behind its answers: garbage, and the table that was removed.
+pub(crate) fn settle() {
+    std::thread::sleep(Duration::from_millis(500));
+}

@@ -1,0 +1,163 @@
+//! docs/benchmarks.md: the figures between its two markers are written here, from results.json; what stands around them is kept.
+
+use std::fs;
+
+use serde_json::Value;
+use tests::process::repository_root;
+
+use crate::bars::{Side, Verdict, grouped, shown, verdicts};
+use crate::plot;
+
+const BEGIN: &str = "<!-- figures: written by make bench-report -->\n";
+const END: &str = "<!-- end of figures -->\n";
+
+/// In the order of the page.
+const SECTIONS: [&str; 5] = ["local", "embedded", "million-local", "million-embedded", "defer"];
+
+/// # Panics
+/// When the page has lost its markers.
+pub(crate) fn write(results: &Value) {
+    let docs = repository_root().join("docs");
+    let page = docs.join("benchmarks.md");
+    let text = fs::read_to_string(&page).expect("docs/benchmarks.md is there");
+    let (before, rest) = text.split_once(BEGIN).expect("the page has its first marker");
+    let (_, after) = rest.split_once(END).expect("the page has its second marker");
+    fs::write(&page, format!("{before}{BEGIN}{}{END}{after}", figures(results))).expect("the page can be written");
+    fs::write(docs.join("benchmarks-time.svg"), plot::time(results)).expect("the plot can be written");
+    fs::write(docs.join("benchmarks-cost.svg"), plot::cost(results)).expect("the plot can be written");
+    println!("written: docs/benchmarks.md, docs/benchmarks-time.svg, docs/benchmarks-cost.svg");
+}
+
+fn figures(results: &Value) -> String {
+    let mut text = format!("\n{}\n{}", bars(results), provenance(results));
+    text.push_str("\n![Time over rows, on both engines](benchmarks-time.svg)\n");
+    text.push_str("\n![Requests, units and CPU time against the library's](benchmarks-cost.svg)\n");
+    for section in SECTIONS {
+        let taken = &results["sections"][section];
+        for table in taken["tables"].as_array().into_iter().flatten() {
+            text.push_str(&contest(section, taken, table));
+        }
+    }
+    text.push_str(&starts(&results["sections"]["init"]));
+    text.push('\n');
+    text
+}
+
+fn bars(results: &Value) -> String {
+    let mut text = "| | bar | measured | |\n|---|---:|---:|---|\n".to_owned();
+    for verdict in verdicts(results) {
+        let side = match verdict.side {
+            Side::AtLeast => "≥",
+            Side::AtMost => "≤",
+        };
+        let bar = shown(verdict.bar, verdict.unit);
+        let measured = verdict.measured.map_or("–".to_owned(), |measured| shown(measured, verdict.unit));
+        text.push_str(&format!("| {} | {side} {bar} | {measured} | {} |\n", verdict.what, word(&verdict)));
+    }
+    text
+}
+
+fn word(verdict: &Verdict) -> String {
+    match (verdict.is_met(), verdict.missed_by()) {
+        (Some(true), _) => "met".to_owned(),
+        (_, Some(by)) => format!("**missed** by {:.0} %", by * 100.0),
+        _ => "not measured".to_owned(),
+    }
+}
+
+/// On what, with what, and when each section was taken.
+fn provenance(results: &Value) -> String {
+    let sections = results["sections"].as_object();
+    let Some(newest) =
+        sections.and_then(|sections| sections.values().max_by_key(|section| section["taken_at"].to_string()))
+    else {
+        return String::new();
+    };
+    let machine = &newest["machine"];
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let mut text = format!(
+        "Machine: {} cores, {}, {} GiB, Linux. Versions: ",
+        word(&machine["cores"]),
+        word(&machine["cpu"]),
+        word(&machine["memory_gib"])
+    );
+    let versions = newest["versions"].as_object().into_iter().flatten();
+    let versions: Vec<String> = versions.map(|(name, version)| format!("{name} {}", word(version))).collect();
+    text.push_str(&versions.join("; "));
+    text.push_str(".\n\nTaken (UTC), and the machine's load just after: ");
+    let taken: Vec<String> = sections
+        .into_iter()
+        .flatten()
+        .map(|(name, section)| {
+            let (at, load) = (word(&section["taken_at"]), word(&section["machine"]["load_after"]));
+            format!("`{name}` {at} ({load})")
+        })
+        .collect();
+    text.push_str(&taken.join(", "));
+    text.push_str(".\n");
+    text
+}
+
+fn contest(section: &str, taken: &Value, table: &Value) -> String {
+    let number = |value: &Value| grouped(value.as_u64().unwrap_or(0));
+    let rows = number(&table["rows"]);
+    let mut text = format!(
+        "\n### {rows} rows, {} (`{section}`)\n\n{} of them dead. One pass over what has to be read: {:.0} read units.\n\n",
+        taken["engine"].as_str().unwrap_or_default(),
+        number(&table["dead"]),
+        table["least_read_units"].as_f64().unwrap_or(0.0)
+    );
+    text.push_str("| | seconds | runs | deleted | requests | read units | write units | CPU s | peak MiB |\n");
+    text.push_str("|---|---:|---|---:|---:|---:|---:|---:|---:|\n");
+    let contestants = table["contestants"].as_object().into_iter().flatten();
+    for (name, run) in contestants.filter(|(name, _)| !name.starts_with("limit,")) {
+        let figure = |name: &str, digits: usize, scale: f64| {
+            run[name].as_f64().map_or("–".to_owned(), |value| format!("{:.digits$}", value / scale))
+        };
+        let whole = |name: &str| figure(name, 0, 1.0).parse::<u64>().map_or("–".to_owned(), grouped);
+        let all: Vec<f64> =
+            run["runs"].as_array().into_iter().flatten().filter_map(|run| run["seconds"].as_f64()).collect();
+        let runs = if all.len() > 1 {
+            let (least, most) =
+                (all.iter().copied().fold(f64::INFINITY, f64::min), all.iter().copied().fold(0.0, f64::max));
+            format!("{} ({least:.2}–{most:.2})", all.len())
+        } else {
+            "1".to_owned()
+        };
+        let name = match run["side_by_side"].as_u64() {
+            Some(width) => format!("{name} ({width} side by side)"),
+            None => name.clone(),
+        };
+        text.push_str(&format!(
+            "| {name} | {} | {runs} | {} | {} | {} | {} | {} | {} |\n",
+            figure("seconds", 2, 1.0),
+            whole("deleted"),
+            whole("requests"),
+            whole("read_units"),
+            whole("write_units"),
+            figure("cpu_seconds", 2, 1.0),
+            figure("peak_bytes", 1, 1_048_576.0)
+        ));
+    }
+    if let Some(seen) = table["requests_seen_by_proxy"].as_u64() {
+        text.push_str(&format!("\nRequests of a run of daily-cleanup as a proxy counted them: {}.\n", grouped(seen)));
+    }
+    text
+}
+
+fn starts(section: &Value) -> String {
+    let Some(starts) = section["starts"].as_object() else { return String::new() };
+    let mut text = "\n### Start under the Runtime Interface Emulator (`init`)\n\n| | median ms | fastest–slowest | starts | MB |\n|---|---:|---:|---:|---:|\n".to_owned();
+    for (name, start) in starts {
+        let all: Vec<f64> = start["all"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        let (least, most) =
+            (all.iter().copied().fold(f64::INFINITY, f64::min), all.iter().copied().fold(0.0, f64::max));
+        text.push_str(&format!(
+            "| {name} | {:.2} | {least:.2}–{most:.2} | {} | {:.1} |\n",
+            start["milliseconds"].as_f64().unwrap_or(f64::NAN),
+            all.len(),
+            start["bytes"].as_f64().unwrap_or(f64::NAN) / 1e6
+        ));
+    }
+    text
+}

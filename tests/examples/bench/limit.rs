@@ -1,0 +1,138 @@
+//! The limit: a loop that only sends what any cleanup of these rows has to send, as fast as the engine takes it.
+//!
+//! It knows beforehand which rows are dead. It pages the system actors' rows as the cleanup does, looks up the same keys, and
+//! deletes the same rows by the same conditional statements; nothing is read out of the answers, nothing is judged, and nothing waits for
+//! anything before it. It runs in a process of its own: `bench limit ENDPOINT TABLE SEED COPIES LATER SIDE_BY_SIDE`.
+
+use std::time::Instant;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementRequest, KeysAndAttributes};
+use serde_json::json;
+use shared::bucket::{BUCKETS, Owner};
+use tokio::task::JoinSet;
+
+use crate::stock::{Stock, StockRow};
+
+/// What one request holds at most; and rows to a page, as the cleanup has them.
+const LOOKUPS: usize = 100;
+const DELETES: usize = 25;
+const PAGE: i32 = 1_000;
+
+#[derive(Clone)]
+struct Target {
+    client: Client,
+    table: String,
+}
+
+/// # Panics
+/// When an argument is missing, or a delete's condition fails: then it did not do the work.
+pub(crate) async fn run(arguments: &[String]) {
+    let [endpoint, table, seed, copies, later, side_by_side] = arguments else { panic!("six arguments") };
+    let number = |text: &String| text.parse::<i64>().expect("a number");
+    let stock = Stock::read(usize::try_from(number(seed)).expect("a size")).expect("the stock is there");
+    let (copies, later) = (u64::try_from(number(copies)).expect("a count"), number(later));
+    let target = Target { client: janitor::demo::client(endpoint).await, table: table.clone() };
+    let mut lane =
+        Lane { most: usize::try_from(number(side_by_side)).expect("a count"), flying: JoinSet::new(), requests: 0 };
+
+    let began = Instant::now();
+    for bucket in BUCKETS.iter().filter(|bucket| matches!(bucket.owner, Owner::System(_))) {
+        let Owner::System(owner) = bucket.owner else { continue };
+        lane.send(page_through(target.clone(), owner, bucket.sort_prefix())).await;
+    }
+    for copy in 0..copies {
+        let mut keys = stock.lookups(copy).peekable();
+        while keys.peek().is_some() {
+            lane.send(look_up(target.clone(), keys.by_ref().take(LOOKUPS).collect())).await;
+        }
+    }
+    for copy in 0..copies {
+        let mut dead = stock.copy(copy, later).filter(|row| row.dead).peekable();
+        while dead.peek().is_some() {
+            lane.send(delete(target.clone(), dead.by_ref().take(DELETES).collect())).await;
+        }
+    }
+    let requests = lane.finish().await;
+    println!("{}", json!({"seconds": began.elapsed().as_secs_f64(), "requests": requests}));
+}
+
+/// So many requests under way, and never more.
+struct Lane {
+    most: usize,
+    flying: JoinSet<u64>,
+    requests: u64,
+}
+
+impl Lane {
+    async fn send(&mut self, request: impl Future<Output = u64> + Send + 'static) {
+        while self.flying.len() >= self.most {
+            self.land().await;
+        }
+        self.flying.spawn(request);
+    }
+
+    async fn land(&mut self) {
+        self.requests += self.flying.join_next().await.expect("one is under way").expect("a request does not fail");
+    }
+
+    async fn finish(mut self) -> u64 {
+        while !self.flying.is_empty() {
+            self.land().await;
+        }
+        self.requests
+    }
+}
+
+fn text(value: impl Into<String>) -> AttributeValue {
+    AttributeValue::S(value.into())
+}
+
+async fn page_through(target: Target, owner: &'static str, prefix: String) -> u64 {
+    let (mut requests, mut start) = (0, None);
+    loop {
+        let query = target.client.query().table_name(&target.table).limit(PAGE).set_exclusive_start_key(start);
+        let query = query
+            .key_condition_expression("id = :owner AND begins_with(bucket_name, :prefix)")
+            .expression_attribute_values(":owner", text(owner))
+            .expression_attribute_values(":prefix", text(&prefix));
+        let page = query.send().await.expect("a page can be read");
+        requests += 1;
+        start = page.last_evaluated_key;
+        if start.is_none() {
+            return requests;
+        }
+    }
+}
+
+async fn look_up(target: Target, mut keys: Vec<(String, String)>) -> u64 {
+    keys.sort_unstable();
+    keys.dedup();
+    let keys = keys.into_iter().map(|(owner, sort)| [("id", owner), ("bucket_name", sort)]);
+    let keys = keys.map(|key| key.into_iter().map(|(name, value)| (name.to_owned(), text(value))).collect());
+    let request = KeysAndAttributes::builder().consistent_read(true).set_keys(Some(keys.collect())).build();
+    let request = request.expect("keys make a request");
+    let answer = target.client.batch_get_item().request_items(&target.table, request).send().await;
+    assert!(answer.expect("rows can be looked up").unprocessed_keys.is_none_or(|open| open.is_empty()));
+    1
+}
+
+async fn delete(target: Target, rows: Vec<StockRow>) -> u64 {
+    let statements = rows.into_iter().map(|row| {
+        let (ttl, parameter) = match row.ttl {
+            Some(ttl) => ("= ?", Some(AttributeValue::N(ttl.to_string()))),
+            None => ("IS MISSING", None),
+        };
+        let statement = format!(
+            r#"DELETE FROM "{}" WHERE "id" = ? AND "bucket_name" = ? AND "bucket" = ? AND "data" = ? AND "ttl_timestamp" {ttl}"#,
+            target.table
+        );
+        let sort = row.sort();
+        let parameters = [row.owner, sort, row.bucket, row.text].map(text).into_iter().chain(parameter).collect();
+        BatchStatementRequest::builder().statement(statement).set_parameters(Some(parameters)).build().expect("a statement")
+    });
+    let answer = target.client.batch_execute_statement().set_statements(Some(statements.collect())).send().await;
+    let answer = answer.expect("a batch is answered");
+    assert!(answer.responses().iter().all(|response| response.error().is_none()), "a row was not as it was written");
+    1
+}

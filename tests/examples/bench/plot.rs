@@ -1,0 +1,193 @@
+//! The figures as pictures: SVG by hand, without scripts or fonts from elsewhere; its colours follow the reader's.
+
+use serde_json::Value;
+
+use crate::bars::{grouped, table};
+use crate::float;
+
+const WIDTH: f64 = 860.0;
+const LEFT: f64 = 64.0;
+
+const STYLE: &str = "\
+    :root { --ink: #1f2328; --soft: #59636e; --rule: #d1d9e0; --paper: #ffffff;\n\
+      --ours: #0550ae; --library: #bc4c00; --script: #6639ba; --limit: #1a7f37; }\n\
+    @media (prefers-color-scheme: dark) {\n\
+      :root { --ink: #f0f6fc; --soft: #9198a1; --rule: #3d444d; --paper: #0d1117;\n\
+        --ours: #79c0ff; --library: #ffa657; --script: #d2a8ff; --limit: #56d364; }\n\
+    }\n\
+    .paper { fill: var(--paper); } text { fill: var(--ink); font: 13px system-ui, sans-serif; }\n\
+    .title { font-size: 16px; font-weight: 600; } .head { font-weight: 600; } .soft { fill: var(--soft); font-size: 12px; }\n\
+    .rule { stroke: var(--rule); } .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }\n\
+    .dashed { stroke-dasharray: 5 4; }\n\
+    .ours { --of: var(--ours); } .library { --of: var(--library); } .script { --of: var(--script); } .limit { --of: var(--limit); }\n\
+    .line.ours, .line.library, .line.script, .line.limit { stroke: var(--of); }\n\
+    circle, .bar { fill: var(--of); } text.ours, text.library, text.script, text.limit { fill: var(--of); }";
+
+/// Contestant, class, and how it is called in a picture.
+const CONTESTANTS: [(&str, &str, &str); 4] = [
+    ("library", "library", "the library"),
+    ("script", "script", "a script with boto3"),
+    ("daily-cleanup", "ours", "daily-cleanup"),
+    ("limit", "limit", "the limit"),
+];
+
+fn begin(height: f64, title: &str, description: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"t d\">\n\
+         <title id=\"t\">{title}</title>\n<desc id=\"d\">{description}</desc>\n<style>\n{STYLE}\n</style>\n\
+         <rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
+         <text class=\"title\" x=\"{LEFT}\" y=\"26\">{title}</text>\n"
+    )
+}
+
+fn legend(svg: &mut String, y: f64, contestants: &[(&str, &str, &str)]) {
+    let mut x = LEFT;
+    for (_, class, name) in contestants {
+        svg.push_str(&format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y}\">● {name}</text>\n"));
+        x += 40.0 + 7.4 * float(name.len() as u64);
+    }
+}
+
+const PANEL: (f64, f64) = (340.0, 260.0);
+/// What the axes of the time plot span.
+const ROWS: (f64, f64) = (4_000.0, 1_300_000.0);
+const SECONDS: (f64, f64) = (0.1, 2_000.0);
+
+/// Seconds over rows, both axes in powers of ten: a straight line at a slope of one is a constant time a row.
+pub(crate) fn time(results: &Value) -> String {
+    let height = 400.0;
+    let mut svg = begin(
+        height,
+        "Time to clean a table of which 70 % is dead",
+        "Seconds over rows for the library, a script, daily-cleanup and the limit, on DynamoDB Local and on the embedded engine.",
+    );
+    legend(&mut svg, 48.0, &CONTESTANTS);
+    let panels =
+        [("local", "million-local", "DynamoDB Local"), ("embedded", "million-embedded", "the embedded engine")];
+    for (n, (section, million, name)) in panels.into_iter().enumerate() {
+        let origin = (LEFT + float(n as u64) * (PANEL.0 + 64.0), 88.0);
+        axes(&mut svg, origin, name);
+        for (contestant, class, _) in CONTESTANTS {
+            let mut points: Vec<(f64, f64)> =
+                [section, million].iter().flat_map(|section| points(results, section, contestant)).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            // The million's section takes 10,000 once more, for its own ratio: one point a size is drawn, the first.
+            points.dedup_by(|a, b| (a.0 - b.0).abs() < 0.5);
+            line(&mut svg, origin, class, &points);
+        }
+    }
+    svg.push_str(&format!(
+        "<text class=\"soft\" x=\"{LEFT}\" y=\"{:.1}\">rows; seconds upwards; both in powers of ten. The library was not run at 1,000,000 rows.</text>\n</svg>\n",
+        height - 10.0
+    ));
+    svg
+}
+
+fn points(results: &Value, section: &str, contestant: &str) -> Vec<(f64, f64)> {
+    let tables = results["sections"][section]["tables"].as_array().into_iter().flatten();
+    tables
+        .filter_map(|table| Some((table["rows"].as_f64()?, table["contestants"][contestant]["seconds"].as_f64()?)))
+        .collect()
+}
+
+fn place(value: f64, (least, most): (f64, f64)) -> f64 {
+    (value / least).ln() / (most / least).ln()
+}
+
+fn axes(svg: &mut String, (x, y): (f64, f64), name: &str) {
+    svg.push_str(&format!("<text class=\"head\" x=\"{x:.1}\" y=\"{:.1}\">{name}</text>\n", y - 12.0));
+    for (seconds, label) in [(0.1, "0.1 s"), (1.0, "1 s"), (10.0, "10 s"), (100.0, "100 s"), (1_000.0, "1,000 s")] {
+        let at = y + PANEL.1 * (1.0 - place(seconds, SECONDS));
+        svg.push_str(&format!(
+            "<line class=\"rule\" x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\n",
+            x + PANEL.0
+        ));
+        svg.push_str(&format!(
+            "<text class=\"soft\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>\n",
+            x - 6.0,
+            at + 4.0
+        ));
+    }
+    for rows in [5_500_u64, 10_000, 50_000, 1_000_000] {
+        let at = x + PANEL.0 * place(float(rows), ROWS);
+        // 5,500 and 10,000 lie too near each other to be written side by side.
+        let (anchor, at) =
+            if rows == 5_500 { ("end", at + 8.0) } else { ("middle", at + if rows == 10_000 { 6.0 } else { 0.0 }) };
+        svg.push_str(&format!(
+            "<text class=\"soft\" text-anchor=\"{anchor}\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>\n",
+            y + PANEL.1 + 17.0,
+            grouped(rows)
+        ));
+    }
+}
+
+fn line(svg: &mut String, (x, y): (f64, f64), class: &str, points: &[(f64, f64)]) {
+    let at = |(rows, seconds): &(f64, f64)| {
+        (x + PANEL.0 * place(*rows, ROWS), y + PANEL.1 * (1.0 - place(*seconds, SECONDS)))
+    };
+    let corners: Vec<String> = points.iter().map(at).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let dashed = if class == "limit" { " dashed" } else { "" };
+    svg.push_str(&format!("<polyline class=\"line {class}{dashed}\" points=\"{}\"/>\n", corners.join(" ")));
+    for (x, y) in points.iter().map(at) {
+        svg.push_str(&format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>\n"));
+    }
+}
+
+/// What a row of the cost plot shows, and of which figures it is the sum.
+const COSTS: [(&str, &[&str]); 5] = [
+    ("requests", &["requests"]),
+    ("read units", &["read_units"]),
+    ("write units", &["write_units"]),
+    ("capacity units", &["read_units", "write_units"]),
+    ("CPU time, ms", &["cpu_seconds"]),
+];
+
+/// Bars for what each contestant used on the rows of the real library, as shares of the library's.
+pub(crate) fn cost(results: &Value) -> String {
+    let shown = &CONTESTANTS[..3];
+    let (row, bar) = (72.0, 16.0);
+    let height = 84.0 + row * float(COSTS.len() as u64) + 14.0;
+    let rows = table(results, "local", None).and_then(|table| table["rows"].as_u64()).unwrap_or(0);
+    let mut svg = begin(
+        height,
+        &format!("What it takes to clean {} rows of the real library, DynamoDB Local", grouped(rows)),
+        "Requests, read units, write units and CPU time of the library, a script and daily-cleanup.",
+    );
+    legend(&mut svg, 48.0, shown);
+    let across = WIDTH - LEFT - 110.0 - 150.0;
+    for (n, (name, figures)) in COSTS.into_iter().enumerate() {
+        let y = 76.0 + row * float(n as u64);
+        svg.push_str(&format!("<text class=\"head\" x=\"{LEFT}\" y=\"{:.1}\">{name}</text>\n", y + bar * 1.5 + 4.0));
+        let scale = if figures == ["cpu_seconds"] { 1_000.0 } else { 1.0 };
+        let value = |contestant: &str| -> Option<f64> {
+            let run = &table(results, "local", None)?["contestants"][contestant];
+            figures.iter().map(|figure| run[figure].as_f64()).sum::<Option<f64>>().map(|sum| sum * scale)
+        };
+        let most = shown.iter().filter_map(|(contestant, ..)| value(contestant)).fold(0.0, f64::max);
+        for (n, (contestant, class, _)) in shown.iter().enumerate() {
+            let Some(value) = value(contestant) else { continue };
+            let (x, y) = (LEFT + 110.0, y + (bar + 2.0) * float(n as u64));
+            let width = (across * value / most).max(1.0);
+            svg.push_str(&format!(
+                "<rect class=\"bar {class}\" x=\"{x}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{bar}\" rx=\"2\"/>\n"
+            ));
+            svg.push_str(&format!(
+                "<text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\n",
+                x + width + 6.0,
+                y + 12.5,
+                rounded(value)
+            ));
+        }
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a count of requests, units or milliseconds"
+)]
+fn rounded(value: f64) -> String {
+    grouped(value.round() as u64)
+}

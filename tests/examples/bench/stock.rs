@@ -1,0 +1,400 @@
+//! The rows of every table here: what the real library's own managers wrote, kept in a file, and multiplied for large tables.
+//!
+//! A copy of a row has other names of the same length and alphabet, and is the same otherwise, byte for byte: kinds, spelling,
+//! sizes and proportions are the library's. Its times are moved on by the seconds since the library wrote it, so that what was
+//! alive is alive whenever a table is filled.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde_json::{Value, json};
+use shared::bucket::{BUCKETS, Owner, Rule};
+use shared::lambda::Function;
+use tests::engine::{EngineKind, shared as shared_engine};
+use tests::proxy::{Fate, Proxy};
+use tests::python::Application;
+use tests::tables::new_table;
+
+use crate::now;
+use crate::results::folder;
+
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+/// Tables above this many rows are copies of one of `COPIED` rows.
+const LARGEST_SEED: usize = 5_500;
+const COPIED: usize = 5_000;
+
+/// What the library begins a name with. What follows is random, and is what a copy changes.
+const PREFIXES: [&str; 7] = ["google_token_access_", "google_token_", "oauth_tokens:", "ac_", "aw_", "rt_", "mcp_"];
+const CHANGED: usize = 10;
+/// Names shorter than this are not random: only their owner is another in a copy.
+const SHORTEST_RANDOM: usize = 20;
+
+/// A row as the library wrote it.
+#[derive(Clone, Debug)]
+pub(crate) struct StockRow {
+    pub owner: String,
+    pub bucket: String,
+    pub name: String,
+    pub text: String,
+    pub ttl: Option<i64>,
+    /// Whether the daily cleanup deletes it.
+    pub dead: bool,
+}
+
+/// A seeded table, and what a cleanup reads and deletes of it.
+pub(crate) struct Stock {
+    pub seeded_at: i64,
+    pub rows: Vec<StockRow>,
+    /// Owner, bucket and name of every key that the cleanup asked BatchGetItem for, there or not.
+    pub looked_up: Vec<(String, String, String)>,
+    identifiers: HashSet<String>,
+}
+
+/// A table of a size: a stock, and how often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub seed: usize,
+    pub copies: u64,
+}
+
+impl Plan {
+    /// # Panics
+    /// For a size that no whole number of copies makes.
+    pub(crate) fn of(rows: usize) -> Self {
+        if rows <= LARGEST_SEED {
+            return Self { seed: rows, copies: 1 };
+        }
+        assert!(
+            rows.is_multiple_of(COPIED),
+            "a table above {LARGEST_SEED} rows has a multiple of {COPIED}, not {rows}"
+        );
+        Self { seed: COPIED, copies: (rows / COPIED) as u64 }
+    }
+}
+
+impl Stock {
+    /// The stock of `seed` rows: from its file, or seeded by the library now, which takes some seconds. What a cleanup does
+    /// with it is observed anew each time: it is this build's cleanup.
+    pub(crate) async fn load(seed: usize) -> Self {
+        let mut stock = if let Some(stock) = Self::read(seed) {
+            stock
+        } else {
+            println!("  the library writes {seed} rows, through its own managers");
+            Self::seed(seed).await
+        };
+        stock.observe().await;
+        std::fs::write(Self::path(seed), stock.to_json().to_string()).expect("the stock can be written");
+        stock
+    }
+
+    /// As it was last observed.
+    pub(crate) fn read(seed: usize) -> Option<Self> {
+        let text = std::fs::read_to_string(Self::path(seed)).ok()?;
+        Some(Self::from_json(&serde_json::from_str(&text).expect("the stock is JSON: remove it to seed anew")))
+    }
+
+    fn path(seed: usize) -> PathBuf {
+        folder().join(format!("stock-{seed}.json"))
+    }
+
+    async fn seed(seed: usize) -> Self {
+        let endpoint = shared_engine(EngineKind::Embedded).endpoint();
+        let prefix = format!("stock{:08x}", fastrand::u32(..));
+        let application = Application::new(endpoint, &prefix);
+        let rows = u32::try_from(seed).expect("a seed is small");
+        let manifest = application.seed(rows, 1);
+        let seeded_at = manifest.read()["seeded_at"].as_i64().expect("the manifest has its time");
+        let client = janitor::demo::client(endpoint).await;
+        let rows = read_table(&client, &format!("{prefix}_attributes")).await;
+        let mut stock = Self { seeded_at, rows, looked_up: Vec::new(), identifiers: HashSet::new() };
+        stock.identify();
+        stock
+    }
+
+    /// Learns from one cleanup of the rows, watched from outside, which are deleted and which keys are looked up.
+    async fn observe(&mut self) {
+        let (client, prefix) = new_table(shared_engine(EngineKind::Embedded).endpoint()).await;
+        let table = format!("{prefix}_attributes");
+        let at = now();
+        crate::bed::write(&client, &table, self.copy(0, at - self.seeded_at)).await;
+        let asked: std::sync::Arc<std::sync::Mutex<Vec<Value>>> = std::sync::Arc::default();
+        let heard = std::sync::Arc::clone(&asked);
+        let proxy = Proxy::start(shared_engine(EngineKind::Embedded).endpoint(), move |request| {
+            if request.operation == "BatchGetItem" {
+                let body = serde_json::from_str(&request.body).expect("a request is JSON");
+                heard.lock().expect("nobody panics with it").push(body);
+            }
+            Fate::Forward
+        });
+        let environment = crate::contestants::unpaced(&prefix).into_iter().collect();
+        let function = Function::new(janitor::demo::client(proxy.endpoint()).await, environment);
+        let report = function.daily_cleanup(json!({}), shared::time::EpochSeconds::new(at), None).await;
+        assert!(report.expect("the cleanup runs").outcome.is_complete(), "the cleanup of the stock is whole");
+        let left: HashSet<(String, String)> = read_table(&client, &table)
+            .await
+            .into_iter()
+            .map(|row| (row.owner, format!("{}:{}", row.bucket, row.name)))
+            .collect();
+        for row in &mut self.rows {
+            row.dead = !left.contains(&(row.owner.clone(), format!("{}:{}", row.bucket, row.name)));
+        }
+        self.looked_up.clear();
+        for body in asked.lock().expect("nobody panics with it").iter() {
+            for key in body["RequestItems"][&table]["Keys"].as_array().into_iter().flatten() {
+                let sort = key["bucket_name"]["S"].as_str().unwrap_or_default();
+                let (bucket, name) = sort.split_once(':').expect("what is looked up is a token of an actor");
+                let owner = key["id"]["S"].as_str().unwrap_or_default();
+                self.looked_up.push((owner.to_owned(), bucket.to_owned(), name.to_owned()));
+            }
+        }
+    }
+
+    fn identify(&mut self) {
+        let names = self.rows.iter().map(|row| &row.name).filter(|name| name.len() >= SHORTEST_RANDOM);
+        let owners = self.rows.iter().map(|row| &row.owner).filter(|owner| !is_system(owner));
+        self.identifiers = names.chain(owners).cloned().collect();
+    }
+
+    /// Every row of the copy, its times moved on by `later` seconds. Copy 0 keeps the library's own names.
+    pub(crate) fn copy(&self, copy: u64, later: i64) -> impl Iterator<Item = StockRow> {
+        self.rows.iter().map(move |row| {
+            // Quotes part the strings from the numbers: the text of a token row holds no escaped quote (see `read_table`).
+            let parts = row.text.split('"').enumerate().map(|(n, part)| match n % 2 {
+                0 => moved_on(part, later),
+                _ if self.identifiers.contains(part) => renamed(part, copy),
+                _ => part.to_owned(),
+            });
+            StockRow {
+                owner: owner(&row.owner, copy),
+                bucket: row.bucket.clone(),
+                name: renamed(&row.name, copy),
+                text: parts.collect::<Vec<_>>().join("\""),
+                ttl: row.ttl.map(|ttl| ttl + later),
+                dead: row.dead,
+            }
+        })
+    }
+
+    /// The keys that a cleanup looks up, of the copy.
+    pub(crate) fn lookups(&self, copy: u64) -> impl Iterator<Item = (String, String)> {
+        self.looked_up
+            .iter()
+            .map(move |(of, bucket, name)| (owner(of, copy), format!("{bucket}:{}", renamed(name, copy))))
+    }
+
+    /// Rows and dead rows by bucket, for the proportions.
+    pub(crate) fn census(&self) -> BTreeMap<String, (u64, u64)> {
+        let mut census: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for row in &self.rows {
+            let counts = census.entry(row.bucket.clone()).or_default();
+            counts.0 += 1;
+            counts.1 += u64::from(row.dead);
+        }
+        census
+    }
+
+    /// The fewest read units that a run can do with, as AWS bills: the system actors' rows once, by Query, at half price for the
+    /// sum of their bytes; and each row of an actor that has to be judged once, rounded up by itself.
+    ///
+    /// Which these are is told from the rows, not from what the cleanup asked for: the target of every index row whose own
+    /// TTL says that it may be dead by now, and every provider row that a dead token names. For a provider row that its TTL does
+    /// not decide, the token rows of its actor, once and by Query: does one of them still name it?
+    pub(crate) fn least_read_units(&self) -> f64 {
+        let at = self.seeded_at;
+        let paged = |row: &&StockRow| {
+            BUCKETS.iter().any(|bucket| {
+                matches!(bucket.owner, Owner::System(owner) if owner == row.owner)
+                    && bucket.rule != Rule::Never
+                    && format!("{}:{}", row.bucket, row.name).starts_with(&bucket.sort_prefix())
+            })
+        };
+        let bytes: usize = self.rows.iter().filter(paged).map(StockRow::bytes).sum();
+        let mut wanted: HashSet<(String, String)> = HashSet::new();
+        for row in self.rows.iter().filter(paged) {
+            // An index row outlives its target by two hours, and both TTLs carry an hour more.
+            let due = row.ttl.is_none_or(|ttl| at > ttl - 3 * 3_600);
+            let Some(target) = index_target(&row.bucket).filter(|_| due) else { continue };
+            wanted.insert((row.text.trim_matches('"').to_owned(), format!("{target}:{}", row.name)));
+        }
+        for row in self.rows.iter().filter(|row| row.dead && row.bucket.starts_with("mcp_")) {
+            let fields: Value = serde_json::from_str(&row.text).unwrap_or_default();
+            if let Some(name) = fields["google_token_key"].as_str() {
+                wanted.insert((row.owner.clone(), format!("mcp_google_tokens:{name}")));
+            }
+        }
+        let rows: HashMap<(String, String), &StockRow> =
+            self.rows.iter().map(|row| ((row.owner.clone(), row.sort()), row)).collect();
+        let whole = |bytes: usize| crate::float(bytes.div_ceil(4_096).max(1) as u64);
+        let bytes_of = |key: &(String, String)| rows.get(key).map_or(0, |row| row.bytes());
+        let looked_up: f64 = wanted.iter().map(|key| whole(bytes_of(key))).sum();
+        let is_undecided = |row: &&&StockRow| row.bucket == "mcp_google_tokens" && row.ttl.is_some_and(|ttl| ttl >= at);
+        let undecided = wanted.iter().filter_map(|key| rows.get(key)).filter(is_undecided);
+        let actors: HashSet<&str> = undecided.map(|row| row.owner.as_str()).collect();
+        let bytes_of_tokens = |actor: &str| -> usize {
+            let tokens = self.rows.iter().filter(|row| row.owner == actor && row.bucket.starts_with("mcp_"));
+            tokens.map(StockRow::bytes).sum()
+        };
+        let referrers: f64 = actors.into_iter().map(|actor| whole(bytes_of_tokens(actor))).sum();
+        whole(bytes) / 2.0 + looked_up + referrers
+    }
+
+    fn to_json(&self) -> Value {
+        let rows: Vec<Value> =
+            self.rows.iter().map(|row| json!([row.owner, row.bucket, row.name, row.text, row.ttl, row.dead])).collect();
+        json!({"seeded_at": self.seeded_at, "rows": rows, "looked_up": self.looked_up})
+    }
+
+    fn from_json(value: &Value) -> Self {
+        let text = |value: &Value| value.as_str().expect("text").to_owned();
+        let rows = value["rows"].as_array().expect("rows").iter().map(|row| StockRow {
+            owner: text(&row[0]),
+            bucket: text(&row[1]),
+            name: text(&row[2]),
+            text: text(&row[3]),
+            ttl: row[4].as_i64(),
+            dead: row[5].as_bool().expect("a fate"),
+        });
+        let looked_up = value["looked_up"].as_array().expect("keys").iter();
+        let mut stock = Self {
+            seeded_at: value["seeded_at"].as_i64().expect("a time"),
+            rows: rows.collect(),
+            looked_up: looked_up.map(|key| (text(&key[0]), text(&key[1]), text(&key[2]))).collect(),
+            identifiers: HashSet::new(),
+        };
+        stock.identify();
+        stock
+    }
+}
+
+impl StockRow {
+    pub(crate) fn sort(&self) -> String {
+        format!("{}:{}", self.bucket, self.name)
+    }
+
+    pub(crate) fn item(&self) -> Item {
+        let text = |value: &str| AttributeValue::S(value.to_owned());
+        let mut item = HashMap::from([
+            ("id".to_owned(), text(&self.owner)),
+            ("bucket_name".to_owned(), text(&self.sort())),
+            ("bucket".to_owned(), text(&self.bucket)),
+            ("name".to_owned(), text(&self.name)),
+            ("data".to_owned(), text(&self.text)),
+        ]);
+        item.extend(self.ttl.map(|ttl| ("ttl_timestamp".to_owned(), AttributeValue::N(ttl.to_string()))));
+        item
+    }
+
+    /// As DynamoDB bills: names and values, a number in about half its digits.
+    fn bytes(&self) -> usize {
+        let names = "id".len() + "bucket_name".len() + "bucket".len() + "name".len() + "data".len();
+        let ttl = self.ttl.map_or(0, |ttl| "ttl_timestamp".len() + ttl.to_string().len() / 2 + 1);
+        names + self.owner.len() + self.sort().len() + self.bucket.len() + self.name.len() + self.text.len() + ttl
+    }
+}
+
+fn index_target(bucket: &str) -> Option<&'static str> {
+    BUCKETS.iter().find(|known| known.name == bucket && known.owner != Owner::Legacy).and_then(|known| {
+        match known.rule {
+            Rule::Pointer { target } => Some(target),
+            _ => None,
+        }
+    })
+}
+
+fn is_system(owner: &str) -> bool {
+    owner.starts_with('_')
+}
+
+fn owner(owner: &str, copy: u64) -> String {
+    if is_system(owner) { owner.to_owned() } else { renamed(owner, copy) }
+}
+
+/// The same name in another copy of the table: the first random characters are others, so that the copies of a row lie
+/// as far apart as any two rows do.
+fn renamed(name: &str, copy: u64) -> String {
+    if copy == 0 || name.len() < SHORTEST_RANDOM {
+        return name.to_owned();
+    }
+    // The provider row of a code is called after it, and has to be still.
+    let kept = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).map_or(0, |rest| name.len() - rest.len());
+    let (prefix, random) = name.split_at(kept);
+    let (prefix, random) = match random.strip_prefix("ac_") {
+        Some(code) => (&name[..prefix.len() + 3], code),
+        None => (prefix, random),
+    };
+    let hex = random.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let alphabet: &[u8] =
+        if hex { b"0123456789abcdef" } else { b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" };
+    let mut hasher = DefaultHasher::new();
+    (copy, random).hash(&mut hasher);
+    let mut bits = hasher.finish();
+    let size = alphabet.len() as u64;
+    let mut changed = String::with_capacity(name.len());
+    changed.push_str(prefix);
+    for _ in 0..CHANGED {
+        changed.push(char::from(alphabet[usize::try_from(bits % size).unwrap_or(0)]));
+        bits /= size;
+    }
+    changed.push_str(&random[CHANGED..]);
+    changed
+}
+
+/// Every number that is a time of this age, `later` seconds later.
+fn moved_on(text: &str, later: i64) -> String {
+    let mut moved = String::with_capacity(text.len());
+    let mut digits = String::new();
+    for character in text.chars().chain(std::iter::once('\0')) {
+        if character.is_ascii_digit() {
+            digits.push(character);
+            continue;
+        }
+        match digits.parse::<i64>() {
+            Ok(time) if digits.len() == 10 => moved.push_str(&(time + later).to_string()),
+            _ => moved.push_str(&digits),
+        }
+        digits.clear();
+        moved.push(character);
+    }
+    moved.pop();
+    moved
+}
+
+/// Every row of a table, the janitor's own left out.
+async fn read_table(client: &Client, table: &str) -> Vec<StockRow> {
+    let (mut rows, mut start) = (Vec::new(), None);
+    loop {
+        let page = client.scan().table_name(table).consistent_read(true).set_exclusive_start_key(start).send().await;
+        let page = page.expect("the table can be scanned");
+        rows.extend(page.items().iter().map(stock_row));
+        start = page.last_evaluated_key;
+        if start.is_none() {
+            rows.retain(|row| row.owner != shared::bucket::JANITOR_OWNER);
+            return rows;
+        }
+    }
+}
+
+fn stock_row(item: &Item) -> StockRow {
+    let text = |name: &str| item.get(name).and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
+    let ttl = item.get("ttl_timestamp").and_then(|ttl| ttl.as_n().ok()).and_then(|digits| digits.parse().ok());
+    let row = StockRow {
+        owner: text("id"),
+        bucket: text("bucket"),
+        name: text("name"),
+        text: text("data"),
+        ttl,
+        dead: false,
+    };
+    let known = 5 + usize::from(row.ttl.is_some());
+    let is_own = row.owner == shared::bucket::JANITOR_OWNER;
+    assert!(
+        is_own || item.len() == known && !row.text.contains("\\\""),
+        "a row of {} that cannot be copied",
+        row.bucket
+    );
+    row
+}
