@@ -1,6 +1,7 @@
 //! What a delete is guarded by on the wire: consistent lookups, a condition on everything that was judged, and the order.
 //! Each was found missing when the program was broken on purpose (tests/mutations).
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -50,14 +51,25 @@ async fn requests(bed: &Bed) -> Vec<(String, Value)> {
     seen.lock().unwrap().clone()
 }
 
+/// The keys that a BatchGetItem asks for, and whether consistently.
+fn looked_up(bed: &Bed, operation: &str, body: &Value) -> (Vec<(String, String)>, bool) {
+    let of_table = &body["RequestItems"][&bed.table];
+    let text = |key: &Value, name: &str| key[name]["S"].as_str().unwrap_or_default().to_owned();
+    let keys = of_table["Keys"].as_array().filter(|_| operation == "BatchGetItem").cloned().unwrap_or_default();
+    (keys.iter().map(|key| (text(key, "id"), text(key, "bucket_name"))).collect(), of_table["ConsistentRead"] == true)
+}
+
 #[tokio::test]
 async fn what_absence_is_told_from_is_read_consistently() {
     let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 2, 21)).await;
-    let (mut lookups, mut referrers) = (0, 0);
+    let before = bed.keys().await;
+    let (mut glanced_at, mut looked_at, mut referrers) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (operation, body) in requests(&bed).await {
-        if operation == "BatchGetItem" {
-            assert_eq!(body["RequestItems"][&bed.table]["ConsistentRead"], true, "{body}");
-            lookups += 1;
+        let (keys, consistently) = looked_up(&bed, &operation, &body);
+        if consistently {
+            looked_at.extend(keys);
+        } else {
+            glanced_at.extend(keys);
         }
         // An actor's tokens, read to see whether one of them still names a provider row.
         if operation == "Query" && body["ExpressionAttributeValues"][":prefix"]["S"] == "mcp_" {
@@ -65,7 +77,14 @@ async fn what_absence_is_told_from_is_read_consistently() {
             referrers += 1;
         }
     }
-    assert!(lookups > 3 && referrers > 0, "{lookups} lookups, {referrers} of referrers");
+    assert!(looked_at.len() > 3 && referrers > 0, "{} lookups, {referrers} of referrers", looked_at.len());
+    // What an index row may go for the absence of: never on a glance alone. A provider row that is not there decides nothing.
+    let is_target = |key: &&(String, String)| !key.1.starts_with("mcp_google_tokens:");
+    let absent: Vec<_> = glanced_at.iter().filter(is_target).filter(|key| !before.contains(*key)).collect();
+    assert!(!absent.is_empty(), "no target was absent");
+    for key in absent {
+        assert!(looked_at.contains(key), "{key:?} was only glanced at");
+    }
 }
 
 #[tokio::test]

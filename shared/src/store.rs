@@ -75,6 +75,15 @@ impl Consistency {
         }
     }
 
+    /// Of the smallest read, in units.
+    #[must_use]
+    pub const fn price(self) -> f64 {
+        match self {
+            Consistency::Eventual => 0.5,
+            Consistency::Strong => 1.0,
+        }
+    }
+
     /// Units that a reading of so many bytes takes.
     #[must_use]
     pub fn units(self, bytes: u64) -> u64 {
@@ -112,6 +121,9 @@ pub trait ReadRows {
 
     /// Looks at each key with consistent reads, in the order given. What a fault of the moment hid is `CouldNotLook`.
     async fn look(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
+
+    /// The same at half price, a moment behind: what was found was there, and what was not may be there by now.
+    async fn glance(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
 }
 
 /// One page of a segment of the whole table.

@@ -64,6 +64,16 @@ impl ReadRows for Dynamo {
     }
 
     async fn look(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+        self.look_up(keys, Consistency::Strong).await
+    }
+
+    async fn glance(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+        self.look_up(keys, Consistency::Eventual).await
+    }
+}
+
+impl Dynamo {
+    async fn look_up(&self, keys: &[RowKey], reading: Consistency) -> Result<Vec<Lookup>> {
         let mut found: HashMap<&RowKey, Lookup> = HashMap::with_capacity(keys.len());
         // A batch may not name a key twice; two rows may well point at one.
         let mut wanted: Vec<&RowKey> = keys.iter().filter(|key| key.is_storable()).collect();
@@ -72,21 +82,19 @@ impl ReadRows for Dynamo {
         // Asking for a key that no row can have fails the whole batch, and its answer is known.
         found.extend(keys.iter().filter(|key| !key.is_storable()).map(|key| (key, Lookup::Absent)));
         for chunk in wanted.chunks(self.pace.lookup_batch()) {
-            for (key, lookup) in self.look_at_once(chunk).await? {
+            for (key, lookup) in self.look_at_once(chunk, reading).await? {
                 found.insert(key, lookup);
             }
         }
         Ok(keys.iter().map(|key| found.get(key).cloned().unwrap_or(Lookup::CouldNotLook)).collect())
     }
-}
 
-impl Dynamo {
     /// One BatchGetItem, with its unprocessed keys asked for again within the bounds of any other retry.
-    async fn look_at_once<'k>(&self, keys: &[&'k RowKey]) -> Result<Vec<(&'k RowKey, Lookup)>> {
+    async fn look_at_once<'k>(&self, keys: &[&'k RowKey], reading: Consistency) -> Result<Vec<(&'k RowKey, Lookup)>> {
         let mut open: Vec<&RowKey> = keys.to_vec();
         let mut rows: Vec<Row> = Vec::with_capacity(keys.len());
         for attempt in 1..=MAX_ATTEMPTS {
-            let (got, unprocessed) = match self.batch_get(&open).await {
+            let (got, unprocessed) = match self.batch_get(&open, reading).await {
                 Ok(answer) => answer,
                 Err(error) if error.is_passing() => break,
                 Err(error) => return Err(error),
@@ -115,12 +123,12 @@ impl Dynamo {
             .collect())
     }
 
-    async fn batch_get(&self, keys: &[&RowKey]) -> Result<(Vec<Row>, Vec<RowKey>)> {
+    async fn batch_get(&self, keys: &[&RowKey], reading: Consistency) -> Result<(Vec<Row>, Vec<RowKey>)> {
         #[expect(clippy::cast_precision_loss, reason = "at most a hundred keys")]
-        let reserved = keys.len() as f64;
+        let reserved = keys.len() as f64 * reading.price();
         self.wait_to_read(reserved).await?;
         let request = KeysAndAttributes::builder()
-            .consistent_read(true)
+            .consistent_read(reading == Consistency::Strong)
             .set_keys(Some(keys.iter().map(|key| to_key(key)).collect()))
             .build()
             .map_err(|_| StoreError::Rejected {

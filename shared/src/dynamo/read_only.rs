@@ -86,6 +86,10 @@ impl ReadRows for ReadOnly {
     async fn look(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
         self.0.look(keys).await
     }
+
+    async fn glance(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+        self.0.glance(keys).await
+    }
 }
 
 impl ScanTable for ReadOnly {

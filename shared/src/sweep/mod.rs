@@ -42,7 +42,7 @@ where
         return Ok(());
     }
     let keys: Vec<RowKey> = pointed.iter().map(|token| token.target.clone()).collect();
-    let targets = hands.store.look(&keys).await?;
+    let targets = hands.look_cheaply(&keys).await?;
     let chains = pointed.into_iter().zip(targets).map(|(token, target)| judge(hands, token, target, counts)).collect();
     hands.delete_chains(chains, counts).await
 }

@@ -229,8 +229,9 @@ impl Stock {
         let rows: HashMap<(String, String), &StockRow> =
             self.rows.iter().map(|row| ((row.owner.clone(), row.sort()), row)).collect();
         let whole = |bytes: usize| crate::float(bytes.div_ceil(4_096).max(1) as u64);
-        let bytes_of = |key: &(String, String)| rows.get(key).map_or(0, |row| row.bytes());
-        let looked_up: f64 = wanted.iter().map(|key| whole(bytes_of(key))).sum();
+        // A row that is there is read at half price: its delete is conditional. That one is not there takes a consistent read.
+        let price = |key: &(String, String)| rows.get(key).map_or(1.0, |row| whole(row.bytes()) / 2.0);
+        let looked_up: f64 = wanted.iter().map(price).sum();
         let is_undecided = |row: &&&StockRow| row.bucket == "mcp_google_tokens" && row.ttl.is_some_and(|ttl| ttl >= at);
         let undecided = wanted.iter().filter_map(|key| rows.get(key)).filter(is_undecided);
         let actors: HashSet<&str> = undecided.map(|row| row.owner.as_str()).collect();
