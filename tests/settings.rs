@@ -193,6 +193,22 @@ fn every_mistake_is_one_line_that_names_the_setting() {
     }
 }
 
+/// A chain's id is 22 random characters, shorter than many a setting's name.
+#[test]
+fn what_is_random_is_never_repeated_however_short() {
+    const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut random = fastrand::Rng::with_seed(20_261_116);
+    for _ in 0..5_000 {
+        let secret: String = (0..22).map(|_| char::from(URL_SAFE[random.usize(..64)])).collect();
+        for overrides in
+            [json!({"mode": secret}), json!({&secret: 1}), json!({"attributes_table": format!("{secret}!")})]
+        {
+            let error = parse(&[("AWS_DB_PREFIX", "x")], &overrides).unwrap_err();
+            assert!(!error.contains(&secret), "{error}");
+        }
+    }
+}
+
 #[test]
 fn the_endpoint_is_ours_first_and_then_actingwebs() {
     assert_eq!(endpoint(&environment(&[])), None);

@@ -362,10 +362,17 @@ fn wrong(setting: &str, value: &str, problem: &str) -> ConfigError {
     ConfigError::Value { setting: setting.to_owned(), value: shown(value), problem: problem.to_owned() }
 }
 
-/// Settings are not secrets, but whatever was typed into one may be: only what looks like a setting is shown.
+/// Settings are not secrets, but whatever was typed into one may be: only what looks like a setting is shown. Its words are of
+/// one kind of character each; the random ones of a token, or of a chain's id, are not.
 pub(crate) fn shown(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ');
-    if value.len() <= 30 && value.chars().all(plain) { value.to_owned() } else { Masked(value).to_string() }
+    let of_one_kind = |word: &str| {
+        let kinds: [fn(&u8) -> bool; 3] = [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit];
+        kinds.iter().any(|kind| word.bytes().all(|byte| kind(&byte)))
+    };
+    let is_plain = value.len() <= 30 && value.chars().all(plain);
+    let is_setting = is_plain && value.split(['_', '-', '.', ' ']).all(of_one_kind);
+    if is_setting { value.to_owned() } else { Masked(value).to_string() }
 }
 
 fn kind(value: &Value) -> String {
