@@ -73,8 +73,13 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
         }
         let providers_named: Vec<RowKey> = named.iter().map(|(key, _)| (*key).clone()).collect();
         // At half price: a provider row is older than the token that names it, by as long as that has lived. One that a
-        // read could still miss would be left behind, for the index repair; none would be deleted.
-        let looks = self.store.glance(&providers_named).await?;
+        // read could still miss would be left behind, for the index repair; none would be deleted. A refresh token's may have
+        // gone with the access token a moment ago, and must not be counted once more.
+        let looks = if named.iter().any(|(_, target)| integrity::access_token_of(target.row()).is_some()) {
+            self.store.look(&providers_named).await?
+        } else {
+            self.store.glance(&providers_named).await?
+        };
         let mut found: HashMap<RowKey, Lookup> = providers_named.into_iter().zip(looks).collect();
         // A refresh token names the provider row of the access token that it was issued with. That one is worth a look only
         // while the provider row is there: mostly it has gone with the access token, earlier in the run.
