@@ -73,8 +73,10 @@ bench: tools ## the daily cleanup beside the library's own, a good script and th
 	$(CARGO) build --locked --release --package tests --example bench --example bare_lambda
 	BENCH_SIZES="$(BENCH_SIZES)" BENCH_REPEATS="$(or $(BENCH_REPEATS),3)" BENCH_STARTS="$(or $(BENCH_STARTS),20)" $(BENCH) run $(SECTIONS)
 
-bench-report: ## docs/benchmarks.md and its plots, from what `make bench` has measured so far
+bench-report: ## docs/benchmarks.md, its plots and the model's predictions, from what `make bench` has measured so far
 	$(BENCH) report
+	cp target/bench/results.json docs/benchmarks.json
+	python3 tests/python/scaling.py
 
 # Not part of `test`: an hour. docs/mutations.md tells what came of it.
 mutants: tools ## the program broken on purpose: each mistake must be caught by the test that it names
