@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 /// Characters of a name that a cursor shows: three of a kind's prefix, and enough to part a billion tokens.
 const SHOWN: usize = 8;
+/// And as many as it ever shows, where that would hold a run in one place.
+const MOST_SHOWN: usize = 12;
 
 /// A place in the walk: everything in earlier steps, and in this step up to `name`, is done with.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -25,13 +27,11 @@ impl Cursor {
     /// The cursor as it may leave the process: shortened, but still further on than where this run began.
     pub(super) fn blurred(mut self, began: Option<&Cursor>) -> Cursor {
         let floor = began.filter(|began| began.step == self.step).map_or("", |began| began.name.as_str());
-        let shorter = (SHOWN..).map(|shown| match self.name.char_indices().nth(shown) {
-            Some((end, _)) => &self.name[..end],
-            None => self.name.as_str(),
-        });
-        // Names that all begin alike, as no library writes them, would hold a run in one place: then show more.
-        let kept = shorter.into_iter().find(|head| *head > floor || head.len() == self.name.len()).map(str::len);
-        self.name.truncate(kept.unwrap_or(0));
+        let head = |shown: usize| self.name.char_indices().nth(shown).map_or(self.name.len(), |(end, _)| end);
+        // Names that all begin alike, as no library writes them, would hold a run in one place: then show some more. What is
+        // alike beyond that is read again, which is always right.
+        let kept = (SHOWN..=MOST_SHOWN).map(head).find(|end| self.name[..*end] > *floor);
+        self.name.truncate(kept.unwrap_or_else(|| head(MOST_SHOWN)));
         self
     }
 
@@ -69,6 +69,16 @@ mod tests {
         let began = at(1, "aaaaaaaa");
         assert_eq!(at(1, "aaaaaaaabc").blurred(Some(&began)), at(1, "aaaaaaaab"));
         assert_eq!(at(1, "aaaaaaaa").blurred(Some(&began)), began);
+    }
+
+    #[test]
+    fn does_not_grow_into_a_token_run_by_run() {
+        let token = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
+        let mut cursor = at(1, token).blurred(None);
+        for _ in 0..50 {
+            cursor = at(1, token).blurred(Some(&cursor));
+        }
+        assert_eq!(cursor, at(1, "aw_Zk3vT9q0p"));
     }
 
     #[test]
