@@ -15,7 +15,7 @@ const ON_DEMAND_WRITE: f64 = 500.0;
 const ON_DEMAND_READ: f64 = 1_500.0;
 /// What may be used at once: more would be taken from the burst that DynamoDB saves up for the application.
 const BURST_SECONDS: f64 = 1.0;
-/// Units a second, of a pace that is shared by many: below this a batch would wait for minutes.
+/// Units a second: below this a batch would wait for minutes.
 const SLOWEST: f64 = 0.1;
 /// The share of a provisioned table that a cleaner takes.
 const PROVISIONED_SHARE: f64 = 0.5;
@@ -93,8 +93,9 @@ impl Pace {
             }
         };
         let bucket = |asked: Option<f64>, default: f64| {
-            let rate = asked.unwrap_or(default) / f64::from(settings.pace_shared_by.max(1));
-            Some(Mutex::new(Bucket::new(rate.max(SLOWEST), BURST_SECONDS)))
+            // The floor is shared as well: many slow ones side by side are not slow.
+            let rate = asked.unwrap_or(default).max(SLOWEST) / f64::from(settings.pace_shared_by.max(1));
+            Some(Mutex::new(Bucket::new(rate, BURST_SECONDS)))
         };
         Self {
             read: bucket(settings.max_read_units_per_second, read),
