@@ -4,7 +4,7 @@
 //! bounded: what does not fit is remembered by a later run, when the first ones are gone.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -28,6 +28,8 @@ pub(super) struct Seen {
     grace: i64,
     /// Seen in this run, with when they were first seen.
     still: RefCell<BTreeMap<String, i64>>,
+    /// Seen in this run for the last time: judged, and with that forgotten. One that could not be deleted begins anew.
+    judged: RefCell<BTreeSet<String>>,
 }
 
 impl Seen {
@@ -41,13 +43,17 @@ impl Seen {
         let before = stored["seen"].as_object().map_or_else(BTreeMap::new, |seen| {
             seen.iter().filter_map(|(hash, at)| Some((hash.clone(), at.as_i64()?))).collect()
         });
-        Self { before, now, grace, still: RefCell::default() }
+        Self { before, now, grace, still: RefCell::default(), judged: RefCell::default() }
     }
 
     /// Whether the row was seen like this before, long enough ago.
     pub(super) fn sighting(&self, key: &RowKey) -> Sighting {
-        match self.before.get(&hash(key)) {
-            Some(first) if self.now.get().saturating_sub(*first) >= self.grace => Sighting::Again,
+        let hash = hash(key);
+        match self.before.get(&hash) {
+            Some(first) if self.now.get().saturating_sub(*first) >= self.grace => {
+                self.judged.borrow_mut().insert(hash);
+                Sighting::Again
+            }
             _ => Sighting::First,
         }
     }
@@ -87,8 +93,11 @@ impl Seen {
 
     fn with_known(&self, known: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
         let mut seen = self.still.borrow().clone();
-        let recent = |first: &i64| self.now.get().saturating_sub(*first) < FORGOTTEN_AFTER;
-        seen.extend(known.iter().filter(|(_, first)| recent(first)).map(|(hash, first)| (hash.clone(), *first)));
+        let judged = self.judged.borrow();
+        let open =
+            |hash: &str, first: i64| !judged.contains(hash) && self.now.get().saturating_sub(first) < FORGOTTEN_AFTER;
+        let open = known.iter().filter(|(hash, first)| open(hash, **first));
+        seen.extend(open.map(|(hash, first)| (hash.clone(), *first)));
         if seen.len() > MOST {
             let mut by_age: Vec<(String, i64)> = seen.into_iter().collect();
             by_age.sort_by_key(|(_, first)| *first);
@@ -103,4 +112,28 @@ fn hash(key: &RowKey) -> String {
     let digest = Sha256::new().chain_update(&key.owner).chain_update([0]).chain_update(&key.sort).finalize();
     let short = digest[..8].iter().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
     format!("{short:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::{Seen, hash};
+    use crate::integrity::Sighting;
+    use crate::row::RowKey;
+    use crate::time::EpochSeconds;
+
+    #[test]
+    fn what_was_judged_makes_room_for_others() {
+        let [old, fresh, other] = ["old", "fresh", "other"].map(|name| RowKey::new("actor", name));
+        let stored = json!({"seen": {hash(&old): 1_000, hash(&fresh): 9_000, hash(&other): 1_000}});
+        let seen = Seen::of(&stored, EpochSeconds::new(10_000), 3_600);
+        assert_eq!(seen.sighting(&old), Sighting::Again);
+        assert_eq!(seen.sighting(&fresh), Sighting::First);
+        seen.remember(&fresh);
+        // Another segment's row, which this part has not met, stays as it is.
+        assert_eq!(seen.with_known(&seen.before), BTreeMap::from([(hash(&fresh), 9_000), (hash(&other), 1_000)]));
+    }
 }
