@@ -106,8 +106,8 @@ impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
                 self.step += 1;
                 self.name.clear();
                 self.open();
-                // A piece stays inside its step: a cursor names one step.
-                if examined > 0 {
+                // A piece stays inside its step: a cursor names one step. One that is better waited for begins a piece.
+                if examined > 0 || self.is_better_waited_for() {
                     return Ok(Some((counts, units)));
                 }
                 continue;
