@@ -219,12 +219,20 @@ async fn stops_by_itself_before_its_deadline_and_the_next_runs_finish(kind: Engi
     let bed = Bed::with(kind, &rows).await;
     let budget = Duration::from_secs(3);
     let (mut deleted, mut uncertain) = (0, 0);
+    let (mut now, mut busy) = (NOW, 0);
     for run in 0.. {
         let began = Instant::now();
         // Unpaced, so that the engine is what limits the run.
         let event = json!({"max_write_units_per_second": 100_000});
-        let report = bed.function.daily_cleanup(event, EpochSeconds::new(NOW), Some(budget)).await.unwrap();
+        let report = bed.function.daily_cleanup(event, EpochSeconds::new(now), Some(budget)).await.unwrap();
         assert!(began.elapsed() < budget, "run {run} took {:?}", began.elapsed());
+        if report.outcome == Outcome::LeaseHeld {
+            // On a busy machine a run may have no time left to give its lease back: then it lapses, within a minute.
+            busy += 1;
+            assert!(busy <= 3, "run {run} could not give its lease back either");
+            now += 61;
+            continue;
+        }
         deleted += report.counts.rows_deleted();
         uncertain += report.counts.uncertain();
         assert_eq!(report.resumed, run > 0, "run {run}: {:?}", report.notes);
