@@ -14,6 +14,7 @@ mod document;
 mod init;
 mod limit;
 mod meter;
+mod pass;
 mod plot;
 mod results;
 mod sections;
