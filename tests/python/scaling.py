@@ -171,7 +171,8 @@ def traffic_table():
         for splits in (1, 2, 4, 8):
             # Half of what is left: the application's own peaks are higher than its mean.
             pace = max(0, splits * PARTITION_WRITE - application) / 2
-            rate, _ = deletes_a_second(10**7, pace=pace, read_pace=PARTITION_READ * splits / 2, application=application, splits=splits)
+            rate, _ = deletes_a_second(
+                10**7, pace, PARTITION_READ * splits / 2, application, splits, functions=SIDE_BY_SIDE)
             cells.append(f"{pace:,.0f}: {spoken(10**7 * DEAD / rate)}")
         lines.append(f"| {application} | " + " | ".join(cells) + " |")
     return lines

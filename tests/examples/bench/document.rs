@@ -1,5 +1,6 @@
 //! docs/benchmarks.md: the figures between its two markers are written here, from results.json; what stands around them is kept.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
@@ -29,10 +30,10 @@ pub(crate) fn write(results: &Value) {
         fs::write(docs.join(format!("benchmarks-{name}.svg")), picture).expect("the plot can be written");
     }
     println!("written: docs/benchmarks.md and its plots");
-    for verdict in verdicts(results).iter().filter(|verdict| verdict.is_missed()) {
-        if !after.contains(&format!("\n### {}\n", heading(verdict.name))) {
-            println!("docs/benchmarks.md does not say why this bar is missed: ### {}", heading(verdict.name));
-        }
+    let missed: BTreeSet<String> =
+        verdicts(results).iter().filter(|verdict| verdict.is_missed()).map(|verdict| heading(verdict.name)).collect();
+    for heading in missed.iter().filter(|heading| !after.contains(&format!("\n### {heading}\n"))) {
+        println!("docs/benchmarks.md does not say why this bar is missed: ### {heading}");
     }
 }
 

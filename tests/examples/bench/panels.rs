@@ -8,7 +8,7 @@ use crate::plot::{CONTESTANTS, FOOT, LEFT, WIDTH, begin, end};
 use crate::{float, median};
 
 const ROW: f64 = 19.0;
-const LABELS: f64 = 230.0;
+const LABELS: f64 = 244.0;
 /// What a panel has above and below its rows.
 const AROUND: f64 = 62.0;
 

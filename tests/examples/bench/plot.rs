@@ -84,7 +84,7 @@ pub(crate) fn time(results: &Value) -> String {
         }
     }
     svg.push_str(&format!(
-        "<text class=\"soft\" x=\"{LEFT}\" y=\"{:.1}\">rows; seconds upwards; both in powers of ten. The library was not run at 1,000,000 rows.</text>\n",
+        "<text class=\"soft\" x=\"{LEFT}\" y=\"{:.1}\">rows; seconds upwards; both in powers of ten. Not run at 1,000,000 rows: the library, and on DynamoDB Local the script.</text>\n",
         height - FOOT - 10.0
     ));
     end(&mut svg, height, results, &["local", "embedded", "million-local", "million-embedded"]);
