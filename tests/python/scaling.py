@@ -4,7 +4,8 @@
     scaling.py            write its tables into docs/scaling.md
     scaling.py --check    only say whether they are what the model gives
 
-Everything it assumes is a constant below. What was measured comes from docs/benchmarks.json, which `make bench` writes.
+Everything it assumes is a constant below. What was measured comes from docs/benchmarks.json, which `make bench-report` writes; without
+that file the constants that it would replace count.
 """
 
 import json
@@ -25,8 +26,10 @@ DEAD = 0.70
 # Of the dead rows, those in the OAuth system actor's one item collection; the others are spread over the actors.
 IN_COLLECTION = 0.78
 ROW_BYTES = 400
-# Units for a row read, and for a row deleted: measured on 5,500 rows of the real library.
-READ_UNITS, WRITE_UNITS = 0.25, 1.0
+WRITE_UNITS = 1.0
+# Read units for each row of the table, when the dead ones are deleted and when they are left to TTL; and processor seconds for
+# each row of a run that leaves them. Assumed only while docs/benchmarks.json is not there to say: see `Measured`.
+ASSUMED_READ_UNITS, ASSUMED_DEFERRED_READ_UNITS, ASSUMED_DEFERRED_CPU = 0.25, 0.05, 0.00001
 # A run of 15 minutes, less what it keeps back for its last words.
 RUN_SECONDS = 885
 # A function of 256 MB has this share of a processor; AWS gives a whole one at 1,769 MB.
@@ -36,10 +39,50 @@ WRITE_PRICE, READ_PRICE, LAMBDA_PRICE, TRANSITION_PRICE = 0.625, 0.125, 0.000013
 MEMORY_GB = 0.25
 # The template's defaults.
 SEGMENTS, SIDE_BY_SIDE = 16, 4
-# With defer-to-ttl the rows that TTL takes are only read; this share of the units is left, measured.
-DEFERRED_UNITS = 1 / 40
+# Of the benchmarks: the section that leaves rows to TTL, and those that delete, an engine's million after its other sizes.
+AMAZONS = "DynamoDB Local"
+DEFERRING, DELETING = "defer", ("local", "million-local", "embedded", "million-embedded")
+
+# The table that the others' read units and seconds are predicted from.
+BASE = 10_000
 
 SIZES = [10**power for power in range(4, 10)]
+
+
+class Measured:
+    """What docs/benchmarks.json says, and in its absence what is assumed."""
+
+    def __init__(self, sections):
+        self.tables = list(self.once(sections, DELETING, "daily-cleanup"))
+        deferred = list(self.once(sections, (DEFERRING,), "daily-cleanup, defer-to-ttl"))
+        # Amazon's own engine counts units most nearly as AWS does.
+        amazons = [table for table in self.tables if table[0] == AMAZONS]
+        self.read_units = self.a_row(amazons or self.tables, "read_units") or ASSUMED_READ_UNITS
+        self.deferred_read_units = self.a_row(deferred, "read_units") or ASSUMED_DEFERRED_READ_UNITS
+        self.deferred_cpu = self.a_row(deferred, "cpu_seconds") or ASSUMED_DEFERRED_CPU
+        # Processor seconds of the function for a deleted row, from the largest table.
+        figures = [(rows, ours["cpu_seconds"] / dead) for _, rows, dead, ours in self.tables if ours.get("cpu_seconds")]
+        self.cpu = max(figures)[1] if figures else None
+
+    @staticmethod
+    def once(sections, names, contestant):
+        """Of each engine and size, the first: engine, rows, dead rows, and what the cleanup took."""
+        seen = set()
+        for section in (sections[name] for name in names if name in sections):
+            for table in section["tables"]:
+                ours, key = table["contestants"].get(contestant), (section["engine"], table["rows"])
+                if ours and key not in seen:
+                    seen.add(key)
+                    yield *key, table["dead"], ours
+
+    @staticmethod
+    def a_row(tables, figure):
+        """The slope through the origin that fits best: large tables weigh more, as what is the same for every run fades in them."""
+        square = sum(rows * rows for _, rows, _, _ in tables)
+        return sum(rows * ours[figure] for _, rows, _, ours in tables) / square if square else None
+
+
+MEASURED = Measured(json.loads(FIGURES.read_text())["sections"] if FIGURES.exists() else {})
 
 
 def partitions(rows):
@@ -47,24 +90,31 @@ def partitions(rows):
     return max(1, math.ceil(rows * ROW_BYTES * IN_COLLECTION / PARTITION_BYTES))
 
 
-def deletes_a_second(rows, pace=PACE_WRITE, read_pace=PACE_READ, application=0, splits=None, cpu=None, functions=1):
+def deletes_a_second(rows, pace=PACE_WRITE, read_pace=PACE_READ, application=0, splits=None, functions=1):
     """The slowest of: the pace, what the collection's partitions have left, reading, and the function's processor."""
     room = max(0, (splits or partitions(rows)) * PARTITION_WRITE - application)
     bounds = {
         "pace": pace / WRITE_UNITS,
         "partition": room / WRITE_UNITS / IN_COLLECTION,
-        "reading": read_pace / (READ_UNITS / DEAD),
+        "reading": read_pace / (MEASURED.read_units / DEAD),
     }
-    if cpu:
-        bounds["processor"] = functions * PROCESSOR / cpu
+    if MEASURED.cpu:
+        bounds["processor"] = functions * PROCESSOR / MEASURED.cpu
     which = min(bounds, key=bounds.get)
     return bounds[which], which
 
 
 def money(rows, seconds, functions=1):
     dead = rows * DEAD
-    units = dead * WRITE_UNITS * WRITE_PRICE / 1e6 + rows * READ_UNITS * READ_PRICE / 1e6
+    units = dead * WRITE_UNITS * WRITE_PRICE / 1e6 + rows * MEASURED.read_units * READ_PRICE / 1e6
     return units + seconds * functions * MEMORY_GB * LAMBDA_PRICE
+
+
+def deferred_money(rows):
+    """One run that leaves every dead row to TTL: it still reads, and a function reads no faster than its pace or its processor."""
+    units = rows * MEASURED.deferred_read_units
+    seconds = max(units / PACE_READ, rows * MEASURED.deferred_cpu / PROCESSOR)
+    return units * READ_PRICE / 1e6 + seconds * MEMORY_GB * LAMBDA_PRICE
 
 
 def transitions(seconds):
@@ -88,28 +138,26 @@ def power(rows):
     return f"{rows:,}"
 
 
-def backlog_table(cpu):
+def backlog_table():
     lines = [
         "| rows, 70 % dead | daily runs of 15 min | state machine, default pace | the same at nine tenths of the partitions' ceiling | bound by | "
         "deleting it costs | left to TTL |",
         "|---:|---:|---:|---:|---|---:|---:|",
     ]
     for rows in SIZES:
-        rate, bound = deletes_a_second(rows, cpu=cpu, functions=1)
+        rate, bound = deletes_a_second(rows)
         seconds = rows * DEAD / rate
         runs = math.ceil(seconds / RUN_SECONDS)
         ceiling = 0.9 * partitions(rows)
         fast, fast_bound = deletes_a_second(
-            rows, ceiling * PARTITION_WRITE, ceiling * PARTITION_READ, cpu=cpu, functions=SIDE_BY_SIDE)
-        machine, _ = deletes_a_second(rows, cpu=cpu, functions=SIDE_BY_SIDE)
+            rows, ceiling * PARTITION_WRITE, ceiling * PARTITION_READ, functions=SIDE_BY_SIDE)
+        machine, _ = deletes_a_second(rows, functions=SIDE_BY_SIDE)
         machine_seconds = rows * DEAD / machine
         cost = money(rows, machine_seconds, SIDE_BY_SIDE) + transitions(machine_seconds) * TRANSITION_PRICE
-        # What TTL takes costs nothing; one pass still looks at the rows, at the price of reading.
-        ttl = money(rows, rows * READ_UNITS / PACE_READ) * DEFERRED_UNITS
         took = spoken(seconds) if runs == 1 else f"{runs:,} runs"
         lines.append(
             f"| {power(rows)} | {took} | {spoken(machine_seconds)} | {spoken(rows * DEAD / fast)} | {bound}, {fast_bound} | "
-            f"{dollars(cost)} | {dollars(ttl)} |")
+            f"{dollars(cost)} | {dollars(deferred_money(rows))} |")
     return lines
 
 
@@ -123,59 +171,42 @@ def traffic_table():
         for splits in (1, 2, 4, 8):
             # Half of what is left: the application's own peaks are higher than its mean.
             pace = max(0, splits * PARTITION_WRITE - application) / 2
-            rate, _ = deletes_a_second(10**7, pace=pace, read_pace=PARTITION_READ * splits / 2, application=application, splits=splits)
+            rate, _ = deletes_a_second(
+                10**7, pace, PARTITION_READ * splits / 2, application, splits, functions=SIDE_BY_SIDE)
             cells.append(f"{pace:,.0f}: {spoken(10**7 * DEAD / rate)}")
         lines.append(f"| {application} | " + " | ".join(cells) + " |")
     return lines
 
 
-def measured():
-    """Of each engine and size: rows, dead rows, and what the cleanup took."""
-    if not FIGURES.exists():
-        return []
-    sections = json.loads(FIGURES.read_text())["sections"]
-    found = []
-    for name in ("local", "embedded"):
-        for table in sections.get(name, {}).get("tables", []):
-            ours = table["contestants"].get("daily-cleanup")
-            if ours:
-                found.append((sections[name]["engine"], table["rows"], table["dead"], ours))
-    return found
-
-
 def prediction_table():
-    """Requests and units from the rows alone; seconds from the same engine's table of 10,000 rows, by the row."""
+    """Requests and write units from the rows alone; read units and seconds by the row, from the same engine's table of 10,000 rows."""
     lines = [
         "| engine | rows | dead | requests: model, measured | read units: model, measured | write units: model, measured | "
         "seconds: model, measured |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    figures = measured()
-    base = {engine: ours["seconds"] / dead for engine, rows, dead, ours in figures if rows == 10_000}
-    for engine, rows, dead, ours in figures:
-        reads = rows * READ_UNITS
+    bases = {engine: (rows, ours) for engine, rows, _, ours in MEASURED.tables if rows == BASE}
+    for engine, rows, dead, ours in MEASURED.tables:
         # A page of a thousand rows of a collection; a lookup of a hundred targets; a batch of 25 deletes.
         requests = 30 + rows * IN_COLLECTION / 1_000 + rows * 0.2 / 50 + dead / 22
-        seconds = dead * base[engine] if engine in base else None
-        told = "the base" if rows == 10_000 else f"{seconds:,.2f}" if seconds else "–"
+
+        def by_the_row(figure, digits):
+            if rows == BASE:
+                return "the base"
+            base = bases.get(engine)
+            return f"{rows * base[1][figure] / base[0]:,.{digits}f}" if base else "–"
+
         lines.append(
             f"| {engine} | {rows:,} | {dead:,} | {requests:,.0f}, {ours['requests']:,.0f} | "
-            f"{reads:,.0f}, {ours['read_units']:,.0f} | {dead * WRITE_UNITS + 4:,.0f}, {ours['write_units']:,.0f} | "
-            f"{told}, {ours['seconds']:,.2f} |")
+            f"{by_the_row('read_units', 0)}, {ours['read_units']:,.0f} | {dead * WRITE_UNITS + 4:,.0f}, {ours['write_units']:,.0f} | "
+            f"{by_the_row('seconds', 2)}, {ours['seconds']:,.2f} |")
     return lines
-
-
-def cpu_a_delete():
-    """Processor seconds of the function for a deleted row, from the largest table measured."""
-    figures = [(rows, ours["cpu_seconds"] / dead) for _, rows, dead, ours in measured() if ours.get("cpu_seconds")]
-    return max(figures)[1] if figures else None
 
 
 def page():
     text = PAGE.read_text()
-    cpu = cpu_a_delete()
     for name, lines in (
-        ("backlog", backlog_table(cpu)),
+        ("backlog", backlog_table()),
         ("traffic", traffic_table()),
         ("predictions", prediction_table()),
     ):

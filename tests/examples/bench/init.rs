@@ -7,7 +7,8 @@ use tests::lambda::{Rie, function};
 
 use crate::median;
 
-const FUNCTIONS: [&str; 5] = ["daily-cleanup", "index-repair", "metrics-emitter", "enable-ttl", "ttl-cascade"];
+pub(crate) const FUNCTIONS: [&str; 5] =
+    ["daily-cleanup", "index-repair", "metrics-emitter", "enable-ttl", "ttl-cascade"];
 pub(crate) const BARE: &str = "bare";
 
 /// Milliseconds from a function's process to its first request for an event: `starts` times each, in turns, so that whatever else

@@ -1,8 +1,9 @@
 //! The limit: a loop that only sends what any cleanup of these rows has to send, as fast as the engine takes it.
 //!
-//! It knows beforehand which rows are dead. It pages the system actors' rows as the cleanup does, looks up the same keys, and
-//! deletes the same rows by the same conditional statements; nothing is read out of the answers, nothing is judged, and nothing waits for
-//! anything before it. It runs in a process of its own: `bench limit ENDPOINT TABLE SEED COPIES LATER SIDE_BY_SIDE`.
+//! It knows beforehand which rows are dead, and every request is made before the clock starts. It pages the system actors' rows as the
+//! cleanup does, looks up each key that the cleanup looks up, once, and deletes the same rows by the same conditional statements; nothing
+//! is read out of the answers, nothing is judged, and nothing waits for anything before it. It runs in a process of its own:
+//! `bench limit ENDPOINT TABLE SEED COPIES LATER SIDE_BY_SIDE`.
 
 use std::time::Instant;
 
@@ -35,26 +36,33 @@ pub(crate) async fn run(arguments: &[String]) {
     let target = Target { client: janitor::demo::client(endpoint).await, table: table.clone() };
     let mut lane =
         Lane { most: usize::try_from(number(side_by_side)).expect("a count"), flying: JoinSet::new(), requests: 0 };
+    let lookups = in_batches((0..copies).flat_map(|copy| stock.lookups(copy)), LOOKUPS, lookup_of);
+    let dead = (0..copies).flat_map(|copy| stock.copy(copy, later)).filter(|row| row.dead);
+    let deletes = in_batches(dead, DELETES, |rows| rows.into_iter().map(|row| statement(table, row)).collect());
 
     let began = Instant::now();
     for bucket in BUCKETS.iter().filter(|bucket| matches!(bucket.owner, Owner::System(_))) {
         let Owner::System(owner) = bucket.owner else { continue };
         lane.send(page_through(target.clone(), owner, bucket.sort_prefix())).await;
     }
-    for copy in 0..copies {
-        let mut keys = stock.lookups(copy).peekable();
-        while keys.peek().is_some() {
-            lane.send(look_up(target.clone(), keys.by_ref().take(LOOKUPS).collect())).await;
-        }
+    for keys in lookups {
+        lane.send(look_up(target.clone(), keys)).await;
     }
-    for copy in 0..copies {
-        let mut dead = stock.copy(copy, later).filter(|row| row.dead).peekable();
-        while dead.peek().is_some() {
-            lane.send(delete(target.clone(), dead.by_ref().take(DELETES).collect())).await;
-        }
+    for statements in deletes {
+        lane.send(delete(target.clone(), statements)).await;
     }
     let requests = lane.finish().await;
     println!("{}", json!({"seconds": began.elapsed().as_secs_f64(), "requests": requests}));
+}
+
+/// Every request's content, whole: a million rows of it are about a gigabyte, in this process alone.
+fn in_batches<T, R>(things: impl Iterator<Item = T>, size: usize, make: impl Fn(Vec<T>) -> R) -> Vec<R> {
+    let mut things = things.peekable();
+    let mut batches = Vec::new();
+    while things.peek().is_some() {
+        batches.push(make(things.by_ref().take(size).collect()));
+    }
+    batches
 }
 
 /// So many requests under way, and never more.
@@ -105,33 +113,33 @@ async fn page_through(target: Target, owner: &'static str, prefix: String) -> u6
     }
 }
 
-async fn look_up(target: Target, mut keys: Vec<(String, String)>) -> u64 {
-    keys.sort_unstable();
-    keys.dedup();
+fn lookup_of(keys: Vec<(String, String)>) -> KeysAndAttributes {
     let keys = keys.into_iter().map(|(owner, sort)| [("id", owner), ("bucket_name", sort)]);
     let keys = keys.map(|key| key.into_iter().map(|(name, value)| (name.to_owned(), text(value))).collect());
-    let request = KeysAndAttributes::builder().consistent_read(true).set_keys(Some(keys.collect())).build();
-    let request = request.expect("keys make a request");
-    let answer = target.client.batch_get_item().request_items(&target.table, request).send().await;
+    KeysAndAttributes::builder().set_keys(Some(keys.collect())).build().expect("keys make a request")
+}
+
+async fn look_up(target: Target, keys: KeysAndAttributes) -> u64 {
+    let answer = target.client.batch_get_item().request_items(&target.table, keys).send().await;
     assert!(answer.expect("rows can be looked up").unprocessed_keys.is_none_or(|open| open.is_empty()));
     1
 }
 
-async fn delete(target: Target, rows: Vec<StockRow>) -> u64 {
-    let statements = rows.into_iter().map(|row| {
-        let (ttl, parameter) = match row.ttl {
-            Some(ttl) => ("= ?", Some(AttributeValue::N(ttl.to_string()))),
-            None => ("IS MISSING", None),
-        };
-        let statement = format!(
-            r#"DELETE FROM "{}" WHERE "id" = ? AND "bucket_name" = ? AND "bucket" = ? AND "data" = ? AND "ttl_timestamp" {ttl}"#,
-            target.table
-        );
-        let sort = row.sort();
-        let parameters = [row.owner, sort, row.bucket, row.text].map(text).into_iter().chain(parameter).collect();
-        BatchStatementRequest::builder().statement(statement).set_parameters(Some(parameters)).build().expect("a statement")
-    });
-    let answer = target.client.batch_execute_statement().set_statements(Some(statements.collect())).send().await;
+fn statement(table: &str, row: StockRow) -> BatchStatementRequest {
+    let (ttl, parameter) = match row.ttl {
+        Some(ttl) => ("= ?", Some(AttributeValue::N(ttl.to_string()))),
+        None => ("IS MISSING", None),
+    };
+    let statement = format!(
+        r#"DELETE FROM "{table}" WHERE "id" = ? AND "bucket_name" = ? AND "bucket" = ? AND "data" = ? AND "ttl_timestamp" {ttl}"#
+    );
+    let sort = row.sort();
+    let parameters = [row.owner, sort, row.bucket, row.text].map(text).into_iter().chain(parameter).collect();
+    BatchStatementRequest::builder().statement(statement).set_parameters(Some(parameters)).build().expect("a statement")
+}
+
+async fn delete(target: Target, statements: Vec<BatchStatementRequest>) -> u64 {
+    let answer = target.client.batch_execute_statement().set_statements(Some(statements)).send().await;
     let answer = answer.expect("a batch is answered");
     assert!(answer.responses().iter().all(|response| response.error().is_none()), "a row was not as it was written");
     1

@@ -2,36 +2,36 @@
 
 use serde_json::Value;
 
-use crate::bars::{grouped, table};
-use crate::float;
+use crate::bars::{ENGINES, grouped, table};
+use crate::{float, provenance};
 
-const WIDTH: f64 = 860.0;
-const LEFT: f64 = 64.0;
+pub(crate) const WIDTH: f64 = 860.0;
+pub(crate) const LEFT: f64 = 64.0;
+/// What the last two lines of a picture take: where its figures come from.
+pub(crate) const FOOT: f64 = 44.0;
 
+/// No custom properties: some viewers of SVG do not know them.
 const STYLE: &str = "\
-    :root { --ink: #1f2328; --soft: #59636e; --rule: #d1d9e0; --paper: #ffffff;\n\
-      --ours: #0550ae; --library: #bc4c00; --script: #6639ba; --limit: #1a7f37; }\n\
+    .paper { fill: #ffffff; } text { fill: #1f2328; font: 13px system-ui, sans-serif; }\n\
+    .title { font-size: 16px; font-weight: 600; } .head { font-weight: 600; } .soft { fill: #59636e; font-size: 12px; }\n\
+    .foot { fill: #59636e; font-size: 11px; } .rule { stroke: #d1d9e0; }\n\
+    .line { fill: none; stroke: currentColor; stroke-width: 1.8; stroke-linejoin: round; } .dashed { stroke-dasharray: 5 4; }\n\
+    .ours { color: #0550ae; } .library { color: #bc4c00; } .script { color: #6639ba; } .limit { color: #1a7f37; }\n\
+    circle, .bar, text.ours, text.library, text.script, text.limit { fill: currentColor; }\n\
     @media (prefers-color-scheme: dark) {\n\
-      :root { --ink: #f0f6fc; --soft: #9198a1; --rule: #3d444d; --paper: #0d1117;\n\
-        --ours: #79c0ff; --library: #ffa657; --script: #d2a8ff; --limit: #56d364; }\n\
-    }\n\
-    .paper { fill: var(--paper); } text { fill: var(--ink); font: 13px system-ui, sans-serif; }\n\
-    .title { font-size: 16px; font-weight: 600; } .head { font-weight: 600; } .soft { fill: var(--soft); font-size: 12px; }\n\
-    .rule { stroke: var(--rule); } .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }\n\
-    .dashed { stroke-dasharray: 5 4; }\n\
-    .ours { --of: var(--ours); } .library { --of: var(--library); } .script { --of: var(--script); } .limit { --of: var(--limit); }\n\
-    .line.ours, .line.library, .line.script, .line.limit { stroke: var(--of); }\n\
-    circle, .bar { fill: var(--of); } text.ours, text.library, text.script, text.limit { fill: var(--of); }";
+      .paper { fill: #0d1117; } text { fill: #f0f6fc; } .soft, .foot { fill: #9198a1; } .rule { stroke: #3d444d; }\n\
+      .ours { color: #79c0ff; } .library { color: #ffa657; } .script { color: #d2a8ff; } .limit { color: #56d364; }\n\
+    }";
 
 /// Contestant, class, and how it is called in a picture.
-const CONTESTANTS: [(&str, &str, &str); 4] = [
+pub(crate) const CONTESTANTS: [(&str, &str, &str); 4] = [
     ("library", "library", "the library"),
     ("script", "script", "a script with boto3"),
     ("daily-cleanup", "ours", "daily-cleanup"),
     ("limit", "limit", "the limit"),
 ];
 
-fn begin(height: f64, title: &str, description: &str) -> String {
+pub(crate) fn begin(height: f64, title: &str, description: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"t d\">\n\
          <title id=\"t\">{title}</title>\n<desc id=\"d\">{description}</desc>\n<style>\n{STYLE}\n</style>\n\
@@ -40,12 +40,21 @@ fn begin(height: f64, title: &str, description: &str) -> String {
     )
 }
 
-fn legend(svg: &mut String, y: f64, contestants: &[(&str, &str, &str)]) {
+pub(crate) fn legend(svg: &mut String, y: f64, contestants: &[(&str, &str, &str)]) {
     let mut x = LEFT;
     for (_, class, name) in contestants {
         svg.push_str(&format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y}\">● {name}</text>\n"));
         x += 40.0 + 7.4 * float(name.len() as u64);
     }
+}
+
+/// Where the figures come from, in the picture itself, and its end.
+pub(crate) fn end(svg: &mut String, height: f64, results: &Value, sections: &[&str]) {
+    for (line, up) in provenance::in_short(results, sections).iter().zip([24.0, 9.0]) {
+        let line = line.replace('&', "&amp;").replace('<', "&lt;");
+        svg.push_str(&format!("<text class=\"foot\" x=\"{LEFT}\" y=\"{:.1}\">{line}</text>\n", height - up));
+    }
+    svg.push_str("</svg>\n");
 }
 
 const PANEL: (f64, f64) = (340.0, 260.0);
@@ -55,16 +64,14 @@ const SECONDS: (f64, f64) = (0.1, 2_000.0);
 
 /// Seconds over rows, both axes in powers of ten: a straight line at a slope of one is a constant time a row.
 pub(crate) fn time(results: &Value) -> String {
-    let height = 400.0;
+    let height = 400.0 + FOOT;
     let mut svg = begin(
         height,
         "Time to clean a table of which 70 % is dead",
         "Seconds over rows for the library, a script, daily-cleanup and the limit, on DynamoDB Local and on the embedded engine.",
     );
     legend(&mut svg, 48.0, &CONTESTANTS);
-    let panels =
-        [("local", "million-local", "DynamoDB Local"), ("embedded", "million-embedded", "the embedded engine")];
-    for (n, (section, million, name)) in panels.into_iter().enumerate() {
+    for (n, (name, section, million)) in ENGINES.into_iter().enumerate() {
         let origin = (LEFT + float(n as u64) * (PANEL.0 + 64.0), 88.0);
         axes(&mut svg, origin, name);
         for (contestant, class, _) in CONTESTANTS {
@@ -77,9 +84,10 @@ pub(crate) fn time(results: &Value) -> String {
         }
     }
     svg.push_str(&format!(
-        "<text class=\"soft\" x=\"{LEFT}\" y=\"{:.1}\">rows; seconds upwards; both in powers of ten. The library was not run at 1,000,000 rows.</text>\n</svg>\n",
-        height - 10.0
+        "<text class=\"soft\" x=\"{LEFT}\" y=\"{:.1}\">rows; seconds upwards; both in powers of ten. Not run at 1,000,000 rows: the library, and on DynamoDB Local the script.</text>\n",
+        height - FOOT - 10.0
     ));
+    end(&mut svg, height, results, &["local", "embedded", "million-local", "million-embedded"]);
     svg
 }
 
@@ -146,7 +154,7 @@ const COSTS: [(&str, &[&str]); 5] = [
 pub(crate) fn cost(results: &Value) -> String {
     let shown = &CONTESTANTS[..3];
     let (row, bar) = (72.0, 16.0);
-    let height = 84.0 + row * float(COSTS.len() as u64) + 14.0;
+    let height = 84.0 + row * float(COSTS.len() as u64) + FOOT;
     let rows = table(results, "local", None).and_then(|table| table["rows"].as_u64()).unwrap_or(0);
     let mut svg = begin(
         height,
@@ -179,7 +187,7 @@ pub(crate) fn cost(results: &Value) -> String {
             ));
         }
     }
-    svg.push_str("</svg>\n");
+    end(&mut svg, height, results, &["local"]);
     svg
 }
 

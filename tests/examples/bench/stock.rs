@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
-use shared::bucket::{BUCKETS, Owner, Rule};
 use shared::lambda::Function;
 use tests::engine::{EngineKind, shared as shared_engine};
+use tests::model::{self, Key, ModelRow, ModelTtl};
 use tests::proxy::{Fate, Proxy};
 use tests::python::Application;
 use tests::tables::new_table;
@@ -41,7 +41,7 @@ pub(crate) struct StockRow {
     pub name: String,
     pub text: String,
     pub ttl: Option<i64>,
-    /// Whether the daily cleanup deletes it.
+    /// Whether the daily cleanup deletes it, by its own deed and by the second opinion of `tests::model` alike.
     pub dead: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct StockRow {
 pub(crate) struct Stock {
     pub seeded_at: i64,
     pub rows: Vec<StockRow>,
-    /// Owner, bucket and name of every key that the cleanup asked BatchGetItem for, there or not.
+    /// Owner, bucket and name of every key that the cleanup asked BatchGetItem for, there or not; each once, however often it asked.
     pub looked_up: Vec<(String, String, String)>,
     identifiers: HashSet<String>,
 }
@@ -116,6 +116,9 @@ impl Stock {
     }
 
     /// Learns from one cleanup of the rows, watched from outside, which are deleted and which keys are looked up.
+    ///
+    /// # Panics
+    /// When the second opinion would have deleted others: then nobody knows what is dead.
     async fn observe(&mut self) {
         let (client, prefix) = new_table(shared_engine(EngineKind::Embedded).endpoint()).await;
         let table = format!("{prefix}_attributes");
@@ -134,13 +137,12 @@ impl Stock {
         let function = Function::new(janitor::demo::client(proxy.endpoint()).await, environment);
         let report = function.daily_cleanup(json!({}), shared::time::EpochSeconds::new(at), None).await;
         assert!(report.expect("the cleanup runs").outcome.is_complete(), "the cleanup of the stock is whole");
-        let left: HashSet<(String, String)> = read_table(&client, &table)
-            .await
-            .into_iter()
-            .map(|row| (row.owner, format!("{}:{}", row.bucket, row.name)))
-            .collect();
+        let left: HashSet<Key> = read_table(&client, &table).await.iter().map(StockRow::key).collect();
+        let judged: Vec<ModelRow> = self.copy(0, at - self.seeded_at).map(model_row).collect();
+        let judged = model::daily_cleanup(&judged, at);
         for row in &mut self.rows {
-            row.dead = !left.contains(&(row.owner.clone(), format!("{}:{}", row.bucket, row.name)));
+            row.dead = !left.contains(&row.key());
+            assert_eq!(row.dead, judged.contains(&row.key()), "gone, and dead by the model: a row of {}", row.bucket);
         }
         self.looked_up.clear();
         for body in asked.lock().expect("nobody panics with it").iter() {
@@ -151,6 +153,8 @@ impl Stock {
                 self.looked_up.push((owner.to_owned(), bucket.to_owned(), name.to_owned()));
             }
         }
+        let mut seen = HashSet::new();
+        self.looked_up.retain(|key| seen.insert(key.clone()));
     }
 
     fn identify(&mut self) {
@@ -197,52 +201,6 @@ impl Stock {
         census
     }
 
-    /// The fewest read units that a run can do with, as AWS bills: the system actors' rows once, by Query, at half price for the
-    /// sum of their bytes; and each row of an actor that has to be judged once, rounded up by itself.
-    ///
-    /// Which these are is told from the rows, not from what the cleanup asked for: the target of every index row whose own
-    /// TTL says that it may be dead by now, and every provider row that a dead token names. For a provider row that its TTL does
-    /// not decide, the token rows of its actor, once and by Query: does one of them still name it?
-    pub(crate) fn least_read_units(&self) -> f64 {
-        let at = self.seeded_at;
-        let paged = |row: &&StockRow| {
-            BUCKETS.iter().any(|bucket| {
-                matches!(bucket.owner, Owner::System(owner) if owner == row.owner)
-                    && bucket.rule != Rule::Never
-                    && format!("{}:{}", row.bucket, row.name).starts_with(&bucket.sort_prefix())
-            })
-        };
-        let bytes: usize = self.rows.iter().filter(paged).map(StockRow::bytes).sum();
-        let mut wanted: HashSet<(String, String)> = HashSet::new();
-        for row in self.rows.iter().filter(paged) {
-            // An index row outlives its target by two hours, and both TTLs carry an hour more.
-            let due = row.ttl.is_none_or(|ttl| at > ttl - 3 * 3_600);
-            let Some(target) = index_target(&row.bucket).filter(|_| due) else { continue };
-            wanted.insert((row.text.trim_matches('"').to_owned(), format!("{target}:{}", row.name)));
-        }
-        for row in self.rows.iter().filter(|row| row.dead && row.bucket.starts_with("mcp_")) {
-            let fields: Value = serde_json::from_str(&row.text).unwrap_or_default();
-            if let Some(name) = fields["google_token_key"].as_str() {
-                wanted.insert((row.owner.clone(), format!("mcp_google_tokens:{name}")));
-            }
-        }
-        let rows: HashMap<(String, String), &StockRow> =
-            self.rows.iter().map(|row| ((row.owner.clone(), row.sort()), row)).collect();
-        let whole = |bytes: usize| crate::float(bytes.div_ceil(4_096).max(1) as u64);
-        // A row that is there is read at half price: its delete is conditional. That one is not there takes a consistent read.
-        let price = |key: &(String, String)| rows.get(key).map_or(1.0, |row| whole(row.bytes()) / 2.0);
-        let looked_up: f64 = wanted.iter().map(price).sum();
-        let is_undecided = |row: &&&StockRow| row.bucket == "mcp_google_tokens" && row.ttl.is_some_and(|ttl| ttl >= at);
-        let undecided = wanted.iter().filter_map(|key| rows.get(key)).filter(is_undecided);
-        let actors: HashSet<&str> = undecided.map(|row| row.owner.as_str()).collect();
-        let bytes_of_tokens = |actor: &str| -> usize {
-            let tokens = self.rows.iter().filter(|row| row.owner == actor && row.bucket.starts_with("mcp_"));
-            tokens.map(StockRow::bytes).sum()
-        };
-        let referrers: f64 = actors.into_iter().map(|actor| whole(bytes_of_tokens(actor))).sum();
-        whole(bytes) / 2.0 + looked_up + referrers
-    }
-
     fn to_json(&self) -> Value {
         let rows: Vec<Value> =
             self.rows.iter().map(|row| json!([row.owner, row.bucket, row.name, row.text, row.ttl, row.dead])).collect();
@@ -276,6 +234,10 @@ impl StockRow {
         format!("{}:{}", self.bucket, self.name)
     }
 
+    pub(crate) fn key(&self) -> Key {
+        (self.owner.clone(), self.sort())
+    }
+
     pub(crate) fn item(&self) -> Item {
         let text = |value: &str| AttributeValue::S(value.to_owned());
         let mut item = HashMap::from([
@@ -290,20 +252,21 @@ impl StockRow {
     }
 
     /// As DynamoDB bills: names and values, a number in about half its digits.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let names = "id".len() + "bucket_name".len() + "bucket".len() + "name".len() + "data".len();
         let ttl = self.ttl.map_or(0, |ttl| "ttl_timestamp".len() + ttl.to_string().len() / 2 + 1);
         names + self.owner.len() + self.sort().len() + self.bucket.len() + self.name.len() + self.text.len() + ttl
     }
 }
 
-fn index_target(bucket: &str) -> Option<&'static str> {
-    BUCKETS.iter().find(|known| known.name == bucket && known.owner != Owner::Legacy).and_then(|known| {
-        match known.rule {
-            Rule::Pointer { target } => Some(target),
-            _ => None,
-        }
-    })
+fn model_row(row: StockRow) -> ModelRow {
+    ModelRow {
+        owner: row.owner,
+        bucket: row.bucket,
+        name: row.name,
+        data: Some(row.text),
+        ttl: row.ttl.map_or(ModelTtl::Absent, ModelTtl::Number),
+    }
 }
 
 fn is_system(owner: &str) -> bool {

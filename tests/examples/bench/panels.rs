@@ -1,0 +1,152 @@
+//! Figures beside the bar that each is held against: bars that lie on their side, with a line where they would have to end.
+
+use serde_json::Value;
+
+use crate::bars::{ENGINES, OURS, grouped, ratio};
+use crate::init::{BARE, FUNCTIONS};
+use crate::plot::{CONTESTANTS, FOOT, LEFT, WIDTH, begin, end};
+use crate::{float, median};
+
+const ROW: f64 = 19.0;
+const LABELS: f64 = 244.0;
+/// What a panel has above and below its rows.
+const AROUND: f64 = 62.0;
+
+struct Panel {
+    head: &'static str,
+    unit: &'static str,
+    digits: usize,
+    /// Where the line is.
+    bar: Option<f64>,
+    /// Label, class and figure.
+    rows: Vec<(String, &'static str, f64)>,
+}
+
+/// The time against the limit, the most memory, and the time to start.
+pub(crate) fn size(results: &Value) -> String {
+    let panels = [against_limit(results), memory(results), starts(results)];
+    let height = 44.0 + panels.iter().map(Panel::height).sum::<f64>() + FOOT;
+    let mut svg = begin(
+        height,
+        "Time against the limit, memory and start, each beside its bar",
+        "Bars for the time of daily-cleanup as a multiple of the limit's, for the peak memory, and for the start of each function under the emulator.",
+    );
+    let mut y = 44.0;
+    for panel in &panels {
+        panel.draw(&mut svg, y);
+        y += panel.height();
+    }
+    end(&mut svg, height, results, &["local", "embedded", "million-local", "million-embedded", "init"]);
+    svg
+}
+
+impl Panel {
+    fn height(&self) -> f64 {
+        AROUND + ROW * float(self.rows.len() as u64)
+    }
+
+    fn draw(&self, svg: &mut String, y: f64) {
+        let most = self.rows.iter().map(|row| row.2).chain(self.bar).fold(f64::MIN_POSITIVE, f64::max);
+        let (x, across) = (LEFT + LABELS, WIDTH - LEFT - LABELS - 90.0);
+        svg.push_str(&format!("<text class=\"head\" x=\"{LEFT}\" y=\"{:.1}\">{}</text>\n", y + 16.0, self.head));
+        let first = y + 42.0;
+        for (n, (label, class, figure)) in self.rows.iter().enumerate() {
+            let y = first + ROW * float(n as u64);
+            let width = (across * figure / most).max(1.0);
+            svg.push_str(&format!(
+                "<text class=\"soft\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>\n\
+                 <rect class=\"bar {class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\" rx=\"2\"/>\n",
+                x - 8.0,
+                y + 12.0,
+                ROW - 4.0
+            ));
+            // Behind the line, where the bar ends short of it: a figure must not stand on it.
+            let line =
+                self.bar.map(|bar| across * bar / most).filter(|line| (width - 4.0..width + 76.0).contains(line));
+            let at = x + line.unwrap_or(width) + 6.0;
+            svg.push_str(&format!(
+                "<text class=\"soft\" x=\"{at:.1}\" y=\"{:.1}\">{figure:.*}{}</text>\n",
+                y + 12.0,
+                self.digits,
+                self.unit
+            ));
+        }
+        let Some(bar) = self.bar else { return };
+        let at = x + across * bar / most;
+        let last = first + ROW * float(self.rows.len() as u64);
+        svg.push_str(&format!(
+            "<line class=\"line dashed limit\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{last:.1}\"/>\n\
+             <text class=\"limit\" text-anchor=\"middle\" x=\"{at:.1}\" y=\"{:.1}\">{bar:.*}{}</text>\n",
+            first - 4.0,
+            first - 9.0,
+            self.digits,
+            self.unit
+        ));
+    }
+}
+
+/// Engine, section, rows and table of all that was taken.
+fn tables(results: &Value) -> Vec<(&'static str, u64, &Value)> {
+    let mut tables: Vec<(&'static str, u64, &Value)> = Vec::new();
+    for (engine, section, million) in ENGINES {
+        for table in
+            [section, million].iter().filter_map(|section| results["sections"][section]["tables"].as_array()).flatten()
+        {
+            let rows = table["rows"].as_u64().unwrap_or(0);
+            // The million's section takes 10,000 once more: one is drawn, the first.
+            if !tables.iter().any(|(of, there, _)| *of == engine && *there == rows) {
+                tables.push((engine, rows, table));
+            }
+        }
+    }
+    tables
+}
+
+fn against_limit(results: &Value) -> Panel {
+    let seconds = |table: &Value, name: &str| table["contestants"][name]["seconds"].as_f64();
+    let rows = tables(results).into_iter().filter_map(|(engine, rows, table)| {
+        let times = ratio(seconds(table, OURS), seconds(table, "limit"))?;
+        Some((format!("{} rows, {engine}", grouped(rows)), "ours", times))
+    });
+    Panel {
+        head: "Time of daily-cleanup against the limit",
+        unit: "×",
+        digits: 2,
+        bar: Some(1.25),
+        rows: rows.collect(),
+    }
+}
+
+/// Of ours at every size, and of the others at the first: they have no bar.
+fn memory(results: &Value) -> Panel {
+    let peak = |table: &Value, name: &str| Some(table["contestants"][name]["peak_bytes"].as_f64()? / 1_048_576.0);
+    let tables = tables(results);
+    let others = CONTESTANTS.iter().filter(|(name, ..)| *name != OURS).filter_map(|(contestant, class, name)| {
+        let (_, rows, table) = tables.first()?;
+        Some((format!("{name}, {} rows", grouped(*rows)), *class, peak(table, contestant)?))
+    });
+    let ours = tables.iter().filter_map(|(engine, rows, table)| {
+        Some((format!("{} rows, {engine}", grouped(*rows)), "ours", peak(table, OURS)?))
+    });
+    let rows = ours.chain(others).collect();
+    Panel { head: "Peak memory of daily-cleanup, and of the others", unit: " MiB", digits: 1, bar: Some(64.0), rows }
+}
+
+fn starts(results: &Value) -> Panel {
+    let of = |name: &str| {
+        let all = results["sections"]["init"]["starts"][name]["all"].as_array()?;
+        Some(median(&all.iter().filter_map(Value::as_f64).collect::<Vec<_>>()))
+    };
+    let names = std::iter::once((BARE, "limit")).chain(FUNCTIONS.map(|name| (name, "ours")));
+    let rows = names.filter_map(|(name, class)| {
+        let label = if name == BARE { "a bare Lambda without the SDK" } else { name };
+        Some((label.to_owned(), class, of(name)?))
+    });
+    Panel {
+        head: "Start under the Runtime Interface Emulator, median",
+        unit: " ms",
+        digits: 1,
+        bar: of(BARE).map(|bare| 5.0 * bare),
+        rows: rows.collect(),
+    }
+}
