@@ -162,14 +162,27 @@ where
     S: Store,
     J: Job<S>,
 {
+    let Some(execution) = &part.lease else {
+        let mut run = Run::open(store, job, settings, clock, Some((part, segment))).await?;
+        return match settings.mode {
+            Mode::DryRun => run.walk().await,
+            Mode::Delete => run.under(Lease::own(store, clock, J::NAME)).await,
+        };
+    };
+    refuse_ceiling(settings)?;
     let mut run = Run::open(store, job, settings, clock, Some((part, segment))).await?;
+    // The first step has looked at the share; of a dry one, which takes no lease, nothing is at stake.
+    run.share_is_known = true;
     if settings.mode == Mode::DryRun {
         return run.walk().await;
     }
-    match &part.lease {
-        Some(execution) => run.under(Lease::shared(store, clock, execution)).await,
-        None => run.under(Lease::own(store, clock, J::NAME)).await,
+    let mut lease = asked(Lease::shared(store, clock, execution)).await?;
+    if !lease.may_begin() {
+        lease = run.allowed(lease).await?;
     }
+    // It is the last step's to give back.
+    let done = lease.hold(Box::pin(run.walk())).await;
+    run.told(done.unwrap_or(Err(RunError::LeaseLost)))
 }
 
 /// What an execution of many parts checks before the first of them: the settings, the table, the lease, the share.
@@ -187,19 +200,18 @@ where
     S: Store,
     J: Job<S>,
 {
-    if settings.max_deletes.is_some() {
-        return Err(RunError::CeilingOnParts);
-    }
+    refuse_ceiling(settings)?;
     let mut run = Run::open(store, job, settings, clock, None).await?;
     if settings.mode == Mode::DryRun {
         return run.refuse_above_share(&JobState::default()).await;
     }
     let lease = asked(Lease::shared(store, clock, execution)).await?;
-    let done = lease.hold(Box::pin(run.refuse_above_share(&JobState::default()))).await;
-    if !matches!(done, Ok(Ok(()))) {
-        lease.release().await;
-    }
-    done.unwrap_or(Err(RunError::LeaseLost))
+    run.allowed(lease).await.map(drop)
+}
+
+/// Runs one after another and side by side have no ceiling together: nobody counts for all of them.
+fn refuse_ceiling(settings: &Settings) -> Result<(), RunError> {
+    if settings.max_deletes.is_some() { Err(RunError::CeilingOnParts) } else { Ok(()) }
 }
 
 async fn asked<S: OwnState>(lease: Lease<'_, S>) -> Result<Lease<'_, S>, RunError> {
@@ -217,6 +229,8 @@ struct Run<'a, S, J> {
     part: Option<(&'a Part, Segment)>,
     policy: Policy,
     table_is_empty: bool,
+    /// Somebody has looked at the share of dead rows before this run.
+    share_is_known: bool,
     notes: Vec<String>,
 }
 
@@ -237,7 +251,8 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
             ));
         }
         let policy = Policy::default();
-        let mut run = Self { store, job, settings, clock, part, policy, table_is_empty: false, notes };
+        let mut run =
+            Self { store, job, settings, clock, part, policy, table_is_empty: false, share_is_known: false, notes };
         run.set_policy().await?;
         run.table_is_empty = run.refuse_wrong_table().await?;
         Ok(run)
@@ -247,11 +262,28 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
     async fn under(&mut self, lease: Lease<'a, S>) -> Result<RunReport, RunError> {
         let lease = asked(lease).await?;
         let done = lease.hold(Box::pin(self.walk())).await;
-        // The lease of an execution is its last step's to give back.
-        if self.part.is_none_or(|(part, _)| part.lease.is_none()) {
-            lease.release().await;
-        }
-        let mut done = done.unwrap_or(Err(RunError::LeaseLost));
+        lease.release().await;
+        self.told(done.unwrap_or(Err(RunError::LeaseLost)))
+    }
+
+    /// Looks at the share of dead rows under an execution's lease, and writes into it that the execution may begin. One that
+    /// must not holds no lease.
+    async fn allowed(&mut self, mut lease: Lease<'a, S>) -> Result<Lease<'a, S>, RunError> {
+        let looked = lease.hold(Box::pin(self.refuse_above_share(&JobState::default()))).await;
+        let why_not = match looked.unwrap_or(Err(RunError::LeaseLost)) {
+            Err(refusal) => refusal,
+            Ok(()) => match lease.allow().await {
+                Ok(true) => return Ok(lease),
+                Ok(false) => RunError::LeaseLost,
+                Err(fault) => fault.into(),
+            },
+        };
+        lease.release().await;
+        Err(why_not)
+    }
+
+    /// What the run came to, and all that it cost.
+    fn told(&self, mut done: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
         let report = match &mut done {
             Ok(report) => Some(report),
             Err(RunError::Interrupted { report, .. }) => Some(&mut **report),
@@ -333,8 +365,7 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
 
     async fn walk(&mut self) -> Result<RunReport, RunError> {
         let state = self.read_state().await?;
-        // The first step of an execution has looked at the share already.
-        if self.part.is_none_or(|(part, _)| part.lease.is_none()) {
+        if !self.share_is_known {
             self.refuse_above_share(&state).await?;
         }
         let dry = self.settings.mode == Mode::DryRun;
@@ -429,8 +460,11 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
             next,
             of_part: self.part.is_some(),
             cut_off_in_a_row: cut_offs,
-            // Not one that an operator's ceiling ended: more runs at once would go around it.
-            hand_over: too_many && outcome == Outcome::OutOfTime && self.settings.mode == Mode::Delete,
+            // Not around an operator's ceiling, whichever ended this run: an execution has none.
+            hand_over: too_many
+                && outcome == Outcome::OutOfTime
+                && self.settings.mode == Mode::Delete
+                && self.settings.max_deletes.is_none(),
         }
     }
 }
