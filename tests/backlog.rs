@@ -8,6 +8,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use janitor::demo::{misjudged, scan, write_rows};
 use janitor::fixture::{Fate, Specimen, all_kinds};
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
 use tests::lambda::{Rie, function};
 use tests::process::{processes_of, repository_root, tool};
+use tests::proxy::{self, Proxy};
 use tests::tables::new_table;
 
 const ROWS_A_COPY: usize = 242;
@@ -38,8 +40,18 @@ const SIDE_BY_SIDE: usize = 2;
 
 impl Stage {
     async fn set(name: &str, rows: &[Specimen], timeout_seconds: u32, write_units: &str) -> Self {
-        let endpoint = engine(EngineKind::Embedded).endpoint();
-        let (client, prefix) = new_table(endpoint).await;
+        Self::set_behind(engine(EngineKind::Embedded).endpoint(), name, rows, timeout_seconds, write_units).await
+    }
+
+    /// The same, with functions that reach the table by another way than the test does.
+    async fn set_behind(
+        endpoint: &str,
+        name: &str,
+        rows: &[Specimen],
+        timeout_seconds: u32,
+        write_units: &str,
+    ) -> Self {
+        let (client, prefix) = new_table(engine(EngineKind::Embedded).endpoint()).await;
         write_rows(&client, &format!("{prefix}_attributes"), rows).await.unwrap();
         let environment = [
             ("AWS_DB_PREFIX", prefix.as_str()),
@@ -54,6 +66,11 @@ impl Stage {
 
     /// Runs the state machine; what the interpreter tells of it. `meanwhile` happens beside.
     fn execute(&self, how: &str, input: &Value, meanwhile: impl FnOnce() + Send) -> Value {
+        self.execute_throttled(how, input, 0, meanwhile)
+    }
+
+    /// The same, with no room for the first so many tasks.
+    fn execute_throttled(&self, how: &str, input: &Value, throttles: u32, meanwhile: impl FnOnce() + Send) -> Value {
         std::thread::scope(|scope| {
             let beside = scope.spawn(meanwhile);
             let mut python = Command::new(tool("venv-sam/bin/python"))
@@ -61,6 +78,7 @@ impl Stage {
                 .arg(how)
                 .args(self.functions.iter().map(|rie| rie.port().to_string()))
                 .env("PYTHONDONTWRITEBYTECODE", "1")
+                .env("THROTTLES", throttles.to_string())
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
@@ -92,8 +110,23 @@ impl Stage {
         let left = scan(&self.client, &format!("{}_attributes", self.prefix)).await.unwrap();
         let wrong = misjudged(rows, &left);
         assert!(wrong.is_empty(), "{wrong:#?}");
-        let holds_lease = left.iter().any(|(owner, sort, _)| owner == JANITOR_OWNER && sort.ends_with(":lease"));
-        assert!(!holds_lease, "the lease was not given back");
+        assert_eq!(self.lease().await, None, "the lease was not given back");
+    }
+
+    /// Who holds the lease.
+    async fn lease(&self) -> Option<Value> {
+        let table = format!("{}_attributes", self.prefix);
+        let ours = self.client.query().table_name(table).key_condition_expression("id = :owner");
+        let ours = ours.expression_attribute_values(":owner", AttributeValue::S(JANITOR_OWNER.to_owned()));
+        let ours = ours.send().await.unwrap().items.unwrap_or_default();
+        let lease = ours.iter().find(|row| row["bucket_name"].as_s().unwrap().ends_with(":lease"))?;
+        let lease: Value = serde_json::from_str(lease["data"].as_s().unwrap()).unwrap();
+        Some(lease["holder"].clone())
+    }
+
+    async fn keys(&self) -> BTreeSet<(String, String)> {
+        let rows = scan(&self.client, &format!("{}_attributes", self.prefix)).await.unwrap();
+        rows.into_iter().map(|(owner, sort, _)| (owner, sort)).collect()
     }
 }
 
@@ -138,6 +171,7 @@ async fn the_state_machine_finishes_what_one_run_cannot() {
     let cut_off = tasks(&told).iter().filter(cut_off).count();
     assert!(!failures.is_empty(), "the task whose process was killed did not fail");
     assert!(cut_off > 0, "no task was cut off");
+    assert_eq!(told["most_at_once"], SIDE_BY_SIDE, "so many parts side by side, and no more");
     // What a task had deleted when it was killed, nobody could tell any more.
     let deleted = output["totals"]["deleted"].as_u64().unwrap();
     assert!(deleted <= dead && deleted > dead / 2, "{deleted} of {dead}");
@@ -166,28 +200,93 @@ async fn the_same_state_machine_repairs_the_indexes() {
     let stage = Stage::set("index-repair", &rows, 60, "100000").await;
     let told = stage.execute("run", &input("index-repair", 3), || ());
     assert_eq!((&told["status"], &told["output"]["complete"]), (&json!("SUCCEEDED"), &json!(true)), "{told}");
-    let left = scan(&stage.client, &format!("{}_attributes", stage.prefix)).await.unwrap();
     let ours = |owner: &str| owner == JANITOR_OWNER;
-    let left: BTreeSet<_> =
-        left.into_iter().map(|(owner, sort, _)| (owner, sort)).filter(|row| !ours(&row.0)).collect();
+    let left: BTreeSet<_> = stage.keys().await.into_iter().filter(|row| !ours(&row.0)).collect();
     let expected: BTreeSet<_> = whole.keys().await.into_iter().filter(|row| !ours(&row.0)).collect();
     assert!(expected.len() < rows.len());
     assert_eq!(left, expected);
 }
 
-/// A part that cannot go on fails the execution, which gives the lease back; what it was not allowed to begin changes nothing.
+/// What must not begin changes nothing: least of all by an input that was meant as a dry run.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_execution_that_fails_says_why_and_holds_nothing() {
+async fn an_execution_that_must_not_begin_says_why_and_touches_nothing() {
     let rows = settled(2);
     let stage = Stage::set("daily-cleanup", &rows, 60, "100000").await;
-    let mut refused = input("daily-cleanup", 2);
-    refused["settings"] = json!({"max_deletes": 5});
-    let told = stage.execute("run-inline", &refused, || ());
-    assert_eq!((&told["status"], &told["error"]), (&json!("FAILED"), &json!("Refused")), "{told}");
-    assert_eq!(tasks(&told).len(), 1, "what is refused is not tried again: {told}");
-    let told = stage.execute("run-inline", &json!({"job": "audit"}), || ());
-    assert_eq!((&told["status"], &told["error"]), (&json!("FAILED"), &json!("Configuration")), "{told}");
+    let before = stage.keys().await;
+    for (input, error, cause, asked) in [
+        (json!({"settings": {"max_deletes": 5}}), "Refused", "MAX_DELETES", 1),
+        (json!({"mode": "dry-run"}), "Configuration", "mode is not a field of its input", 1),
+        (json!({"setings": {"mode": "dry-run"}}), "Configuration", "setings is not a field of its input", 1),
+        (json!({"function": "another"}), "Configuration", "function is not a field of its input", 1),
+        (json!({"settings": {"mod": "dry-run"}}), "Configuration", "mod is not a setting", 1),
+        (json!({"side_by_side": 5}), "Configuration", "above the 4", 1),
+        (json!({"job": "audit"}), "Configuration", "job must be", 0),
+    ] {
+        let told = stage.execute("run-inline", &input, || ());
+        assert_eq!((&told["status"], &told["error"]), (&json!("FAILED"), &json!(error)), "{input}: {told}");
+        assert!(told["cause"].as_str().unwrap().contains(cause), "{input}: {told}");
+        assert_eq!(tasks(&told).len(), asked, "what is refused is not tried again: {told}");
+        assert_eq!(stage.keys().await, before, "{input}");
+    }
+}
 
+/// A part that cannot go on fails the execution. Another part may be at work then, so the lease is not free at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_execution_whose_part_fails_for_good_recalls_the_lease() {
+    let rows = settled(2);
+    let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}"#;
+    let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
+        if request.operation == "BatchExecuteStatement" {
+            proxy::Fate::Answer(400, denied.to_owned())
+        } else {
+            proxy::Fate::Forward
+        }
+    });
+    let stage = Stage::set_behind(proxy.endpoint(), "daily-cleanup", &rows, 60, "100000").await;
+    let told = stage.execute("run-inline", &input("daily-cleanup", 2), || ());
+    assert_eq!((&told["status"], &told["error"]), (&json!("FAILED"), &json!("SegmentFailed")), "{told}");
+    assert_eq!(stage.lease().await, Some(json!("execution-1 (ended)")));
+    let daily = stage.functions[0].invoke(&json!({}));
+    assert_eq!(daily.payload["report"]["outcome"], "lease-held", "{}", daily.payload);
+}
+
+/// Another execution may have all of the function's concurrency, for as long as a part runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_execution_waits_for_room_longer_than_for_a_fault() {
+    let rows = settled(2);
+    let stage = Stage::set("daily-cleanup", &rows, 60, "100000").await;
+    let told = stage.execute_throttled("run", &input("daily-cleanup", 2), 15, || ());
+    assert_eq!(told["status"], "SUCCEEDED", "{told}");
+    stage.check(&rows).await;
+}
+
+/// Nobody looks at the output of an execution that succeeded; of one that failed there is an alarm.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_execution_that_skipped_rows_is_not_one_that_succeeded() {
+    let rows = settled(2);
+    let mut refusals = 1;
+    let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
+        if request.operation == "BatchExecuteStatement" && refusals > 0 {
+            refusals -= 1;
+            proxy::Fate::Partly("ValidationError")
+        } else {
+            proxy::Fate::Forward
+        }
+    });
+    let stage = Stage::set_behind(proxy.endpoint(), "daily-cleanup", &rows, 60, "100000").await;
+    let told = stage.execute("run", &input("daily-cleanup", 2), || ());
+    assert_eq!((&told["status"], &told["error"]), (&json!("FAILED"), &json!("Incomplete")), "{told}");
+    let last = &tasks(&told).last().unwrap()["answered"];
+    assert!(last["totals"]["skipped"].as_u64().unwrap() > 0, "{last}");
+    assert_eq!(stage.lease().await, None, "every part was through");
+    let daily = stage.functions[0].invoke(&json!({}));
+    assert_eq!(daily.payload["report"]["complete"], true, "{}", daily.payload);
+    stage.check(&rows).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_execution_whose_table_goes_away_says_why_it_failed() {
+    let stage = Stage::set("daily-cleanup", &settled(2), 60, "100000").await;
     // The table goes away in the middle: the parts fail as often as they may, and so does the last step.
     let table = format!("{}_attributes", stage.prefix);
     let told = stage.execute("run-inline", &input("daily-cleanup", 2), || {

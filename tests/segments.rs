@@ -20,8 +20,10 @@ tests::on_both_engines!(
     a_part_that_is_cut_off_again_and_again_misses_nothing,
     a_dry_execution_finds_what_the_real_one_deletes_and_writes_nothing,
     an_execution_has_one_lease_and_leaves_a_complete_run,
-    an_execution_that_failed_gives_its_lease_back_and_completes_nothing,
+    an_execution_that_failed_recalls_its_lease_and_completes_nothing,
+    an_execution_that_skipped_rows_gives_its_lease_back_and_completes_nothing,
     ceilings_hold_for_an_execution,
+    ceilings_hold_for_a_part_that_nobody_began,
 );
 
 const COPIES: usize = 12;
@@ -41,7 +43,7 @@ async fn ask(bed: &Bed, job: Job, event: Value, budget: Option<Duration>) -> Res
 }
 
 fn begin(name: &str, segments: u16, settings: &Value) -> Value {
-    json!({"begin": {"lease": name, "segments": segments, "side_by_side": 2, "settings": settings}})
+    json!({"begin": {"lease": name, "input": {"segments": segments, "side_by_side": 2, "settings": settings}}})
 }
 
 /// Asks on until the part is done, as the state machine does; what it came to.
@@ -86,6 +88,8 @@ async fn together_as_one(kind: EngineKind, job: Job) {
         assert_eq!(totals["deleted"], one_run["report"]["rows"]["deleted"], "{segments} segments: {ended}");
         assert_eq!(totals["read"], one_run["report"]["rows"]["read"], "{segments} segments: {ended}");
         assert_eq!((&totals["skipped"], &totals["lost_race"]), (&json!(0), &json!(0)));
+        let found = one_run["report"]["findings"].as_object().into_iter().flatten().filter(|(_, n)| n.is_u64());
+        assert_eq!(totals["found"], json!(found.collect::<BTreeMap<_, _>>()), "{segments} segments: {ended}");
     }
 }
 
@@ -158,7 +162,7 @@ async fn an_execution_has_one_lease_and_leaves_a_complete_run(kind: EngineKind) 
     assert_eq!((daily.outcome, daily.counts.rows_deleted()), (Outcome::Complete, 0));
 }
 
-async fn an_execution_that_failed_gives_its_lease_back_and_completes_nothing(kind: EngineKind) {
+async fn an_execution_that_failed_recalls_its_lease_and_completes_nothing(kind: EngineKind) {
     let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 5)).await;
     let begun = ask(&bed, Job::Cleanup, begin("execution-1", 2, &json!({})), None).await.unwrap();
     let first = through(&bed, Job::Cleanup, begun["parts"][0]["next"].clone(), None).await;
@@ -167,8 +171,29 @@ async fn an_execution_that_failed_gives_its_lease_back_and_completes_nothing(kin
         let ended = ask(&bed, Job::Cleanup, ended, None).await.unwrap();
         assert_eq!(ended["complete"], false, "{ended}");
     }
+    // Another part may still be at work: nobody gets the lease until that one must have seen that it is over.
+    let late = ask(&bed, Job::Cleanup, begun["parts"][1]["next"].clone(), None).await.unwrap_err();
+    assert_eq!(late.kind(), "LeaseHeld", "{late}");
+    let daily = async |at| bed.function.daily_cleanup(json!({}), EpochSeconds::new(at), None).await.unwrap();
+    assert_eq!(daily(NOW + 590).await.outcome, Outcome::LeaseHeld);
+    let after = daily(NOW + 660).await;
+    assert_eq!((after.outcome, after.resumed), (Outcome::Complete, false));
+}
+
+/// What was skipped is the next run's, which need not wait: every part has said that it is through.
+async fn an_execution_that_skipped_rows_gives_its_lease_back_and_completes_nothing(kind: EngineKind) {
+    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 8)).await;
+    let begun = ask(&bed, Job::Cleanup, begin("execution-1", 1, &json!({})), None).await.unwrap();
+    let mut done = through(&bed, Job::Cleanup, begun["parts"][0]["next"].clone(), None).await;
+    done["totals"]["skipped"] = json!(1);
+    let ended =
+        ask(&bed, Job::Cleanup, json!({"end": {"begun": begun["begun"], "parts": [done]}}), None).await.unwrap();
+    assert_eq!(ended["complete"], false, "{ended}");
+    let measured = bed.function.metrics_emitter(json!({}), EpochSeconds::new(NOW + 60), None).await.unwrap();
+    let measured = shared::measure::answer(&measured);
+    assert_eq!(measured["report"]["runs"]["daily-cleanup"], Value::Null);
     let daily = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
-    assert_eq!((daily.outcome, daily.resumed), (Outcome::Complete, false));
+    assert_eq!((daily.outcome, daily.counts.rows_deleted()), (Outcome::Complete, 0));
 }
 
 async fn ceilings_hold_for_an_execution(kind: EngineKind) {
@@ -187,26 +212,62 @@ async fn ceilings_hold_for_an_execution(kind: EngineKind) {
     assert_eq!(ended["complete"], true);
 }
 
+/// The name of an execution is no proof that it was allowed to begin: anybody can write one into an event.
+async fn ceilings_hold_for_a_part_that_nobody_began(kind: EngineKind) {
+    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 9)).await;
+    let before = bed.keys().await;
+    let part = |settings: Value| {
+        let mut event = settings;
+        event["part"] = json!({"segment": 0, "segments": 1, "lease": "execution-1"});
+        event
+    };
+    for mode in ["delete", "dry-run"] {
+        let capped = part(json!({"max_deletes": 10, "mode": mode}));
+        let error = ask(&bed, Job::Cleanup, capped, None).await.unwrap_err();
+        assert_eq!(error, RunError::CeilingOnParts);
+    }
+    let shared = part(json!({"max_delete_share": 0.01}));
+    for _ in 0..2 {
+        let error = ask(&bed, Job::Cleanup, shared.clone(), None).await.unwrap_err();
+        assert!(matches!(error, RunError::AboveShare { .. }), "{error}");
+        assert_eq!(bed.keys().await, before, "a refusal deletes nothing and holds no lease");
+    }
+    // Of one that was begun the share is known: its parts do not read everything once more.
+    let begun = ask(&bed, Job::Cleanup, begin("execution-1", 1, &json!({"max_delete_share": 0.99})), None).await;
+    let begun = begun.unwrap();
+    ask(&bed, Job::Cleanup, shared, None).await.unwrap();
+    assert_ne!(bed.keys().await, before);
+    let parts = [through(&bed, Job::Cleanup, begun["parts"][0]["next"].clone(), None).await];
+    let ended = json!({"end": {"begun": begun["begun"], "parts": parts}});
+    assert_eq!(ask(&bed, Job::Cleanup, ended, None).await.unwrap()["complete"], true);
+}
+
 /// What the rule in the template looks for: said after so many runs that their time cut off, and not of any other.
 #[tokio::test]
 async fn a_cleanup_that_is_cut_off_again_and_again_hands_over() {
-    let bed = Bed::with(EngineKind::Embedded, &all_kinds(NOW, COPIES, 7)).await;
-    let run = async |event: Value, budget: Option<Duration>| {
-        let mut event = event;
-        event["hand_over_after_cut_offs"] = json!(2);
-        ask(&bed, Job::Cleanup, event, budget).await.unwrap()["report"].clone()
-    };
+    let mut bed = Bed::with(EngineKind::Embedded, &all_kinds(NOW, COPIES, 7)).await;
     // A pace at which it cannot be done in the time.
-    let slow = json!({"max_write_units_per_second": 20});
+    for (setting, value) in [("HAND_OVER_AFTER_CUT_OFFS", "2"), ("MAX_WRITE_UNITS_PER_SECOND", "20")] {
+        bed.function.environment.insert(setting.to_owned(), value.to_owned());
+    }
     let short = Some(Duration::from_secs(3));
-    let first = run(slow.clone(), short).await;
+    let run = async |bed: &Bed, event: Value, budget: Option<Duration>| {
+        ask(bed, Job::Cleanup, event, budget).await.unwrap()["report"].clone()
+    };
+    let first = run(&bed, json!({}), short).await;
     assert_eq!((&first["outcome"], &first["cut_off_in_a_row"]), (&json!("out-of-time"), &json!(1)), "{first}");
     assert_eq!(first.get("hand_over"), None);
-    let capped = run(json!({"max_deletes": 1}), None).await;
+    let capped = run(&bed, json!({"max_deletes": 1}), None).await;
     assert_eq!((&capped["outcome"], &capped["cut_off_in_a_row"]), (&json!("max-deletes"), &json!(2)));
     assert_eq!(capped.get("hand_over"), None, "a ceiling is meant to hold");
-    let third = run(slow, short).await;
+    let third = run(&bed, json!({}), short).await;
     assert_eq!((&third["cut_off_in_a_row"], &third["hand_over"]), (&json!(3), &json!("segments")), "{third}");
-    let done = run(json!({}), None).await;
+    // The execution would have the stack's settings: not those that an event brought, and no ceiling.
+    let own = run(&bed, json!({"reuse_window_seconds": 400_000}), short).await;
+    assert_eq!((&own["outcome"], own.get("hand_over")), (&json!("out-of-time"), None), "{own}");
+    bed.function.environment.insert("MAX_DELETES".to_owned(), "1000000".to_owned());
+    let capped = run(&bed, json!({}), short).await;
+    assert_eq!((&capped["outcome"], capped.get("hand_over")), (&json!("out-of-time"), None), "{capped}");
+    let done = run(&bed, json!({"max_write_units_per_second": 100_000}), None).await;
     assert_eq!((&done["outcome"], done.get("hand_over")), (&json!("complete"), None));
 }

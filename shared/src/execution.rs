@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::clock::RunClock;
-use crate::config::{ConfigError, Mode, Settings};
+use crate::config::{ConfigError, Mode, Settings, shown};
 use crate::event;
 use crate::lease::Lease;
 use crate::part::{Part, Totals, check_lease};
@@ -34,11 +34,26 @@ pub enum Asked {
 pub struct Begin {
     /// The execution's name, which the lease is in.
     pub lease: String,
+    pub input: Input,
+    /// How many parts may run side by side, if there is a limit: as many as the function has been given.
+    #[serde(default)]
+    pub at_most: Option<u16>,
+}
+
+/// What the execution was started with, all of it: a field that nobody knows must not be a silent default, least of all a
+/// mistyped `settings` or a `mode` beside them.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    #[serde(default)]
+    pub job: Option<String>,
     pub segments: u16,
     pub side_by_side: u16,
     #[serde(default)]
     pub settings: Overrides,
 }
+
+const INPUTS: [&str; 4] = ["job", "segments", "side_by_side", "settings"];
 
 /// What the last step has to know of the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,19 +88,28 @@ pub fn asked(event: Value) -> Result<Asked, ConfigError> {
     }
     match step {
         "begin" => {
+            let unknown =
+                value["input"].as_object().and_then(|input| input.keys().find(|key| !INPUTS.contains(&key.as_str())));
+            if let Some(unknown) = unknown {
+                let known = INPUTS.join(", ");
+                let problem = format!(
+                    "{} is not a field of its input ({known}); a setting such as mode goes into settings",
+                    shown(unknown)
+                );
+                return Err(wrong(step, &problem));
+            }
             let begin: Begin = read(step, value)?;
-            let part = Part { segments: begin.segments, side_by_side: Some(begin.side_by_side), ..Part::default() };
-            part.segment().and_then(|_| check_lease(&begin.lease)).map_err(|problem| wrong(step, &problem))?;
+            begin.check().map_err(|problem| wrong(step, &problem))?;
             Ok(Asked::Begin(begin))
         }
         "part" => {
             let part: Part = read(step, value)?;
             let segment = part.segment().map_err(|problem| wrong(step, &problem))?;
-            Ok(Asked::Part(Box::new(part), segment, fields))
+            Ok(Asked::Part(Box::new(part.sharing()), segment, fields))
         }
         _ => {
             let end: End = read(step, value)?;
-            check_lease(&end.begun.lease).map_err(|problem| wrong(step, &problem))?;
+            end.check().map_err(|problem| wrong(step, &problem))?;
             Ok(Asked::End(end))
         }
     }
@@ -111,26 +135,63 @@ pub fn next_event(part: &Part, overrides: &Overrides) -> Value {
     Value::Object(event)
 }
 
+/// Whether a whole run of these settings may hand over: an execution has those of the stack, and would lose what an event
+/// brought for that run, be it a slower pace or a longer reuse window.
+#[must_use]
+pub fn may_hand_over(overrides: &Overrides) -> bool {
+    overrides.is_empty()
+}
+
 impl Begin {
+    fn check(&self) -> Result<(), String> {
+        check_lease(&self.lease)?;
+        self.part(0).segment()?;
+        match self.at_most {
+            Some(most) if self.input.side_by_side > most => Err(format!(
+                "side_by_side is above the {most} that the function may run at a time (the parameter BacklogSideBySide)"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// When it is another job's.
+    pub fn check_job(&self, name: &str) -> Result<(), ConfigError> {
+        match &self.input.job {
+            Some(job) if job != name => Err(wrong("begin", &format!("its job is {}, and this is {name}", shown(job)))),
+            _ => Ok(()),
+        }
+    }
+
+    fn part(&self, segment: u16) -> Part {
+        let Input { segments, side_by_side, .. } = self.input;
+        let lease = Some(self.lease.clone());
+        Part { segment, segments, side_by_side: Some(side_by_side), lease, ..Part::default() }
+    }
+
     /// The answer: what to ask first, once for each segment.
     #[must_use]
     pub fn answer(&self, now: i64) -> Value {
-        let parts: Vec<Value> = (0..self.segments)
-            .map(|segment| Part {
-                segment,
-                segments: self.segments,
-                side_by_side: Some(self.side_by_side),
-                lease: Some(self.lease.clone()),
-                ..Part::default()
-            })
-            .map(|part| json!({"next": next_event(&part, &self.settings)}))
-            .collect();
-        let (lease, segments, settings) = (self.lease.clone(), self.segments, self.settings.clone());
-        json!({"statusCode": 200, "begun": Begun { lease, segments, began: now, settings }, "parts": parts})
+        let Input { segments, settings, .. } = &self.input;
+        let parts = (0..*segments).map(|segment| json!({"next": next_event(&self.part(segment).sharing(), settings)}));
+        let parts: Vec<Value> = parts.collect();
+        let begun = Begun { lease: self.lease.clone(), segments: *segments, began: now, settings: settings.clone() };
+        json!({"statusCode": 200, "begun": begun, "parts": parts})
     }
 }
 
 impl End {
+    fn check(&self) -> Result<(), String> {
+        let Begun { lease, segments, .. } = &self.begun;
+        check_lease(lease)?;
+        Part { segments: *segments, ..Part::default() }.segment()?;
+        self.parts.iter().try_for_each(|part| part.segment().map(drop))?;
+        if self.parts.iter().any(|part| part.segments != *segments) {
+            return Err("a part is one of another number of segments".to_owned());
+        }
+        Ok(())
+    }
+
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
@@ -141,9 +202,14 @@ impl End {
     /// Whether each segment was gone through once, with nothing skipped.
     #[must_use]
     pub fn is_complete(&self) -> bool {
+        self.is_through() && self.totals().skipped == 0
+    }
+
+    /// Whether each segment was gone through once, so that no part is at work any more.
+    fn is_through(&self) -> bool {
         let once = |segment| self.parts.iter().filter(|part| part.segment == segment && part.done).count() == 1;
         let all = (0..self.begun.segments).all(once);
-        all && self.parts.len() == usize::from(self.begun.segments) && self.totals().skipped == 0
+        all && self.parts.len() == usize::from(self.begun.segments)
     }
 
     #[must_use]
@@ -159,7 +225,8 @@ impl End {
         })
     }
 
-    /// Writes down that the job was complete, if it was, and gives the lease back.
+    /// Writes down that the job was complete, if it was, and gives the lease back; or takes it from the parts that may still be
+    /// at work after another one failed.
     ///
     /// # Errors
     /// When the state row could not be read or written.
@@ -173,12 +240,19 @@ impl End {
         if settings.mode == Mode::DryRun {
             return Ok(());
         }
+        let lease = Lease::shared(store, clock, &self.begun.lease);
+        if !self.is_through() {
+            return lease.recall().await;
+        }
         if self.is_complete() {
             let stored = store.read_state(name).await?;
             let state = JobState::from_json(&stored.map_or(Value::Null, |stored| stored.value));
-            store.write_state(name, &json!(state.after_execution(self.begun.began, &self.totals()))).await?;
+            let Begun { lease, began, .. } = &self.begun;
+            if let Some(state) = state.after_execution(lease, *began, &self.totals()) {
+                store.write_state(name, &json!(state)).await?;
+            }
         }
-        Lease::shared(store, clock, &self.begun.lease).release().await;
+        lease.release().await;
         Ok(())
     }
 }
@@ -189,6 +263,7 @@ mod tests {
 
     use super::{Asked, End, asked, next_event};
     use crate::part::Part;
+    use crate::state::JobState;
 
     fn begun() -> Value {
         json!({"lease": "run-1", "segments": 2, "began": 100, "settings": {"mode": "dry-run"}})
@@ -207,15 +282,15 @@ mod tests {
 
     #[test]
     fn what_begins_hands_out_each_segment_once_and_what_ends_adds_them_up() {
-        let event =
-            json!({"begin": {"lease": "run-1", "segments": 2, "side_by_side": 2, "settings": {"mode": "dry-run"}}});
-        let Ok(Asked::Begin(begin)) = asked(event) else { panic!() };
+        let input = json!({"segments": 2, "side_by_side": 3, "settings": {"mode": "dry-run"}});
+        let Ok(Asked::Begin(begin)) = asked(json!({"begin": {"lease": "run-1", "input": input}})) else { panic!() };
         let answer = begin.answer(100);
         assert_eq!(answer["begun"], begun());
         for (number, item) in answer["parts"].as_array().unwrap().iter().enumerate() {
             let Ok(Asked::Part(part, _, overrides)) = asked(item["next"].clone()) else { panic!("{item}") };
             assert_eq!((usize::from(part.segment), part.segments), (number, 2));
             assert_eq!((part.lease.as_deref(), &overrides["mode"]), (Some("run-1"), &json!("dry-run")));
+            assert_eq!(part.side_by_side, Some(2), "two segments share the pace, however many might");
         }
         let all = end(&[part(1, 0), part(0, 0)]);
         assert!(all.is_complete());
@@ -234,6 +309,57 @@ mod tests {
         ] {
             assert!(!end(&parts).is_complete(), "{parts:?}");
         }
+    }
+
+    /// A setting beside `settings`, or a mistyped `settings`, would otherwise start an execution that deletes.
+    #[test]
+    fn an_input_with_a_field_that_nobody_knows_begins_nothing() {
+        let begin = |more: &Value| {
+            let mut input = json!({"job": "daily-cleanup", "segments": 2, "side_by_side": 2, "settings": {}});
+            input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            asked(json!({"begin": {"lease": "run-1", "input": input, "at_most": 4}}))
+        };
+        assert!(begin(&json!({})).is_ok());
+        for (more, said) in [
+            (json!({"mode": "dry-run"}), "mode is not a field of its input"),
+            (json!({"setings": {"mode": "dry-run"}}), "setings is not a field of its input"),
+            (json!({"lease": "run-2"}), "lease is not a field of its input"),
+            (json!({"function": "another"}), "function is not a field of its input"),
+            (json!({"side_by_side": 5}), "side_by_side is above the 4"),
+            (json!({"segments": "2"}), "its fields are not those"),
+        ] {
+            let error = begin(&more).expect_err(&more.to_string()).to_string();
+            assert!(error.contains(said), "{error}");
+        }
+        let Ok(Asked::Begin(begin)) = begin(&json!({})) else { panic!() };
+        assert!(begin.check_job("daily-cleanup").is_ok());
+        assert!(begin.check_job("index-repair").is_err());
+    }
+
+    #[test]
+    fn an_end_that_does_not_fit_its_beginning_is_refused() {
+        let ended = |begun: Value, parts: &[Value]| asked(json!({"end": {"begun": begun, "parts": parts}}));
+        let segments = |n: u16| json!({"lease": "run-1", "segments": n, "began": 100, "settings": {}});
+        assert!(ended(segments(2), &[part(0, 0), part(1, 0)]).is_ok());
+        for (begun, parts) in [
+            (segments(0), vec![]),
+            (segments(65), vec![]),
+            (segments(3), vec![part(0, 0), part(1, 0)]),
+            (segments(2), vec![part(0, 0), part(2, 0)]),
+        ] {
+            assert!(ended(begun.clone(), &parts).is_err(), "{begun} {parts:?}");
+        }
+    }
+
+    #[test]
+    fn a_last_step_that_is_asked_twice_counts_once() {
+        let totals = serde_json::from_value(json!({"deleted": 7, "deleted_in": {"spa_access_tokens": 7}})).unwrap();
+        let once = JobState::default().after_execution("run-1", 7_200, &totals).unwrap();
+        assert_eq!(json!(once.deleted_in_hour), json!({"2": 7}));
+        let stored = JobState::from_json(&json!(once));
+        assert_eq!(stored.after_execution("run-1", 7_200, &totals), None);
+        let again = stored.after_execution("run-1", 7_300, &totals).unwrap();
+        assert_eq!(json!(again.deleted_in_hour), json!({"2": 14}), "another one of the same name");
     }
 
     #[test]
@@ -255,13 +381,16 @@ mod tests {
             json!({"part": {"segment": 0, "segments": 1, (secret): 1}}),
             json!({"part": {"segment": 0, "segments": 1}, "end": {}}),
             json!({"part": secret}),
-            json!({"begin": {"lease": "", "segments": 1, "side_by_side": 1}}),
-            json!({"begin": {"lease": "x", "segments": 0, "side_by_side": 1}}),
-            json!({"begin": {"lease": "x", "segments": 1, "side_by_side": 1}, "mode": "dry-run"}),
+            json!({"begin": {"lease": "", "input": {"segments": 1, "side_by_side": 1}}}),
+            json!({"begin": {"lease": "x", "input": {"segments": 0, "side_by_side": 1}}}),
+            json!({"begin": {"lease": "x", "input": {"segments": 1, "side_by_side": 1}}, "mode": "dry-run"}),
+            json!({"begin": {"lease": "x", "input": {"segments": 1, "side_by_side": 1, (secret): 1}}}),
+            json!({"begin": {"lease": "x", "input": secret}}),
             json!({"end": {"begun": begun(), "parts": [secret]}}),
         ] {
             let error = asked(event.clone()).expect_err(&event.to_string()).to_string();
-            assert!(!error.contains(&secret[..6]), "{error}");
+            // No more of it than the mask shows.
+            assert!(!error.contains(&secret[..7]), "{error}");
         }
     }
 }

@@ -12,6 +12,8 @@ use crate::clock::RunClock;
 use crate::store::{OwnState, Result};
 
 const LEASE: &str = "lease";
+/// In the lease of an execution whose first step has found nothing against it.
+const MAY_BEGIN: &str = "may_begin";
 
 /// How long a lease holds without being renewed.
 const LEASE_SECONDS: i64 = 60;
@@ -19,6 +21,8 @@ const LEASE_SECONDS: i64 = 60;
 const SHARED_SECONDS: i64 = 600;
 /// Renewals in the time that it holds.
 const RENEWALS: u32 = 4;
+/// How often it is tried to take the lease from parts that renew it meanwhile.
+const RECALLS: u32 = 10;
 /// How long before its end a lease that was not renewed is given up: clocks differ, and seconds are cut off.
 const MARGIN: Duration = Duration::from_secs(5);
 
@@ -31,6 +35,8 @@ pub struct Lease<'a, S> {
     seconds: i64,
     /// When the lease was asked for, by the run's own clock.
     began: Duration,
+    /// Of an execution's: it may begin, as whoever held the lease before had seen and written into it.
+    may_begin: bool,
 }
 
 /// What asking for the lease came to.
@@ -51,23 +57,26 @@ impl<'a, S: OwnState> Lease<'a, S> {
     /// A lease of this run alone.
     pub fn own(store: &'a S, clock: &'a RunClock, who: &str) -> Self {
         let holder = format!("{who}-{:016x}", fastrand::u64(..));
-        Self { store, clock, holder, seconds: LEASE_SECONDS, began: clock.elapsed() }
+        Self { store, clock, holder, seconds: LEASE_SECONDS, began: clock.elapsed(), may_begin: false }
     }
 
     /// The lease of all parts of an execution: each takes it where another part has it, and none gives it back.
     pub fn shared(store: &'a S, clock: &'a RunClock, execution: &str) -> Self {
-        Self { store, clock, holder: execution.to_owned(), seconds: SHARED_SECONDS, began: clock.elapsed() }
+        let holder = execution.to_owned();
+        Self { store, clock, holder, seconds: SHARED_SECONDS, began: clock.elapsed(), may_begin: false }
     }
 
     /// Takes the lease if nobody holds it, or if who held it has let it lapse.
     ///
     /// # Errors
     /// When the state row could not be read or written.
-    pub async fn ask(self) -> Result<Asked<'a, S>> {
+    pub async fn ask(mut self) -> Result<Asked<'a, S>> {
         let current = self.store.read_state(LEASE).await?;
         if let Some(held) = current.as_ref().and_then(|current| self.held_by_another(&current.value)) {
             return Ok(held);
         }
+        self.may_begin =
+            current.as_ref().is_some_and(|current| self.is_ours(&current.value) && current.value[MAY_BEGIN] == true);
         let expected = current.map(|current| current.text);
         if self.store.swap_state(LEASE, expected.as_deref(), Some(&self.value())).await? {
             return Ok(Asked::Got(self));
@@ -136,8 +145,50 @@ impl<'a, S: OwnState> Lease<'a, S> {
         }
     }
 
+    /// Whether it says that the execution may begin.
+    #[must_use]
+    pub fn may_begin(&self) -> bool {
+        self.may_begin
+    }
+
+    /// Writes into it that the execution may begin, for the parts that come after; `false` if it is no longer ours.
+    ///
+    /// # Errors
+    /// When the state row could not be read or written.
+    pub async fn allow(&mut self) -> Result<bool> {
+        self.may_begin = true;
+        self.renew().await
+    }
+
+    /// Takes the lease from parts that may still be working, for which there is nobody left who waits. They see it when they
+    /// renew it, or give up before it lapses if they cannot; until then nobody else gets it.
+    ///
+    /// # Errors
+    /// When the state row could not be read or written.
+    pub async fn recall(self) -> Result<()> {
+        let mut ended = self.value();
+        // No execution has a name with a space in it.
+        ended["holder"] = json!(format!("{} (ended)", self.holder));
+        // A part may renew it in between. If all of them do, every time, it lapses after the last.
+        for _ in 0..RECALLS {
+            match self.store.read_state(LEASE).await? {
+                Some(current) if self.is_ours(&current.value) => {
+                    if self.store.swap_state(LEASE, Some(&current.text), Some(&ended)).await? {
+                        break;
+                    }
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
     fn value(&self) -> Value {
-        json!({"holder": self.holder, "until": self.clock.wall().plus(self.seconds).get()})
+        let mut lease = json!({"holder": self.holder, "until": self.clock.wall().plus(self.seconds).get()});
+        if self.may_begin {
+            lease[MAY_BEGIN] = json!(true);
+        }
+        lease
     }
 
     fn is_ours(&self, lease: &Value) -> bool {
@@ -289,6 +340,53 @@ mod tests {
         others().await;
         tokio::time::sleep(Duration::from_mins(6)).await;
         assert!(got(&row, &clock).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_recalled_stops_the_parts_before_anybody_else_gets_it() {
+        for cannot_renew in [false, true] {
+            let (row, clock) = (Row::default(), RunClock::start(START, None));
+            let part = joined(&row, &clock, "clean-up-1").await.unwrap();
+            let recall = async {
+                tokio::time::sleep(Duration::from_mins(2)).await;
+                Lease::shared(&row, &clock, "clean-up-1").recall().await.unwrap();
+                *row.fails.borrow_mut() = cannot_renew;
+                assert!(joined(&row, &clock, "clean-up-1").await.is_none(), "not even another part");
+            };
+            let (part, ()) = tokio::join!(part.hold(tokio::time::sleep(Duration::from_hours(1))), recall);
+            assert_eq!(part, Err(Lost));
+            *row.fails.borrow_mut() = false;
+            assert!(got(&row, &clock).await.is_none(), "after {:?}", clock.elapsed());
+            tokio::time::sleep(Duration::from_mins(11)).await;
+            assert!(got(&row, &clock).await.is_some());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_another_s_is_not_recalled() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        Lease::shared(&row, &clock, "clean-up-1").recall().await.unwrap();
+        assert_eq!(*row.text.borrow(), None);
+        let _other = joined(&row, &clock, "clean-up-2").await.unwrap();
+        let theirs = row.text.borrow().clone();
+        Lease::shared(&row, &clock, "clean-up-1").recall().await.unwrap();
+        assert_eq!(*row.text.borrow(), theirs);
+    }
+
+    /// A name alone shows nothing: the lease itself says that somebody has looked, for as long as it is this execution's.
+    #[tokio::test(start_paused = true)]
+    async fn only_what_was_allowed_may_begin() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        let mut first = joined(&row, &clock, "clean-up-1").await.unwrap();
+        assert!(!first.may_begin());
+        assert!(!joined(&row, &clock, "clean-up-1").await.unwrap().may_begin(), "taken, and not looked yet");
+        assert_eq!(first.allow().await, Ok(true));
+        let part = joined(&row, &clock, "clean-up-1").await.unwrap();
+        assert!(part.may_begin());
+        assert_eq!(part.hold(tokio::time::sleep(Duration::from_mins(20))).await, Ok(()));
+        assert!(joined(&row, &clock, "clean-up-1").await.unwrap().may_begin(), "a renewal forgets it");
+        tokio::time::sleep(Duration::from_mins(11)).await;
+        assert!(!joined(&row, &clock, "clean-up-2").await.unwrap().may_begin(), "another's");
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::bucket::BUCKETS;
 use crate::report::RunReport;
 use crate::segment::Segment;
 
@@ -43,9 +44,30 @@ pub struct Totals {
     /// Of all runs together, also of those side by side.
     pub elapsed_ms: u64,
     /// Rows deleted by bucket, where there were any.
+    #[serde(deserialize_with = "of_buckets")]
     pub deleted_in: BTreeMap<String, u64>,
     /// What the runs found beside, by kind.
+    #[serde(deserialize_with = "of_kinds")]
     pub found: BTreeMap<String, u64>,
+}
+
+/// What the repair finds beside the rows that it deletes.
+const KINDS: [&str; 5] =
+    ["stranded_clients", "restored_clients", "legacy_rows", "absent_actors", "rows_of_absent_actors"];
+
+/// The names go into logs and into a state row: what comes in with an event may be any text, and only ours is kept.
+fn of_buckets<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    named(from, |name| BUCKETS.iter().any(|bucket| bucket.name == name))
+}
+
+fn of_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    named(from, |name| KINDS.contains(&name))
+}
+
+fn named<'de, D: Deserializer<'de>>(from: D, known: fn(&str) -> bool) -> Result<BTreeMap<String, u64>, D::Error> {
+    let mut counts = BTreeMap::deserialize(from)?;
+    counts.retain(|name: &String, _| known(name));
+    Ok(counts)
 }
 
 impl Part {
@@ -61,6 +83,13 @@ impl Part {
         Segment::new(self.segment, self.segments).ok_or_else(|| {
             format!("segment must be from 0 up and below segments, and segments from 1 to {}", Segment::MOST)
         })
+    }
+
+    /// How many runs share the pace: no more than there are segments.
+    #[must_use]
+    pub fn sharing(self) -> Self {
+        let side_by_side = self.side_by_side.map(|parts| parts.min(self.segments));
+        Self { side_by_side, ..self }
     }
 
     /// The part after a run of it.
@@ -109,21 +138,56 @@ impl Totals {
     }
 
     pub fn add(&mut self, other: &Totals) {
-        self.runs += other.runs;
-        self.read += other.read;
-        self.deleted += other.deleted;
-        self.lost_race += other.lost_race;
-        self.skipped += other.skipped;
-        self.uncertain += other.uncertain;
+        self.runs = self.runs.saturating_add(other.runs);
+        self.read = self.read.saturating_add(other.read);
+        self.deleted = self.deleted.saturating_add(other.deleted);
+        self.lost_race = self.lost_race.saturating_add(other.lost_race);
+        self.skipped = self.skipped.saturating_add(other.skipped);
+        self.uncertain = self.uncertain.saturating_add(other.uncertain);
         self.read_units += other.read_units;
         self.write_units += other.write_units;
-        self.requests += other.requests;
-        self.throttles += other.throttles;
-        self.elapsed_ms += other.elapsed_ms;
+        self.requests = self.requests.saturating_add(other.requests);
+        self.throttles = self.throttles.saturating_add(other.throttles);
+        self.elapsed_ms = self.elapsed_ms.saturating_add(other.elapsed_ms);
         for (sum, more) in [(&mut self.deleted_in, &other.deleted_in), (&mut self.found, &other.found)] {
             for (name, n) in more {
-                *sum.entry(name.clone()).or_default() += n;
+                let sum = sum.entry(name.clone()).or_default();
+                *sum = sum.saturating_add(*n);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Part, Totals};
+
+    #[test]
+    fn only_names_that_are_ours_are_kept() {
+        let secret = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
+        let text = json!({"deleted_in": {(secret): 1, "mcp_tokens": 2}, "found": {(secret): 1, "legacy_rows": 3}});
+        let totals: Totals = serde_json::from_value(text).unwrap();
+        assert_eq!(json!(totals.deleted_in), json!({"mcp_tokens": 2}));
+        assert_eq!(json!(totals.found), json!({"legacy_rows": 3}));
+    }
+
+    #[test]
+    fn totals_that_are_too_large_are_as_large_as_can_be() {
+        let most: Totals =
+            serde_json::from_value(json!({"deleted": u64::MAX, "found": {"legacy_rows": u64::MAX}})).unwrap();
+        let mut sum = most.clone();
+        sum.add(&most);
+        assert_eq!((sum.deleted, sum.found["legacy_rows"]), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn no_more_parts_share_the_pace_than_there_are_segments() {
+        for (side_by_side, segments, sharing) in [(4, 2, 2), (2, 4, 2), (4, 4, 4)] {
+            let part = Part { segments, side_by_side: Some(side_by_side), ..Part::default() };
+            assert_eq!(part.sharing().side_by_side, Some(sharing));
+        }
+        assert_eq!(Part { segments: 2, ..Part::default() }.sharing().side_by_side, None);
     }
 }

@@ -23,6 +23,8 @@ pub struct JobState {
     pub last_run: Option<LastRun>,
     /// Rows that the last run left, by bucket, if it went over all of them in one go: what was read and not deleted.
     pub left: Option<BTreeMap<String, u64>>,
+    /// The last execution that was written down, by its name and its beginning: its last step may be asked twice.
+    pub last_execution: Option<(String, i64)>,
     /// The system actors' rows deleted, by the hour since 1970 in which the run began, for some days.
     pub deleted_in_hour: BTreeMap<i64, u64>,
 }
@@ -61,6 +63,7 @@ impl JobState {
             cut_off_in_a_row: read(&value["cut_off_in_a_row"]).unwrap_or(0),
             last_run: read(&value["last_run"]).flatten(),
             left: read(&value["left"]).flatten(),
+            last_execution: read(&value["last_execution"]).flatten(),
             deleted_in_hour: read(&value["deleted_in_hour"]).unwrap_or_default(),
         }
     }
@@ -96,11 +99,15 @@ impl JobState {
         }
     }
 
-    /// The state after an execution that began at `now` and went through all of its segments with nothing skipped.
+    /// The state after an execution that began at `now` and went through all of its segments with nothing skipped; `None` if
+    /// it is written down already.
     #[must_use]
-    pub fn after_execution(&self, now: i64, totals: &Totals) -> Self {
+    pub fn after_execution(&self, name: &str, now: i64, totals: &Totals) -> Option<Self> {
+        if self.last_execution.as_ref().is_some_and(|(last, began)| last == name && *began == now) {
+            return None;
+        }
         let system = totals.deleted_in.iter().filter(|(name, _)| system_buckets().any(|bucket| bucket.name == **name));
-        Self {
+        Some(Self {
             cursor: Value::Null,
             last_complete_at: Some(now),
             cut_off_in_a_row: 0,
@@ -116,8 +123,9 @@ impl JobState {
                 deleted_in: totals.deleted_in.clone(),
             }),
             left: None,
-            deleted_in_hour: self.deleted_with(now, system.map(|(_, n)| n).sum()),
-        }
+            last_execution: Some((name.to_owned(), now)),
+            deleted_in_hour: self.deleted_with(now, system.fold(0, |sum, (_, n)| sum.saturating_add(*n))),
+        })
     }
 
     /// The hours, with so many more rows in this one.
@@ -163,6 +171,7 @@ impl JobState {
                     .collect(),
             }),
             left: in_one_go.then(|| counts.buckets().iter().map(left).collect()),
+            last_execution: self.last_execution.clone(),
             deleted_in_hour: self.deleted_with(report.now, of_system.map(BucketCounts::deleted_total).sum()),
         }
     }

@@ -38,7 +38,11 @@ impl Function {
 
     async fn answer<J: Job<Dynamo>>(&self, event: Value, kind: &Kind<J>, clock: RunClock) -> Result<Value, RunError> {
         match understood(J::NAME, execution::asked(event))? {
-            Asked::Run(overrides) => Ok((kind.answer)(&self.invoke(&overrides, kind, clock, None).await?)),
+            Asked::Run(overrides) => {
+                let mut report = self.invoke(&overrides, kind, clock, None).await?;
+                report.hand_over &= execution::may_hand_over(&overrides);
+                Ok((kind.answer)(&report))
+            }
             Asked::Part(part, segment, overrides) => {
                 let report = self.invoke(&overrides, kind, clock, Some((&part, segment))).await?;
                 let part = part.after(&report);
@@ -53,7 +57,8 @@ impl Function {
     }
 
     async fn begin<J: Job<Dynamo>>(&self, begin: &Begin, kind: &Kind<J>, clock: RunClock) -> Result<Value, RunError> {
-        let settings = self.settings(J::NAME, &begin.settings, kind.purpose)?;
+        understood(J::NAME, begin.check_job(J::NAME))?;
+        let settings = self.settings(J::NAME, &begin.input.settings, kind.purpose)?;
         let job = (kind.job)(&settings);
         let may_begin = async {
             let table = self.open(&settings, clock).await?;
@@ -65,8 +70,8 @@ impl Function {
             table = settings.table,
             mode = settings.mode.name(),
             execution = begin.lease,
-            segments = begin.segments,
-            side_by_side = begin.side_by_side,
+            segments = begin.input.segments,
+            side_by_side = begin.input.side_by_side,
             "execution begins"
         );
         Ok(begin.answer(clock.now().get()))

@@ -7,7 +7,8 @@
     state_machine.py run-inline PORT... < INPUT the same with the Map's mode INLINE: moto's DISTRIBUTED takes an item that
                                                 failed for one that gave null, where Step Functions fails the Map
 
-A run prints one line of JSON: how it ended, its output, and what each task was asked and answered. Waits before a task is
+A run prints one line of JSON: how it ended, its output, what each task was asked and answered, and how many of them there
+were at a time at most. With THROTTLES=n in the environment Lambda has no room for the first n of them. Waits before a task is
 tried again are a hundredth of what the definition says: what is real is the order of things, not the patience.
 """
 
@@ -22,12 +23,18 @@ import urllib.error
 import urllib.request
 from types import SimpleNamespace
 
+from botocore.exceptions import ClientError
+
 from sam_template import ACCOUNT, REGION, TABLE, Deployment
 
 os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_EC2_METADATA_DISABLED="true")
 
 SHORTENED = 100
 MODES = {"run": "DISTRIBUTED", "run-inline": "INLINE"}
+TOO_MANY = {
+    "Error": {"Code": "TooManyRequestsException", "Message": "Rate Exceeded."},
+    "ResponseMetadata": {"HTTPStatusCode": 429, "RequestId": "1"},
+}
 # The parameters that the definition is made with; segments and concurrency come with the input.
 GIVEN = {"AttributesTable": TABLE}
 
@@ -45,16 +52,25 @@ def definition():
 class Pool:
     """Lambda, as far as the interpreter asks for it: each invocation goes to an emulator that is free."""
 
-    def __init__(self, ports, functions):
+    def __init__(self, ports, functions, throttles):
         self.free = queue.Queue()
+        self.throttles = throttles
         self.functions = functions
         self.tasks = []
         self.lock = threading.Lock()
+        # Callers, whether or not an emulator was free for them: what is bounded is how many ask.
+        self.at_once = self.most_at_once = 0
         for port in ports:
             self.free.put(port)
 
     def invoke(self, FunctionName, Payload, **_):
         assert FunctionName in self.functions, FunctionName
+        with self.lock:
+            if self.throttles > 0:
+                self.throttles -= 1
+                raise ClientError(TOO_MANY, "Invoke")
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
         port = self.free.get()
         try:
             answer = self.post(port, Payload)
@@ -62,6 +78,7 @@ class Pool:
             self.free.put(port)
         failed = "errorType" in answer
         with self.lock:
+            self.at_once -= 1
             self.tasks.append({"asked": json.loads(Payload), "answered": answer, "failed": failed})
         response = {"StatusCode": 200, "ExecutedVersion": "$LATEST", "Payload": io.BytesIO(json.dumps(answer).encode())}
         return {**response, "FunctionError": "Unhandled"} if failed else response
@@ -90,7 +107,7 @@ def run(ports, given, mode):
 
     deployment = Deployment(GIVEN)
     functions = {deployment.resolve({"Fn::GetAtt": f"{logical}.Arn"}) for logical in ("BacklogCleanup", "BacklogRepair")}
-    pool = Pool(ports, functions)
+    pool = Pool(ports, functions, int(os.environ.get("THROTTLES", "0")))
     lambda_eval_utils.boto_client_for = lambda **_: pool
     retrier_decl.time = SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / SHORTENED))
     with mock_aws(config={"stepfunctions": {"execute_state_machine": True}}):
@@ -110,6 +127,7 @@ def run(ports, given, mode):
         "error": ended.get("error"),
         "cause": ended.get("cause"),
         "tasks": pool.tasks,
+        "most_at_once": pool.most_at_once,
     }
 
 

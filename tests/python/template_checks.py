@@ -40,7 +40,7 @@ UNBOUND = {
         "dynamodb:DescribeTable", "dynamodb:Query", "dynamodb:BatchGetItem", "dynamodb:PartiQLDelete"},
 }
 # The same binaries once more, for the state machine.
-BACKLOG = {"BacklogCleanup", "BacklogRepair"}
+BACKLOG = {"BacklogCleanup": "DailyCleanup", "BacklogRepair": "IndexRepair"}
 MACHINE = f"{STACK}-backlog"
 EVENT_BUS = f"arn:aws:events:{REGION}:{ACCOUNT}:event-bus/default"
 OWN_STATE = {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"}
@@ -103,7 +103,7 @@ def actions(deployment):
     What Lambda does with the role, reading the stream, is not the function's and not told.
     """
     found = {}
-    for logical, binary in binaries().items():
+    for logical in binaries():
         if not deployment.has(logical):
             continue
         properties = deployment.resolve(deployment.template["Resources"][role_of(deployment, logical)]["Properties"])
@@ -116,8 +116,15 @@ def actions(deployment):
                 may["actors"].update(of_table)
             else:
                 may["own_state" if "Condition" in statement else "table"].update(of_table)
-        expect(found.setdefault(binary, may) == may, f"{logical} may do other things than {binary} elsewhere")
-    return {binary: {on: sorted(may[on]) for on in may} for binary, may in found.items()}
+        found[logical] = {on: sorted(may[on]) for on in may}
+    return found
+
+
+def check_twins(deployment, variant):
+    """The same binary, whoever starts it, asks for the same."""
+    may = actions(deployment)
+    for logical, twin in BACKLOG.items():
+        expect(may.get(logical, may[twin]) == may[twin], f"{variant}: {logical} may do other things than {twin}")
 
 
 def check_roles(deployment, variant):
@@ -129,6 +136,7 @@ def check_roles(deployment, variant):
         expect(role not in used, f"{role} is the role of {used.get(role)} and of {logical}: one each")
         used[role] = logical
         check_role(deployment, variant, logical, binary, role)
+    check_twins(deployment, variant)
     for role, properties in deployment.resources("AWS::IAM::Role"):
         expect("ManagedPolicyArns" not in properties, f"{role} has managed policies, which allow more than it needs")
         if role == "BacklogRole":
@@ -137,6 +145,7 @@ def check_roles(deployment, variant):
             check_hand_over_role(deployment, properties)
         elif role not in used:
             check_scheduler_role(deployment, role, properties)
+    check_hand_over(deployment)
     expect(not list(deployment.resources("AWS::IAM::Policy")), "policies belong into the roles")
 
 
@@ -223,6 +232,24 @@ def check_hand_over_role(deployment, properties):
     expect("aws:SourceAccount" in trust.get("Condition", {}).get("StringEquals", {}), "HandOverRole is for anybody")
     may = [(statement["Action"], statement["Resource"]) for statement in statements(properties)]
     expect(may == [(["states:StartExecution"], [deployment.id_of("Backlog")])], f"HandOverRole may do {may}")
+
+
+def check_hand_over(deployment):
+    """What a rule could not start is told where every other failure is; the queue takes it from that rule only."""
+    queue = deployment.resolve({"Fn::GetAtt": "FailureQueue.Arn"})
+    policies = [properties for _, properties in deployment.resources("AWS::SQS::QueuePolicy")]
+    expect(len(policies) == deployment.has("HandOver"), f"{len(policies)} policies of the queue")
+    for _, rule in deployment.resources("AWS::Events::Rule"):
+        for target in rule["Targets"]:
+            expect(target.get("DeadLetterConfig") == {"Arn": queue}, "HandOver: no dead-letter queue")
+            expect(target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185) <= 5, "HandOver: unbounded retry")
+    for policy in policies:
+        (statement,) = policy["PolicyDocument"]["Statement"]
+        rule = deployment.resolve({"Fn::GetAtt": "HandOver.Arn"})
+        expect(statement["Principal"] == {"Service": "events.amazonaws.com"}, "the queue takes from others")
+        expect(statement["Condition"] == {"ArnEquals": {"aws:SourceArn": rule}}, "the queue takes from other rules")
+        may = statement["Effect"], statement["Action"], statement["Resource"]
+        expect(may == ("Allow", "sqs:SendMessage", queue), f"the queue lets do {may}")
 
 
 def check_scheduler_role(deployment, role, properties):
@@ -355,11 +382,21 @@ def check_dashboard(deployment, metrics):
             expect(not cells & taken and widget["x"] + widget["width"] <= 24, f"{where} lies over another widget")
             taken |= cells
             alarms.update(widget["properties"].get("alarms", []))
+            if widget["type"] == "log":
+                check_query(deployment, where, widget["properties"]["query"])
             for row in widget["properties"].get("metrics", []):
                 check_row(where, row, metrics)
         there = {f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{alarm['AlarmName']}"
                  for _, alarm in deployment.resources("AWS::CloudWatch::Alarm")}
         expect(alarms == there, f"{logical} does not show exactly the alarms there are: {alarms ^ there}")
+
+
+def check_query(deployment, where, query):
+    sources = re.findall(r"SOURCE '([^']+)'", query)
+    there = [properties["LogGroupName"] for _, properties in deployment.resources("AWS::Logs::LogGroup")]
+    expect(sorted(sources) == sorted(there), f"{where}: not every function's lines: {set(sources) ^ set(there)}")
+    for field in ("error.kind", "error.text", "finding.kind", "finding.text"):
+        expect(f"`{field}`" in query, f"{where}: no {field}")
 
 
 def check_row(where, row, metrics):
@@ -459,8 +496,9 @@ def check_table(deployment, variant):
     tables = [properties for _, properties in deployment.resources("AWS::DynamoDB::Table")]
     custom = [properties for _, properties in deployment.resources("Custom::EnableTtl")]
     creates = deployment.parameters["CreateTable"] == "true"
-    # A stack that is deployed dry changes nothing.
-    wants = deployment.parameters["TimeToLive"] == "enable" and deployment.parameters["Mode"] == "delete"
+    # A stack that is deployed dry changes nothing; a table that it makes has TTL from the beginning.
+    enables = deployment.parameters["TimeToLive"] == "enable"
+    wants = enables and deployment.parameters["Mode"] == "delete"
     cascades = deployment.parameters["TtlCascade"] == "true" and deployment.parameters["Mode"] == "delete"
     expect(len(tables) == int(creates), f"{variant}: {len(tables)} tables")
     expect(len(custom) == int((wants or cascades) and not creates), f"{variant}: {len(custom)} custom resources")
@@ -473,7 +511,7 @@ def check_table(deployment, variant):
         function = deployment.resolve(deployment.template["Resources"]["EnableTtl"]["Properties"])
         expect(int(properties["ServiceTimeout"]) > function["Timeout"], "CloudFormation gives up before the function")
     for table in tables:
-        ttl = {"AttributeName": "ttl_timestamp", "Enabled": True} if wants else None
+        ttl = {"AttributeName": "ttl_timestamp", "Enabled": True} if enables else None
         expect(table.get("TimeToLiveSpecification") == ttl, f"{variant}: TTL is {table.get('TimeToLiveSpecification')}")
         stream = {"StreamViewType": "OLD_IMAGE"} if cascades else None
         expect(table.get("StreamSpecification") == stream, f"{variant}: stream {table.get('StreamSpecification')}")
@@ -487,6 +525,12 @@ def check_table(deployment, variant):
             expect(kept == {"Retain"}, "a table goes with its stack")
 
 
+def told():
+    for failure in failures:
+        print(f"template_checks.py: {failure}", file=sys.stderr)
+    return int(bool(failures))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--emitted", metavar="FILE", help="embedded-metric-format documents, one a line; - is stdin")
@@ -495,8 +539,10 @@ def main():
     arguments = parser.parse_args()
     if arguments.actions:
         given = {"AttributesTable": TABLE, **dict(pair.split("=", 1) for pair in arguments.set)}
-        print(json.dumps(actions(Deployment(given)), indent=2))
-        return
+        deployment = Deployment(given)
+        check_roles(deployment, "as given")
+        print(json.dumps(actions(deployment), indent=2))
+        sys.exit(told())
 
     metrics = Metrics(arguments.emitted)
     resources = set()
@@ -519,9 +565,7 @@ def main():
             failures.append(f"{variant}: {problem}")
     never = set(deployment.template["Resources"]) - resources
     expect(not never, f"no variant has {', '.join(sorted(never))}: it is not checked")
-    for failure in failures:
-        print(f"template_checks.py: {failure}", file=sys.stderr)
-    if failures:
+    if told():
         sys.exit(1)
     source = "what the functions emitted" if arguments.emitted else "shared/src/metric.rs"
     print(f"template: {len(resources)} resources in {len(VARIANTS)} variants hold; metrics compared with {source}")

@@ -15,6 +15,10 @@ use crate::store::{Budget, DeleteRows, InspectTable, OwnState, ReadRows, ScanTab
 use crate::sweep;
 use crate::walk::{End, Hands};
 
+mod parts;
+
+pub use parts::{begin, run_part};
+
 /// What a run does between taking its lease and writing its report.
 #[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait Job<S> {
@@ -147,61 +151,6 @@ where
     }
 }
 
-/// Runs a job on one segment of an open table, from where its last run stopped; the report says where the next one goes on.
-///
-/// # Errors
-/// As [`run`]; and when another run holds the lease, because a part that did nothing is not done.
-pub async fn run_part<S, J>(
-    store: &S,
-    job: &J,
-    (part, segment): (&Part, Segment),
-    settings: &Settings,
-    clock: &RunClock,
-) -> Result<RunReport, RunError>
-where
-    S: Store,
-    J: Job<S>,
-{
-    let mut run = Run::open(store, job, settings, clock, Some((part, segment))).await?;
-    if settings.mode == Mode::DryRun {
-        return run.walk().await;
-    }
-    match &part.lease {
-        Some(execution) => run.under(Lease::shared(store, clock, execution)).await,
-        None => run.under(Lease::own(store, clock, J::NAME)).await,
-    }
-}
-
-/// What an execution of many parts checks before the first of them: the settings, the table, the lease, the share.
-///
-/// # Errors
-/// When it must not begin.
-pub async fn begin<S, J>(
-    store: &S,
-    job: &J,
-    execution: &str,
-    settings: &Settings,
-    clock: &RunClock,
-) -> Result<(), RunError>
-where
-    S: Store,
-    J: Job<S>,
-{
-    if settings.max_deletes.is_some() {
-        return Err(RunError::CeilingOnParts);
-    }
-    let mut run = Run::open(store, job, settings, clock, None).await?;
-    if settings.mode == Mode::DryRun {
-        return run.refuse_above_share(&JobState::default()).await;
-    }
-    let lease = asked(Lease::shared(store, clock, execution)).await?;
-    let done = lease.hold(Box::pin(run.refuse_above_share(&JobState::default()))).await;
-    if !matches!(done, Ok(Ok(()))) {
-        lease.release().await;
-    }
-    done.unwrap_or(Err(RunError::LeaseLost))
-}
-
 async fn asked<S: OwnState>(lease: Lease<'_, S>) -> Result<Lease<'_, S>, RunError> {
     match lease.ask().await? {
         Asked::Got(lease) => Ok(lease),
@@ -217,6 +166,8 @@ struct Run<'a, S, J> {
     part: Option<(&'a Part, Segment)>,
     policy: Policy,
     table_is_empty: bool,
+    /// Somebody has looked at the share of dead rows before this run.
+    share_is_known: bool,
     notes: Vec<String>,
 }
 
@@ -237,7 +188,8 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
             ));
         }
         let policy = Policy::default();
-        let mut run = Self { store, job, settings, clock, part, policy, table_is_empty: false, notes };
+        let mut run =
+            Self { store, job, settings, clock, part, policy, table_is_empty: false, share_is_known: false, notes };
         run.set_policy().await?;
         run.table_is_empty = run.refuse_wrong_table().await?;
         Ok(run)
@@ -247,11 +199,12 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
     async fn under(&mut self, lease: Lease<'a, S>) -> Result<RunReport, RunError> {
         let lease = asked(lease).await?;
         let done = lease.hold(Box::pin(self.walk())).await;
-        // The lease of an execution is its last step's to give back.
-        if self.part.is_none_or(|(part, _)| part.lease.is_none()) {
-            lease.release().await;
-        }
-        let mut done = done.unwrap_or(Err(RunError::LeaseLost));
+        lease.release().await;
+        self.told(done.unwrap_or(Err(RunError::LeaseLost)))
+    }
+
+    /// What the run came to, and all that it cost.
+    fn told(&self, mut done: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
         let report = match &mut done {
             Ok(report) => Some(report),
             Err(RunError::Interrupted { report, .. }) => Some(&mut **report),
@@ -333,8 +286,7 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
 
     async fn walk(&mut self) -> Result<RunReport, RunError> {
         let state = self.read_state().await?;
-        // The first step of an execution has looked at the share already.
-        if self.part.is_none_or(|(part, _)| part.lease.is_none()) {
+        if !self.share_is_known {
             self.refuse_above_share(&state).await?;
         }
         let dry = self.settings.mode == Mode::DryRun;
@@ -429,8 +381,11 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
             next,
             of_part: self.part.is_some(),
             cut_off_in_a_row: cut_offs,
-            // Not one that an operator's ceiling ended: more runs at once would go around it.
-            hand_over: too_many && outcome == Outcome::OutOfTime && self.settings.mode == Mode::Delete,
+            // Not around an operator's ceiling, whichever ended this run: an execution has none.
+            hand_over: too_many
+                && outcome == Outcome::OutOfTime
+                && self.settings.mode == Mode::Delete
+                && self.settings.max_deletes.is_none(),
         }
     }
 }
