@@ -51,8 +51,8 @@ pub struct Totals {
     pub found: BTreeMap<String, u64>,
 }
 
-/// What the repair finds beside the rows that it deletes.
-const KINDS: [&str; 5] =
+/// What the repair finds beside the rows that it deletes, in the order of its findings.
+pub(crate) const KINDS: [&str; 5] =
     ["stranded_clients", "restored_clients", "legacy_rows", "absent_actors", "rows_of_absent_actors"];
 
 /// The names go into logs and into a state row: what comes in with an event may be any text, and only ours is kept.

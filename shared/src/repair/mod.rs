@@ -21,6 +21,7 @@ use source::{SegmentRows, TablePlace};
 use crate::bucket::{JANITOR_OWNER, STATE_BUCKET};
 use crate::config::Settings;
 use crate::integrity::Sighting;
+use crate::part::KINDS;
 use crate::report::Tally;
 use crate::row::{Row, RowKey};
 use crate::run::{Checkpoint, Job, Pass};
@@ -190,13 +191,14 @@ where
     fn findings(&self) -> Value {
         let findings = self.findings.borrow();
         let of_actors = |n: u64| if self.actors_readable.get() { json!(n) } else { Value::Null };
-        json!({
-            "stranded_clients": findings.stranded_clients,
-            "restored_clients": findings.restored_clients,
-            "legacy_rows": findings.legacy_rows,
-            "absent_actors": of_actors(findings.absent_actors),
-            "rows_of_absent_actors": of_actors(findings.rows_of_absent_actors),
-        })
+        let found = [
+            json!(findings.stranded_clients),
+            json!(findings.restored_clients),
+            json!(findings.legacy_rows),
+            of_actors(findings.absent_actors),
+            of_actors(findings.rows_of_absent_actors),
+        ];
+        KINDS.iter().map(|kind| (*kind).to_owned()).zip(found).collect()
     }
 }
 
