@@ -109,8 +109,14 @@ impl Siege {
         Self { bed, rows, removed: Vec::new(), endpoint: engine(kind).endpoint() }
     }
 
-    /// The same, with a record of the stream for each of the tokens that are no longer there.
-    pub async fn lay_after_ttl(kind: EngineKind, rows: Vec<ModelRow>, removed: Vec<ModelRow>) -> Self {
+    /// The same, after TTL has taken half of the tokens that it may take: the cascade is told of them.
+    pub async fn lay_after_ttl(kind: EngineKind, rows: Vec<ModelRow>, now: i64) -> Self {
+        let mut random = fastrand::Rng::with_seed(rows.len() as u64);
+        let is_due = |row: &ModelRow| {
+            let token = ["mcp_tokens", "mcp_refresh_tokens", "mcp_auth_codes"].contains(&row.bucket.as_str());
+            token && matches!(row.ttl, model::ModelTtl::Number(at) if (now - 5 * 365 * 86_400..now).contains(&at))
+        };
+        let (removed, rows) = rows.into_iter().partition(|row| is_due(row) && random.bool());
         Self { removed, ..Self::lay(kind, rows).await }
     }
 
@@ -168,6 +174,16 @@ impl Siege {
             row.owner == token.owner && stays && named(row).as_ref() == Some(&name)
         });
         (!young && !needed).then(|| provider.key())
+    }
+
+    /// No index row leads to a token that TTL removed.
+    pub async fn check_nothing_leads_to_removed(&self) {
+        let names: BTreeSet<&str> = self.removed.iter().map(|row| row.name.as_str()).collect();
+        assert!(!names.is_empty(), "TTL has removed nothing");
+        let rest = self.rest().await;
+        let dangling = model::dangling(&rest);
+        let left = rest.iter().filter(|row| dangling.contains(&row.key()) && names.contains(row.name.as_str()));
+        assert_eq!(left.count(), 0, "index rows lead to removed tokens");
     }
 
     /// Adds what a run says of itself, and whatever it should not have said.
