@@ -1,11 +1,11 @@
 //! Attack: everything that can go wrong between a run and its table. One fault at each kind of request, faults at random,
 //! storms, and faults that do not end. After each the table is held against the second opinion, and clean runs finish it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::report::Outcome;
 use shared::time::EpochSeconds;
 use tests::attack::{Figures, amount, seed};
@@ -200,14 +200,14 @@ fn faults_at_random_lose_nothing() {
 /// Whatever fails comes again, as the stream's mapping does it, until nothing does.
 async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
     let siege = Siege::lay_after_ttl(kind, crowd(seed, TABLES, NOW), NOW).await;
-    let when = When::Random { share: 200, seed };
+    let when = When::Random { share: 300, seed };
     let (proxy, faults) = faulty(engine(kind).endpoint(), quick_faults(), when);
     let function = siege.bed.through(&proxy).await;
-    let mut records = siege.records();
+    let mut batches: VecDeque<Vec<Value>> = siege.records().chunks(3).map(<[Value]>::to_vec).collect();
     let mut figures = Figures::default();
-    while !records.is_empty() {
+    while let Some(mut records) = batches.pop_front() {
         figures.attempts += 1;
-        assert!(figures.attempts < 100, "{} records come again and again", records.len());
+        assert!(figures.attempts < 300, "{} records come again and again", records.len());
         match function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await {
             Ok(report) => {
                 siege.ran(&report.run, &mut figures);
@@ -215,6 +215,7 @@ async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
             }
             Err(error) => figures.secrets += siege.secrets_in(&format!("{error} {error:?}")),
         }
+        batches.extend((!records.is_empty()).then_some(records));
     }
     figures.faults += faults.load(Ordering::Relaxed);
     siege.check_nothing_leads_to_removed().await;
