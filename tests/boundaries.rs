@@ -295,3 +295,9 @@ fn settings_are_spelled_as_they_are_read_and_end_where_they_say() {
     let named = |length: usize| is_table_name(&"t".repeat(length));
     assert_eq!((named(2), named(3), named(255), named(256)), (false, true, true, false));
 }
+
+#[test]
+fn a_segment_is_counted_as_dynamodb_counts_it() {
+    let segment = shared::segment::Segment::new(2, 5).unwrap();
+    assert_eq!(segment.of_scan(), (2, 5));
+}

@@ -19,6 +19,7 @@ use shared::index::leaves_rows_behind;
 use shared::lambda::Function;
 use shared::pyjson::dumps;
 use shared::time::EpochSeconds;
+use tests::aftermath::secrets_in;
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
 use tests::lambda::{Rie, function};
@@ -48,10 +49,22 @@ fn row(owner: &str, bucket: &str, name: &str, data: &str, ttl: i64, fate: Fate) 
 
 /// A binary in front of an endpoint, with everything printed that can be.
 fn start(binary: &str, endpoint: &str, table: &str) -> Rie {
-    let environment =
-        [("AWS_ENDPOINT_URL_DYNAMODB", endpoint), ("ATTRIBUTES_TABLE", table), ("AWS_LAMBDA_LOG_LEVEL", "TRACE")];
+    let environment = [
+        ("AWS_ENDPOINT_URL_DYNAMODB", endpoint),
+        ("ATTRIBUTES_TABLE", table),
+        ("AWS_LAMBDA_LOG_LEVEL", "TRACE"),
+        // An engine on this machine has no capacity to spare for anybody else.
+        ("MAX_READ_UNITS_PER_SECOND", "1000000"),
+        ("MAX_WRITE_UNITS_PER_SECOND", "1000000"),
+    ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Rie::start(&function(binary), &environment, 120)
+}
+
+/// Fails if one of the secrets is in what a binary printed, at its most talkative, or in what it answered.
+fn assert_no_leak<'a>(printed: &str, secrets: impl IntoIterator<Item = &'a str>) {
+    assert!(printed.contains("\"level\":\"TRACE\""), "the most talkative level must really be on");
+    assert_eq!(secrets_in(printed, secrets), 0, "secrets, by either end, are in what was printed or answered");
 }
 
 /// What CloudFormation is told when it asks for the table's stream, and TTL.
@@ -83,6 +96,7 @@ fn filtered(records: &[Value]) -> Vec<bool> {
 }
 
 const SECRET: &str = "1//the-providers-refresh-token";
+const EMAIL: &str = "visitor@mail.example.org";
 
 /// Tokens whose TTL is past, what hangs on them and is not, tokens that live, and rows that have nothing to do with it.
 fn living_table(now: i64) -> Vec<Specimen> {
@@ -172,6 +186,7 @@ async fn what_the_engines_own_ttl_removes_takes_along_what_hung_on_it() {
     for secret in ["token-secret", "spa-secret", SECRET, "google_token_access"] {
         assert!(!printed.contains(secret), "{secret} is in {printed}");
     }
+    assert!(printed.contains("\"level\":\"TRACE\""));
     let metrics =
         printed.lines().filter(|line| line.contains("\"_aws\"") && line.contains("\"RecordsIgnored\"")).count();
     assert_eq!(metrics, records.chunks(50).count(), "each batch tells its metrics");
@@ -286,6 +301,7 @@ async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
     let fails = Arc::new(AtomicBool::new(true));
     let proxy = Proxy::start(endpoint, failing(endpoint, Arc::clone(&fails)));
     let (mut rows, mut records, mut bad) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let mut secrets = vec![SECRET.to_owned(), EMAIL.to_owned()];
     for n in 0..40 {
         let how = match n % 8 {
             1 => "unseen",
@@ -293,11 +309,16 @@ async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
             5 => "unreadable",
             _ => "good",
         };
-        let (actor, name, key) =
-            (format!("{how}-actor{n}"), format!("aw_{how}{n}"), format!("google_token_access_{n}"));
-        let data = dumps(&json!({"google_token_key": key}));
+        let (actor, name, key) = (
+            format!("{how}-actor{n}"),
+            format!("aw_{how}{n}-that-nobody-may-see"),
+            format!("google_token_access_{n}-that-nobody-may-see"),
+        );
+        let data = dumps(&json!({"google_token_key": key, "email": format!("{n}{EMAIL}")}));
         rows.push(row(OAUTH_OWNER, "_access_token_index", &name, &dumps(&json!(actor)), now() + 900, Fate::Goes));
-        rows.push(row(&actor, "mcp_google_tokens", &key, "{}", now() + 900, Fate::Goes));
+        let answer = dumps(&json!({"refresh_token": SECRET, "email": format!("{n}{EMAIL}")}));
+        rows.push(row(&actor, "mcp_google_tokens", &key, &answer, now() + 900, Fate::Goes));
+        secrets.extend([name.clone(), key]);
         let record = removal(&bed.table, n, &actor, "mcp_tokens", &name, Some(&data));
         if how != "good" {
             bad.insert(record["dynamodb"]["SequenceNumber"].as_str().unwrap().to_owned());
@@ -314,9 +335,11 @@ async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
 
     fails.store(false, Ordering::Relaxed);
     records.retain(|record| failed.contains(record["dynamodb"]["SequenceNumber"].as_str().unwrap()));
-    let answer = rie.invoke(&event(&records));
-    assert_eq!(reported(&answer.payload), [""; 0]);
+    let again = rie.invoke(&event(&records));
+    assert_eq!(reported(&again.payload), [""; 0]);
     bed.check(&rows).await;
+    let printed = format!("{}\n{}\n{}", rie.output(), answer.payload, again.payload);
+    assert_no_leak(&printed, secrets.iter().map(String::as_str));
 }
 
 /// A store that cannot be used at all fails the invocation, so that Lambda's own metric sees it and the batch comes again.
@@ -378,31 +401,39 @@ async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() 
 
     // Late, and in no order.
     fastrand::Rng::with_seed(9).shuffle(&mut records);
-    let environment = [
-        ("ATTRIBUTES_TABLE".to_owned(), table.clone()),
-        ("MAX_READ_UNITS_PER_SECOND".to_owned(), "1000000".to_owned()),
-        ("MAX_WRITE_UNITS_PER_SECOND".to_owned(), "1000000".to_owned()),
-    ];
-    let function = Function::new(client.clone(), environment.into());
-    let (mut requests, mut deleted, mut read, mut write) = (0, 0, 0.0, 0.0);
+    let rie = start("ttl-cascade", endpoint, &table);
     let began = Instant::now();
+    let mut answers = String::new();
     for batch in records.chunks(100) {
-        let report = function.ttl_cascade(event(batch), EpochSeconds::new(now()), None).await.unwrap();
-        assert_eq!((report.failed.len(), report.run.counts.lost_races()), (0, 0));
-        requests += report.run.usage.requests;
-        deleted += report.run.counts.rows_deleted();
-        read += report.run.usage.read_units;
-        write += report.run.usage.write_units;
+        let answer = rie.invoke(&event(batch));
+        assert_eq!(reported(&answer.payload), [""; 0]);
+        answers.push_str(&answer.payload.to_string());
     }
+    let printed = rie.output() + &answers;
+    let ended: Vec<Value> = printed
+        .lines()
+        .filter(|line| line.contains("\"message\":\"run ended\""))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(ended.len(), 100);
+    let sum = |of: &str| ended.iter().map(|run| run[of].as_u64().unwrap()).sum::<u64>();
+    let units = |of: &str| ended.iter().map(|run| run[of].as_f64().unwrap()).sum::<f64>();
+    let (requests, deleted) = (sum("requests"), sum("rows.deleted"));
     println!(
-        "10000 records in batches of 100: {requests} requests, {:.3} a record; {deleted} rows deleted; {read:.0} read units, \
-         {write:.0} write units; {:?}",
+        "10000 records in batches of 100: {requests} requests, {:.3} a record; {deleted} rows deleted; {:.0} read units, \
+         {:.0} write units; {:?}",
         f64::from(u32::try_from(requests).unwrap()) / 10_000.0,
+        units("units.read"),
+        units("units.write"),
         began.elapsed()
     );
     // Most of them are Queries, one for each actor of a batch whose provider rows are still there.
     assert!(requests < 8_000, "0.8 requests a record: {requests}");
-    assert_eq!(deleted, goes.len() as u64);
+    assert_eq!((deleted, sum("rows.lost_race"), sum("records.failed")), (goes.len() as u64, 0, 0));
+    let secrets: Vec<&str> =
+        seeded["secrets"].as_array().unwrap().iter().map(|secret| secret.as_str().unwrap()).collect();
+    assert!(secrets.len() > 20_000, "{} secrets", secrets.len());
+    assert_no_leak(&printed, secrets.into_iter().chain([EMAIL]));
 
     assert_eq!(left_behind(&client, &table).await, (0, 0));
     let left: BTreeSet<(String, String)> =
@@ -411,6 +442,7 @@ async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() 
     let lost = stays.iter().filter(|key| !left.contains(*key)).count();
     assert_eq!((gone, lost), (0, 0), "left that should be gone, gone that should be left");
     // The repair, which reads the whole table, finds no more to do of it.
+    let function = Function::new(client.clone(), [("ATTRIBUTES_TABLE".to_owned(), table.clone())].into());
     let repair = function.index_repair(json!({"mode": "dry-run"}), EpochSeconds::new(now()), None).await.unwrap();
     let answer = repair.to_repair_answer();
     assert_eq!(

@@ -1,6 +1,10 @@
 //! What the cascade removes and what it leaves, in every combination of what can hang on a removed token: on a real engine,
 //! at a fixed time, from records as the stream tells them.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
 use aws_sdk_dynamodb::types::AttributeValue;
 use janitor::fixture::{Fate, Specimen};
 use serde_json::{Value, json};
@@ -357,6 +361,49 @@ async fn a_ceiling_stops_a_batch_and_the_rest_comes_again(kind: EngineKind) {
     bed.check(&rows).await;
 }
 
+/// At a pace at which there is no time for all of it: what was not come to is told, exactly that, before the time is over;
+/// later deliveries, no longer, finish it.
+async fn a_delivery_that_runs_out_of_time_reports_exactly_the_rest(kind: EngineKind) {
+    let bed = Bed::new(kind).await;
+    let name = |n: usize| format!("aw_{n:03}");
+    let rows: Vec<Specimen> =
+        (0..350).map(|n| row(OAUTH_OWNER, "_access_token_index", &name(n), "\"ada\"", Some(NOW + 60), true)).collect();
+    bed.write(&rows).await;
+    let mut records: Vec<Value> =
+        (0..350).map(|n| removal(&bed.table, n, "ada", "mcp_tokens", &name(n), Some("{}"))).collect();
+    let function = with(&bed.function, &[("MAX_WRITE_UNITS_PER_SECOND", "50")]);
+    let budget = Duration::from_secs(4);
+    let mut cut_off = 0;
+    while !records.is_empty() {
+        let began = Instant::now();
+        let report = function.ttl_cascade(event(&records), EpochSeconds::new(NOW), Some(budget)).await.unwrap();
+        assert!(began.elapsed() < budget, "{:?}", began.elapsed());
+        let failed: BTreeSet<&str> = report.failed.iter().map(String::as_str).collect();
+        let there = bed.keys().await;
+        let left = |record: &Value| {
+            let sort = record["dynamodb"]["Keys"]["bucket_name"]["S"].as_str().unwrap();
+            let index = sort.replace("mcp_tokens", "_access_token_index");
+            there.contains(&(OAUTH_OWNER.to_owned(), index))
+        };
+        let sequence = |record: &'_ Value| record["dynamodb"]["SequenceNumber"].as_str().unwrap().to_owned();
+        let rest: BTreeSet<String> = records.iter().filter(|record| left(record)).map(sequence).collect();
+        // Only a delete that was cut off while it was under way may be reported and done.
+        assert!(rest.iter().all(|one| failed.contains(one.as_str())), "{rest:?} is not in {failed:?}");
+        assert!((failed.len() - rest.len()) as u64 <= report.run.counts.uncertain(), "{failed:?} for {rest:?}");
+        assert_eq!(report.records.failed, failed.len() as u64);
+        if failed.is_empty() {
+            assert_eq!(report.run.outcome, Outcome::Complete);
+        } else {
+            assert_eq!(report.run.outcome, Outcome::OutOfTime);
+            assert!(failed.len() < records.len(), "nothing was done in time");
+            cut_off += 1;
+        }
+        records.retain(|record| failed.contains(sequence(record).as_str()));
+    }
+    assert!(cut_off > 0, "350 rows in four seconds at 50 a second: give it more");
+    bed.check(&rows).await;
+}
+
 on_both_engines!(
     every_combination_of_index_row_token_and_provider_row_has_its_fate,
     the_order_and_the_size_of_batches_do_not_matter,
@@ -366,6 +413,7 @@ on_both_engines!(
     a_clock_that_is_ahead_takes_no_provider_row_early,
     a_row_that_changes_while_it_is_judged_is_left_and_counted,
     a_ceiling_stops_a_batch_and_the_rest_comes_again,
+    a_delivery_that_runs_out_of_time_reports_exactly_the_rest,
 );
 
 /// What is not the cascade's is counted and passed over, also when the filter lets it in; what no stream sends as well.
@@ -393,6 +441,45 @@ async fn strange_records_are_counted_and_cost_nothing() {
     for event in [json!({}), json!({"mode": "dry-run"}), json!({"Records": {}}), json!(null)] {
         let error = function.ttl_cascade(event, EpochSeconds::new(NOW), None).await.unwrap_err();
         assert_eq!(error.kind(), "Configuration", "{error}");
+    }
+}
+
+/// What the functions of one test have told.
+static TOLD: Mutex<Vec<Value>> = Mutex::new(Vec::new());
+
+/// A batch of which nothing could be done has counts, too: its records come again, and somebody looks at the dashboard.
+#[tokio::test]
+async fn a_batch_that_fails_as_a_whole_tells_how_many_records_come_again() {
+    let bed = Bed::new(EngineKind::Embedded).await;
+    let removed = |n: usize| removal(&bed.table, n, "ada", "mcp_tokens", &format!("aw_{n}"), Some("{}"));
+    let ignored = removal(&bed.table, 3, "ada", "notes", "x", Some("{}"));
+    // Before the first of them is tried, and while they are.
+    for operation in ["DescribeTable", "BatchGetItem"] {
+        let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
+            if request.operation == operation {
+                let denied = json!({"__type": "AccessDeniedException", "message": ""});
+                return RequestFate::Answer(400, denied.to_string());
+            }
+            RequestFate::Forward
+        });
+        let function = bed.through(&proxy).await;
+        let function = function.telling(|line| TOLD.lock().unwrap().push(serde_json::from_str(line).unwrap()));
+        TOLD.lock().unwrap().clear();
+        let records = [removed(1), ignored.clone(), removed(2)];
+        let error = function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await.unwrap_err();
+        assert_eq!(error.kind(), "Store", "{error}");
+        let told = TOLD.lock().unwrap().clone();
+        assert_eq!(told.len(), 1, "{told:?}");
+        for (name, value) in [
+            ("Records", 3),
+            ("RecordsFailed", 2),
+            ("RecordsIgnored", 1),
+            ("Failed", 1),
+            ("Refused", 0),
+            ("Complete", 0),
+        ] {
+            assert_eq!(told[0][name], value, "{name} at {operation}: {}", told[0]);
+        }
     }
 }
 

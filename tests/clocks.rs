@@ -6,9 +6,11 @@ use shared::run::RunError;
 use shared::store::StoreError;
 use tests::attack::{Figures, amount, seed};
 use tests::engine::{EngineKind, shared as engine};
+use tests::lambda::{Rie, function};
 use tests::proxy::{Fate, Proxy};
 use tests::rows::NOW;
 use tests::siege::{Siege, Which, crowd, real_now};
+use tests::stream::{event, removal};
 
 tests::on_both_engines!(
     a_clock_that_is_ahead_deletes_nothing_early,
@@ -30,7 +32,7 @@ async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64) -> Figure
     // Rounded to keep: a second or two are given away.
     assert!(report.now <= NOW && report.now >= NOW - 5 + ahead.min(0), "judged at {}", report.now);
     let mut figures = Figures { attempts: 1, faults: 1, live_lost: siege.live_lost(NOW).await, ..Figures::default() };
-    figures.ran(&report);
+    siege.ran(&report, &mut figures);
     siege.settle(NOW + 120, &mut figures).await;
     siege.lift().await;
     figures
@@ -63,6 +65,32 @@ async fn a_clock_that_is_far_ahead_is_refused(kind: EngineKind) {
     }
     assert_eq!(siege.rest().await.len(), siege.rows.len());
     assert!(proxy.seen().iter().all(|operation| operation == "DescribeTable"), "{:?}", proxy.seen());
+}
+
+/// Whichever function it is: rows were judged by another clock than the one that stands beside them in the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_function_logs_that_its_clock_was_set_back() {
+    let kind = EngineKind::Embedded;
+    let siege = Siege::lay(kind, crowd(seed(), 2, real_now())).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
+    let settings = [("ATTRIBUTES_TABLE", siege.bed.table.as_str()), ("AWS_DB_HOST", proxy.endpoint())];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let removed = event(&[removal(&siege.bed.table, 1, "ada", "mcp_tokens", "aw_1", Some("{}"))]);
+    for (name, asked) in [
+        ("daily-cleanup", json!({"mode": "dry-run"})),
+        ("index-repair", json!({"mode": "dry-run"})),
+        ("metrics-emitter", json!({})),
+        ("ttl-cascade", removed),
+    ] {
+        let rie = Rie::start(&function(name), &settings, 60);
+        let answer = rie.invoke(&asked);
+        assert!(!answer.is_error, "{name}: {}", answer.payload);
+        let printed = rie.output();
+        let told: Vec<&str> = printed.lines().filter(|line| line.contains("\"level\":\"WARN\"")).collect();
+        let told = told.iter().filter(|line| line.contains("ahead of the table's")).count();
+        assert_eq!(told, 1, "{name}: {printed}");
+    }
+    siege.lift().await;
 }
 
 /// The program has no other clock than its machine's: here the table's is five minutes behind that.
@@ -115,7 +143,7 @@ async fn time_that_goes_backwards_between_runs_loses_nothing(kind: EngineKind) {
             let which = Which::BOTH[(i + usize::from(round % 2 == 0)) % 2];
             let report = which.run(&siege.bed.function, json!({}), at).await.unwrap();
             assert!(report.outcome.is_complete(), "{}", report.to_json());
-            figures.ran(&report);
+            siege.ran(&report, &mut figures);
             figures.attempts += 1;
             figures.faults += 1;
             figures.live_lost += siege.live_lost(NOW).await;

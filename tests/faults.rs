@@ -1,18 +1,20 @@
 //! Attack: everything that can go wrong between a run and its table. One fault at each kind of request, faults at random,
 //! storms, and faults that do not end. After each the table is held against the second opinion, and clean runs finish it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::report::Outcome;
+use shared::time::EpochSeconds;
 use tests::attack::{Figures, amount, seed};
 use tests::engine::{EngineKind, shared as engine};
 use tests::fault::{Fault, When, faulty};
 use tests::proxy::{self, Proxy};
 use tests::rows::NOW;
 use tests::siege::{Siege, Which, all_at_once, crowd};
+use tests::stream::event;
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Embedded, EngineKind::DynamoDbLocal];
 /// A lease lapses after a minute; the clean run comes after that.
@@ -29,6 +31,14 @@ struct Scene {
     faults: Vec<Fault>,
     when: When,
     seed: u64,
+    /// What the run has in all; `None` is no limit.
+    budget: Option<Duration>,
+}
+
+impl Scene {
+    fn new(kind: EngineKind, which: Which, faults: Vec<Fault>, when: When, seed: u64) -> Self {
+        Self { kind, which, faults, when, seed, budget: None }
+    }
 }
 
 /// What a scene has to end as, beside what always holds.
@@ -37,6 +47,8 @@ type Check = fn(&Scene, &Ending);
 struct Ending {
     faults: u64,
     requests: u64,
+    /// How often the request was sent that was sent most often, of the kind under attack.
+    alike: u64,
     took: Duration,
     outcome: Option<Outcome>,
     retried: u64,
@@ -50,11 +62,12 @@ async fn play(scene: &Scene, check: Check) -> Figures {
     let (proxy, faults) = faulty(engine(scene.kind).endpoint(), scene.faults.clone(), scene.when);
     let function = siege.bed.through(&proxy).await;
     let began = Instant::now();
-    let ran = scene.which.run(&function, json!({}), NOW).await;
+    let ran = scene.which.run_within(&function, json!({}), NOW, scene.budget).await;
     let mut figures = Figures { attempts: 1, faults: faults.load(Ordering::Relaxed), ..Figures::default() };
     let mut ending = Ending {
         faults: figures.faults,
         requests: proxy.seen().len() as u64,
+        alike: most_alike(&proxy, scene.when),
         took: began.elapsed(),
         outcome: None,
         retried: 0,
@@ -63,8 +76,7 @@ async fn play(scene: &Scene, check: Check) -> Figures {
     };
     match &ran {
         Ok(report) => {
-            figures.ran(report);
-            figures.secrets += siege.secrets_in(&report.to_json().to_string());
+            siege.ran(report, &mut figures);
             siege.check_counts(report, siege.rows.len()).await;
             ending.outcome = Some(report.outcome);
             ending.retried = report.usage.retries + report.usage.throttles;
@@ -78,6 +90,15 @@ async fn play(scene: &Scene, check: Check) -> Figures {
     siege.settle(LATER, &mut figures).await;
     siege.lift().await;
     figures
+}
+
+fn most_alike(proxy: &Proxy, when: When) -> u64 {
+    let (When::Nth(attacked, _) | When::From(attacked, _)) = when else { return 0 };
+    let mut times: BTreeMap<String, u64> = BTreeMap::new();
+    for request in proxy.requests().into_iter().filter(|request| request.operation == attacked) {
+        *times.entry(request.body).or_default() += 1;
+    }
+    times.into_values().max().unwrap_or(0)
 }
 
 /// The requests that a run sends when nothing goes wrong, by kind.
@@ -116,7 +137,7 @@ fn one_fault_at_each_kind_of_request_loses_nothing() {
                         places.retain(|_| random.bool() == (kind == EngineKind::Embedded));
                     }
                     for nth in places {
-                        scenes.push(Scene { kind, which, faults: vec![fault], when: When::Nth(operation, nth), seed });
+                        scenes.push(Scene::new(kind, which, vec![fault], When::Nth(operation, nth), seed));
                     }
                 }
             }
@@ -145,20 +166,25 @@ fn one_fault_at_each_kind_of_request_loses_nothing() {
     figures.tell("one fault a run");
 }
 
-#[test]
-fn faults_at_random_lose_nothing() {
-    let mut random = fastrand::Rng::with_seed(seed() + 1);
+/// What passes, and without much waiting.
+fn quick_faults() -> Vec<Fault> {
     let quick = |fault: &Fault| {
         fault.is_passing() && !matches!(fault, Fault::Slow | Fault::SilenceBefore | Fault::SilenceAfter)
     };
-    let faults: Vec<Fault> = Fault::ALL.into_iter().filter(quick).collect();
+    Fault::ALL.into_iter().filter(quick).collect()
+}
+
+#[test]
+fn faults_at_random_lose_nothing() {
+    let mut random = fastrand::Rng::with_seed(seed() + 1);
+    let faults = quick_faults();
     let mut scenes = Vec::new();
     for round in 0..amount(3, 60) {
         for kind in ENGINES {
             for which in Which::BOTH {
                 let seed = random.u64(..);
                 let share = [20, 100, 300][round % 3];
-                scenes.push(Scene { kind, which, faults: faults.clone(), when: When::Random { share, seed }, seed });
+                scenes.push(Scene::new(kind, which, faults.clone(), When::Random { share, seed }, seed));
             }
         }
     }
@@ -169,6 +195,41 @@ fn faults_at_random_lose_nothing() {
         .await
     });
     figures.tell("faults at random");
+}
+
+/// Whatever fails comes again, as the stream's mapping does it, until nothing does.
+async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
+    let siege = Siege::lay_after_ttl(kind, crowd(seed, TABLES, NOW), NOW).await;
+    let when = When::Random { share: 300, seed };
+    let (proxy, faults) = faulty(engine(kind).endpoint(), quick_faults(), when);
+    let function = siege.bed.through(&proxy).await;
+    let mut batches: VecDeque<Vec<Value>> = siege.records().chunks(3).map(<[Value]>::to_vec).collect();
+    let mut figures = Figures::default();
+    while let Some(mut records) = batches.pop_front() {
+        figures.attempts += 1;
+        assert!(figures.attempts < 300, "{} records come again and again", records.len());
+        match function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await {
+            Ok(report) => {
+                siege.ran(&report.run, &mut figures);
+                records.retain(|record| report.failed.iter().any(|one| record["dynamodb"]["SequenceNumber"] == **one));
+            }
+            Err(error) => figures.secrets += siege.secrets_in(&format!("{error} {error:?}")),
+        }
+        batches.extend((!records.is_empty()).then_some(records));
+    }
+    figures.faults += faults.load(Ordering::Relaxed);
+    siege.check_nothing_leads_to_removed().await;
+    figures.live_lost += siege.live_lost(NOW).await;
+    siege.settle(LATER, &mut figures).await;
+    siege.lift().await;
+    figures
+}
+
+#[test]
+fn faults_at_random_under_the_cascade_lose_nothing() {
+    let mut random = fastrand::Rng::with_seed(seed() + 5);
+    let scenes: Vec<(EngineKind, u64)> = (0..amount(6, 80)).map(|round| (ENGINES[round % 2], random.u64(..))).collect();
+    all_at_once(6, &scenes, cascade_under_faults).tell("faults under the cascade");
 }
 
 #[test]
@@ -183,7 +244,7 @@ fn a_storm_that_passes_loses_nothing() {
                 let seed = random.u64(..);
                 let fault = storms[random.usize(..storms.len())];
                 let when = When::Storm { after: random.u64(2..12), requests: 4 + 8 * (round % 4) };
-                scenes.push(Scene { kind, which, faults: vec![fault], when, seed });
+                scenes.push(Scene::new(kind, which, vec![fault], when, seed));
             }
         }
     }
@@ -209,7 +270,7 @@ fn a_fault_that_does_not_end_ends_the_run_in_bounds_and_is_no_success() {
             let seed = random.u64(..);
             let kind = ENGINES[random.usize(..2)];
             for which in Which::BOTH {
-                scenes.push(Scene { kind, which, faults: vec![fault], when: When::From(operation, 2), seed });
+                scenes.push(Scene::new(kind, which, vec![fault], When::From(operation, 2), seed));
             }
         }
     }
@@ -222,11 +283,41 @@ fn a_fault_that_does_not_end_ends_the_run_in_bounds_and_is_no_success() {
             }
             println!("{scene:?}: {} requests, {:?}, {:?}", ending.requests, ending.took, ending.outcome);
             assert!(ending.faults <= 40 * MAX_ATTEMPTS, "{scene:?}: {} faults were asked for", ending.faults);
+            assert!(ending.alike <= MAX_ATTEMPTS, "{scene:?}: one request was sent {} times", ending.alike);
             assert!(ending.took < Duration::from_mins(3), "{scene:?} took {:?}", ending.took);
         })
         .await
     });
     figures.tell("faults without end");
+}
+
+/// A store that is silent, or slow, for good: nothing else ends the run but its own time, and that it keeps.
+#[test]
+fn a_silence_that_does_not_end_ends_the_run_in_time() {
+    let budget = Duration::from_secs(13);
+    let mut random = fastrand::Rng::with_seed(seed() + 4);
+    let mut scenes = Vec::new();
+    for fault in [Fault::Slow, Fault::SilenceBefore, Fault::SilenceAfter] {
+        for operation in ["Query", "BatchGetItem", "BatchExecuteStatement"] {
+            for which in Which::BOTH {
+                let (seed, kind) = (random.u64(..), ENGINES[random.usize(..2)]);
+                let scene = Scene::new(kind, which, vec![fault], When::From(operation, 2), seed);
+                scenes.push(Scene { budget: Some(budget), ..scene });
+            }
+        }
+    }
+    let figures = all_at_once(18, &scenes, async |scene| {
+        play(scene, |scene, ending| {
+            assert!(scene.budget.is_some_and(|budget| ending.took < budget), "{scene:?} took {:?}", ending.took);
+            assert!(ending.alike <= MAX_ATTEMPTS, "{scene:?}: one request was sent {} times", ending.alike);
+            let complete = ending.outcome.is_some_and(Outcome::is_complete);
+            assert!(!complete || scene.faults == [Fault::Slow] || ending.faults == 0, "{scene:?} was called complete");
+            println!("{scene:?}: {} faults, {:?}, {:?}", ending.faults, ending.took, ending.outcome);
+        })
+        .await
+    });
+    assert!(figures.faults > 0, "nobody was ever silent");
+    figures.tell("silence without end");
 }
 
 /// DynamoDB may answer a delete of what is already gone as a condition that failed. After a lost answer that can be the
@@ -259,6 +350,7 @@ async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
         assert!(report.notes.iter().any(|note| note.contains("not answered")), "{:?}", report.notes);
         siege.check_counts(&report, siege.rows.len()).await;
         let mut figures = Figures { attempts: 1, faults: 2, ..Figures::default() };
+        siege.ran(&report, &mut figures);
         siege.settle(LATER, &mut figures).await;
         figures.tell("a reset that hid a delete");
     }

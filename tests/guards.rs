@@ -1,7 +1,7 @@
 //! What a delete is guarded by on the wire: consistent lookups, a condition on everything that was judged, and the order.
 //! Each was found missing when the program was broken on purpose (tests/mutations).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -13,6 +13,8 @@ use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
 use tests::proxy::{self, Proxy};
 use tests::rows::NOW;
+use tests::siege::Which;
+use tests::stream::call;
 
 fn put(owner: &str, bucket: &str, name: &str, data: &Value) -> Specimen {
     Specimen {
@@ -139,6 +141,116 @@ async fn a_token_whose_index_row_leads_elsewhere_is_unindexed_at_once() {
     };
     assert_eq!(repair("dry-run").await, repair("delete").await);
     bed.check(&rows).await;
+}
+
+/// What a replica that is behind has under a key: a row as it was, or no row yet.
+type Behind = BTreeMap<(String, String), Option<Value>>;
+
+fn key_of(item: &Value) -> (String, String) {
+    let text = |name: &str| item[name]["S"].as_str().unwrap_or_default().to_owned();
+    (text("id"), text("bucket_name"))
+}
+
+/// A table whose eventually consistent lookups are answered by such a replica.
+fn behind(kind: EngineKind, table: &str, replica: Behind, asked: Arc<Mutex<BTreeSet<(String, String)>>>) -> Proxy {
+    let (endpoint, table) = (engine(kind).endpoint(), table.to_owned());
+    Proxy::start(endpoint, move |request| {
+        let body: Value = serde_json::from_str(&request.body).unwrap_or_default();
+        let of_table = &body["RequestItems"][&table];
+        if request.operation != "BatchGetItem" || of_table["ConsistentRead"] == true {
+            return proxy::Fate::Forward;
+        }
+        let keys: Vec<_> = of_table["Keys"].as_array().unwrap().iter().map(key_of).collect();
+        let mut answer = call(endpoint, "DynamoDB_20120810", "BatchGetItem", &body);
+        let rows = answer["Responses"][&table].as_array_mut().unwrap();
+        rows.retain(|row| !replica.contains_key(&key_of(row)));
+        rows.extend(keys.iter().filter_map(|key| replica.get(key).cloned().flatten()));
+        asked.lock().unwrap().extend(keys.into_iter().filter(|key| replica.contains_key(key)));
+        proxy::Fate::Answer(200, answer.to_string())
+    })
+}
+
+/// DynamoDB's cheap reads may be behind. A row that has changed or gone since is left to its delete's condition; one that
+/// is not there yet is looked for consistently before anything goes for its absence.
+#[tokio::test]
+async fn a_read_that_is_behind_loses_nothing() {
+    use Fate::{Goes, Stays};
+    const INDEX: &str = "_access_token_index";
+    let (alive, dead) = (json!({"created_at": NOW - 9_000, "expires_at": NOW + 9_000}), json!({"expires_at": NOW - 9}));
+    let naming = |token: &Value, name: &str| {
+        let mut token = token.clone();
+        token["google_token_key"] = json!(name);
+        token
+    };
+    let item = |bucket: &str, name: &str, data: &Value| {
+        json!({"id": {"S": "actor"}, "bucket_name": {"S": format!("{bucket}:{name}")}, "bucket": {"S": bucket},
+            "name": {"S": name}, "data": {"S": data.to_string()}})
+    };
+    let rows = [
+        // Alive, and the replica has heard neither of the token nor of its index row.
+        (Stays, put("_actingweb_oauth2", INDEX, "aw_new", &json!("actor"))),
+        (Stays, put("actor", "mcp_tokens", "aw_new", &alive)),
+        // Renewed, which the replica has not heard of.
+        (Stays, put("_actingweb_oauth2", INDEX, "aw_renewed", &json!("actor"))),
+        (Stays, put("actor", "mcp_tokens", "aw_renewed", &naming(&alive, "google_token_renewed"))),
+        (Stays, put("actor", "mcp_google_tokens", "google_token_renewed", &json!({"refresh_token": "x"}))),
+        // Gone, and the replica still has it: dead, or alive.
+        (Goes, put("_actingweb_oauth2", INDEX, "aw_gone", &json!("actor"))),
+        (Goes, put("_actingweb_oauth2", INDEX, "aw_revoked", &json!("actor"))),
+        // Dead, and its provider row is not there yet for the replica.
+        (Goes, put("_actingweb_oauth2", INDEX, "aw_dead", &json!("actor"))),
+        (Goes, put("actor", "mcp_tokens", "aw_dead", &naming(&dead, "google_token_dead"))),
+        (Goes, put("actor", "mcp_google_tokens", "google_token_dead", &json!({"refresh_token": "x"}))),
+    ]
+    .map(|(fate, row)| Specimen { fate, ttl: provider_ttl(&row), ..row });
+    let key = |owner: &str, sort: &str| (owner.to_owned(), sort.to_owned());
+    let replica: Behind = [
+        (key("actor", "mcp_tokens:aw_new"), None),
+        (key("_actingweb_oauth2", "_access_token_index:aw_new"), None),
+        (
+            key("actor", "mcp_tokens:aw_renewed"),
+            Some(item("mcp_tokens", "aw_renewed", &naming(&dead, "google_token_renewed"))),
+        ),
+        (key("actor", "mcp_tokens:aw_gone"), Some(item("mcp_tokens", "aw_gone", &dead))),
+        (key("actor", "mcp_tokens:aw_revoked"), Some(item("mcp_tokens", "aw_revoked", &alive))),
+        (key("actor", "mcp_google_tokens:google_token_dead"), None),
+    ]
+    .into();
+    for kind in [EngineKind::DynamoDbLocal, EngineKind::Embedded] {
+        for which in Which::BOTH {
+            let bed = Bed::with(kind, &rows).await;
+            let asked: Arc<Mutex<BTreeSet<(String, String)>>> = Arc::default();
+            let proxy = behind(kind, &bed.table, replica.clone(), Arc::clone(&asked));
+            let report = which.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();
+            let there = bed.keys().await;
+            for row in rows.iter().filter(|row| row.fate == Stays) {
+                assert!(
+                    there.contains(&key(&row.owner, &format!("{}:{}", row.bucket, row.name))),
+                    "{which:?} {}",
+                    row.name
+                );
+            }
+            // A delete of the row that is gone already is one that nobody needs, and is called done.
+            let gone =
+                rows.iter().filter(|row| !there.contains(&key(&row.owner, &format!("{}:{}", row.bucket, row.name))));
+            let gone = gone.count() as u64;
+            let deleted = report.counts.rows_deleted();
+            assert!((gone..=gone + 1).contains(&deleted), "{gone} rows are gone: {}", report.to_json());
+            let asked = asked.lock().unwrap().clone();
+            // The repair, which deletes for absence alone, asks no replica at all.
+            assert_eq!(asked.is_empty(), which == Which::Repair, "{which:?} asked for {asked:?}");
+            // Once reads are level again, whatever was left over goes.
+            for which in [which, Which::Cleanup, Which::Repair] {
+                which.run(&bed.function, json!({}), NOW + 120).await.unwrap();
+            }
+            bed.check(&rows).await;
+        }
+    }
+}
+
+/// What the library gives a provider row, so that its age is known; no other row has one, so that each index row is due.
+fn provider_ttl(row: &Specimen) -> Option<AttributeValue> {
+    (row.bucket == "mcp_google_tokens").then(|| AttributeValue::N((NOW + 1_000).to_string()))
 }
 
 #[test]

@@ -1,21 +1,27 @@
 //! Attack: several janitors at once. The daily run, the repair and two `janitor --apply` start together; and a run whose
-//! lease lapsed while it was frozen wakes up beside the one that took over.
+//! lease lapsed while it was frozen wakes up beside the one that took over; and the cascade, which takes no lease, beside all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shared::report::Outcome;
+use shared::lambda::Function;
+use shared::report::{Outcome, RunReport};
 use shared::run::RunError;
+use shared::time::EpochSeconds;
 use tests::attack::{Figures, amount, seed};
 use tests::engine::{EngineKind, shared as engine};
 use tests::model::{ModelRow, ModelTtl};
 use tests::proxy::{Fate, Proxy};
 use tests::rows::NOW;
 use tests::siege::{Siege, Which, all_at_once, crowd, real_now};
+use tests::stream::event;
 
-tests::on_both_engines!(one_that_wakes_up_late_deletes_nothing_that_was_written_since);
+tests::on_both_engines!(
+    one_that_wakes_up_late_deletes_nothing_that_was_written_since,
+    the_cascade_beside_the_other_runs_loses_nothing,
+);
 
 async fn fight(&(kind, seed): &(EngineKind, u64)) -> Figures {
     let siege = Siege::lay(kind, crowd(seed, 8, real_now())).await;
@@ -34,7 +40,7 @@ async fn fight(&(kind, seed): &(EngineKind, u64)) -> Figures {
         // Two that ask in the same moment: one gets the lease, and the other is told.
         let report = report.unwrap();
         figures.faults += u64::from(report.outcome == Outcome::LeaseHeld);
-        figures.ran(&report);
+        siege.ran(&report, &mut figures);
         deleted += report.counts.rows_deleted();
         unsure += report.counts.uncertain();
     }
@@ -123,12 +129,9 @@ async fn one_that_wakes_up_late_deletes_nothing_that_was_written_since(kind: Eng
         let (first, (second, fresh)) = tokio::join!(first, second);
         figures.attempts += 2;
         figures.faults += 1;
-        figures.ran(&second);
+        siege.ran(&second, &mut figures);
         match first {
-            Ok(report) => {
-                figures.secrets += siege.secrets_in(&report.to_json().to_string());
-                figures.ran(&report);
-            }
+            Ok(report) => siege.ran(&report, &mut figures),
             Err(RunError::LeaseLost) => {}
             Err(error) => panic!("{error}"),
         }
@@ -141,4 +144,61 @@ async fn one_that_wakes_up_late_deletes_nothing_that_was_written_since(kind: Eng
     }
     assert!(figures.lost_races > 0, "the sleeper met nothing that was written since");
     figures.tell("a lease holder that wakes up late");
+}
+
+/// Both ask for the one lease: who comes second asks until it is free.
+async fn when_its_turn_comes(which: Which, function: &Function) -> RunReport {
+    loop {
+        let report = which.run(function, json!({}), NOW).await.unwrap();
+        if report.outcome != Outcome::LeaseHeld {
+            return report;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn the_cascade_beside_the_other_runs_loses_nothing(kind: EngineKind) {
+    let mut figures = Figures::default();
+    for round in 0..amount(3, 40) {
+        let siege = Siege::lay_after_ttl(kind, crowd(seed() + 200 + round, 12, NOW), NOW).await;
+        // Late, in no order, and each twice.
+        let mut records = [siege.records(), siege.records()].concat();
+        fastrand::Rng::with_seed(round).shuffle(&mut records);
+        let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Slow(Duration::from_millis(3)));
+        let function = siege.bed.through(&proxy).await;
+        let cascade = async {
+            let mut reports = Vec::new();
+            for batch in records.chunks(3) {
+                let report = function.ttl_cascade(event(batch), EpochSeconds::new(NOW), None).await.unwrap();
+                assert_eq!(report.failed, [""; 0]);
+                reports.push(report);
+            }
+            reports
+        };
+        let (daily, repair, batches) = tokio::join!(
+            when_its_turn_comes(Which::Cleanup, &function),
+            when_its_turn_comes(Which::Repair, &function),
+            cascade
+        );
+        assert!(daily.outcome.is_complete() && repair.outcome.is_complete());
+        figures.attempts += 2 + batches.len() as u64;
+        figures.faults += siege.removed.len() as u64;
+        let runs: Vec<&RunReport> = batches.iter().map(|batch| &batch.run).chain([&daily, &repair]).collect();
+        for report in &runs {
+            siege.ran(report, &mut figures);
+        }
+        // What two of them wanted gone at once, both may call theirs; what nobody did is not gone.
+        let gone = (siege.rows.len() - siege.rest().await.len()) as u64;
+        let sum = |of: fn(&RunReport) -> u64| runs.iter().map(|report| of(report)).sum::<u64>();
+        assert_eq!(sum(|report| report.counts.uncertain()), 0);
+        assert!(gone > 0 && gone <= sum(|report| report.counts.rows_deleted()), "{gone} rows are gone");
+        let by_cascade: u64 = batches.iter().map(|batch| batch.run.counts.rows_deleted()).sum();
+        assert!(by_cascade > 0, "the others were always first");
+        // At once, without another run.
+        siege.check_nothing_leads_to_removed().await;
+        figures.live_lost += siege.live_lost(NOW).await;
+        siege.settle(NOW + 240, &mut figures).await;
+        siege.lift().await;
+    }
+    figures.tell("the cascade beside the other runs");
 }

@@ -52,6 +52,10 @@ fn the_metrics_have_settings_of_their_own() {
         (("MAX_AUDIT_UNITS", "x"), "MAX_AUDIT_UNITS=x: must be a number of capacity units from 0.1 up"),
         (("RESTORE_CLIENTS", "perhaps"), "RESTORE_CLIENTS=perhaps: must be true or false"),
         (("MAX_READ_UNITS", "5"), "MAX_READ_UNITS is not a setting: did you mean MAX_READ_UNITS_PER_SECOND?"),
+        (("MAX_AUDIT_UNIT", "5"), "MAX_AUDIT_UNIT is not a setting: did you mean MAX_AUDIT_UNITS?"),
+        (("RESTORE_CLIENT", "true"), "RESTORE_CLIENT is not a setting: did you mean RESTORE_CLIENTS?"),
+        (("HAND_OVER_AFTER", "3"), "HAND_OVER_AFTER is not a setting: did you mean HAND_OVER_AFTER_CUT_OFFS?"),
+        (("AWS_DB_PREFIXES", "x"), "AWS_DB_PREFIXES is not a setting: did you mean AWS_DB_PREFIX?"),
     ] {
         assert_eq!(parse(&[table, wrong], none.clone(), Purpose::DailyCleanup).unwrap_err(), error);
     }

@@ -97,9 +97,15 @@ impl RunClock {
         self.watch.is_some_and(Watch::is_stopped)
     }
 
-    /// The same run by the table's clock, which this machine's is `ahead` of.
+    /// The same run by the table's clock, which this machine's is `ahead` of. Whichever run it is, its log says so.
     #[must_use]
     pub fn set_back(self, ahead: i64) -> Self {
+        if ahead > 0 {
+            tracing::warn!(
+                clock.ahead = ahead,
+                "this machine's clock is ahead of the table's: rows are judged by the table's"
+            );
+        }
         Self { now: self.now.plus(-ahead), ahead, ..self }
     }
 

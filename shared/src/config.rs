@@ -163,20 +163,14 @@ impl Purpose {
     }
 }
 
-/// Beginnings that only our settings have: an environment variable with one of them that is not a setting is a typing
-/// mistake, and must not be a silent default.
-const STEMS: [&str; 10] = [
-    "ATTRIBUTES_TABLE",
-    "EXPIRED_ROW",
-    "MAX_DELETE",
-    "MAX_WRITE_UNIT",
-    "MAX_READ_UNIT",
-    "REUSE_WINDOW",
-    "GRACE_SEC",
-    "RESTORE_CLIENT",
-    "REMOVE_LEGACY",
-    "HAND_OVER_AFTER",
-];
+/// Every setting there is, whosever.
+fn all_settings() -> impl Iterator<Item = &'static str> {
+    OVERRIDABLE.iter().chain(Purpose::OWN.iter().flat_map(|(settings, _)| *settings)).copied()
+}
+
+/// So many letters of a setting's name are its own: an environment variable that begins with them and is no setting is a
+/// typing mistake, and must not be a silent default. A shorter name (`MODE`, `SCOPE`) is anybody's word.
+const STEM: usize = 9;
 
 impl Settings {
     /// # Errors
@@ -337,8 +331,8 @@ impl Given {
 
 /// Functions may share one environment: what is another run's setting is no mistake in it.
 fn is_mistyped(name: &str) -> bool {
-    let known = OVERRIDABLE.contains(&name) || Purpose::OWN.iter().any(|(settings, _)| settings.contains(&name));
-    !known && STEMS.iter().any(|stem| name.starts_with(stem))
+    let begins_like = |known: &str| known.get(..STEM).is_some_and(|stem| name.starts_with(stem));
+    !all_settings().any(|known| known == name) && all_settings().any(begins_like)
 }
 
 fn unknown(name: &str) -> ConfigError {
@@ -350,8 +344,7 @@ fn unknown(name: &str) -> ConfigError {
     } else if OVERRIDABLE.contains(&name) {
         format!(" in an event: did you mean {}?", name.to_lowercase())
     } else {
-        OVERRIDABLE
-            .iter()
+        all_settings()
             .find(|known| upper.get(..6).is_some_and(|head| known.starts_with(head)))
             .map_or(String::new(), |known| format!(": did you mean {known}?"))
     };

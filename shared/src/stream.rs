@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::cascade::{self, Batch, CascadeReport};
+use crate::cascade::{self, Batch, Broken, CascadeReport};
 use crate::clock::RunClock;
-use crate::config::{self, Mode, Purpose, Settings};
-use crate::dynamo::Dynamo;
+use crate::config::{Mode, Purpose, Settings};
 use crate::lambda::{Function, log_failure};
 use crate::run::RunError;
 use crate::time::EpochSeconds;
@@ -37,22 +36,37 @@ impl Function {
         let result = if batch.is_empty() {
             Ok(CascadeReport::idle(&settings, &clock, &batch))
         } else {
-            Box::pin(self.cascade(batch, &settings, clock)).await
+            Box::pin(self.cascade(&batch, &settings, clock)).await
         };
-        match &result {
+        match result {
             Ok(report) => {
-                log(report);
+                log(&report);
                 self.tell(&report.samples(), now);
+                Ok(report)
             }
-            Err(error) => self.failed(cascade::NAME, &settings, error, now),
+            Err((report, error)) => {
+                log_failure(cascade::NAME, &error);
+                self.tell(&report.samples(), now);
+                Err(error)
+            }
         }
-        result
     }
 
-    async fn cascade(&self, batch: Batch, settings: &Settings, clock: RunClock) -> Result<CascadeReport, RunError> {
-        let endpoint = config::endpoint(&self.environment);
-        let table = Dynamo::open(self.client.clone(), settings, endpoint, clock).await?;
-        cascade::cascade(&table, batch, settings, table.clock()).await
+    /// What failed as a whole has a report, too: its records come again, and the metrics have to say so.
+    async fn cascade(
+        &self,
+        batch: &Batch,
+        settings: &Settings,
+        clock: RunClock,
+    ) -> Result<CascadeReport, (Box<CascadeReport>, RunError)> {
+        let table = match self.open(settings, clock).await {
+            Ok(table) => table,
+            Err(error) => return Err((Box::new(CascadeReport::failed(settings, &clock, batch)), error)),
+        };
+        cascade::cascade(&table, batch, settings, table.clock()).await.map_err(|Broken { report, cause }| {
+            let error = RunError::Interrupted { report: Box::new(report.run.clone()), cause };
+            (report, error)
+        })
     }
 }
 

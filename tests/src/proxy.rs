@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use socket2::SockRef;
 
 /// A request as it passes.
+#[derive(Clone)]
 pub struct Request {
     /// `Query`, `BatchExecuteStatement`, …
     pub operation: String,
@@ -56,7 +57,7 @@ type Hook = dyn FnMut(&Request) -> Fate + Send;
 
 pub struct Proxy {
     endpoint: String,
-    seen: Arc<Mutex<Vec<String>>>,
+    seen: Arc<Mutex<Vec<Request>>>,
     /// Requests that have come in and are not done with.
     at_work: Arc<AtomicUsize>,
 }
@@ -71,7 +72,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
         let upstream = upstream.trim_start_matches("http://").to_owned();
-        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<Request>>> = Arc::default();
         let (log, hook) = (Arc::clone(&seen), Arc::new(Mutex::new(Box::new(hook) as Box<Hook>)));
         let at_work: Arc<AtomicUsize> = Arc::default();
         let busy = Arc::clone(&at_work);
@@ -100,6 +101,12 @@ impl Proxy {
     /// The operations seen so far, in order.
     #[must_use]
     pub fn seen(&self) -> Vec<String> {
+        self.requests().into_iter().map(|request| request.operation).collect()
+    }
+
+    /// The same, with what was asked.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -107,7 +114,7 @@ impl Proxy {
 fn serve(
     client: TcpStream,
     upstream: &str,
-    log: &Mutex<Vec<String>>,
+    log: &Mutex<Vec<Request>>,
     hook: &Mutex<Box<Hook>>,
     busy: &AtomicUsize,
 ) -> Option<()> {
@@ -118,8 +125,8 @@ fn serve(
         let _at_work = AtWork::on(busy);
         let target = header(&head, "x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
-        log.lock().unwrap_or_else(PoisonError::into_inner).push(operation.clone());
         let request = Request { operation, body: String::from_utf8_lossy(&body).into_owned() };
+        log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
         let fate = (hook.lock().unwrap_or_else(PoisonError::into_inner))(&request);
         let forward = || ask(upstream, &head, &body);
         match fate {

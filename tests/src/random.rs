@@ -1,6 +1,8 @@
 //! Random tables: what the library writes, at every age, and what goes wrong with it. No engine: the decisions' own tests
 //! need no more than this.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use serde_json::{Value, json};
 use shared::pyjson::dumps;
 
@@ -27,6 +29,24 @@ pub fn random_table(seed: u64, now: i64) -> Vec<ModelRow> {
         }
     }
     table.rows
+}
+
+/// Members of `data` that hold what nobody may see, beside the names of rows.
+pub const SECRET_MEMBERS: [&str; 4] = ["access_token", "refresh_token", "email", "identifier"];
+
+/// A provider's secret that is in no other row, drawn from the row's name and not from the table's dice.
+fn secret_of(name: &str) -> String {
+    format!("1//{:016x}", hashed(name))
+}
+
+fn email_of(name: &str) -> String {
+    format!("{:016x}@mail.example.org", hashed(name))
+}
+
+fn hashed(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 struct Random {
@@ -97,7 +117,8 @@ impl Random {
     fn session(&mut self) {
         let created = self.now - self.age(600);
         let (bucket, name, ttl) = (self.generation("oauth_sessions"), self.name("s"), self.ttl(created, 600));
-        let data = self.text(&json!({"token_data": {"access_token": "x"}, "created_at": created}));
+        let token = json!({"access_token": secret_of(&name)});
+        let data = self.text(&json!({"token_data": token, "email": email_of(&name), "created_at": created}));
         self.put(OAUTH, &bucket, &name, data, ttl);
     }
 
@@ -121,7 +142,8 @@ impl Random {
         if self.random.bool() {
             let created = self.now - self.age(HOUR);
             let (name, ttl) = (self.name("a"), self.ttl(created, HOUR));
-            let data = self.text(&json!({"actor_id": "x", "created_at": created, "expires_at": created + HOUR}));
+            let data = self.text(&json!({"actor_id": "x", "identifier": email_of(&name), "created_at": created,
+                "expires_at": created + HOUR}));
             self.put(OAUTH, "spa_access_tokens", &name, data, ttl);
         } else {
             let (created, fields) = self.refresh_fields(14 * DAY);
@@ -200,7 +222,8 @@ impl Random {
     fn provider(&mut self, actor: &str, key: &str, created: i64) {
         if self.random.u8(..10) > 0 {
             let ttl = if self.random.u8(..6) == 0 { ModelTtl::Absent } else { ModelTtl::Number(created + 2 * HOUR) };
-            self.put(actor, "mcp_google_tokens", key, Some(dumps(&json!({"refresh_token": "secret"}))), ttl);
+            let answer = json!({"refresh_token": secret_of(key), "email": email_of(key)});
+            self.put(actor, "mcp_google_tokens", key, Some(dumps(&answer)), ttl);
         }
     }
 

@@ -51,34 +51,88 @@ pub fn provider_row(
 #[cfg(test)]
 mod tests {
     use super::{index_row, provider_row};
-    use crate::bucket::{self, OAUTH_OWNER};
-    use crate::expiry::{DeleteReason, Policy, Verdict};
+    use crate::bucket::{self, Bucket, OAUTH_OWNER};
+    use crate::expiry::{DeleteReason, KeepReason, Policy, Verdict};
     use crate::integrity::{Lookup, Referrers};
     use crate::row::{Raw, Row, RowKey};
     use crate::time::EpochSeconds;
 
-    #[test]
-    fn what_could_not_be_looked_at_is_not_absent() {
-        let index = bucket::find(OAUTH_OWNER, "_access_token_index").unwrap();
-        let row = |owner: &str, bucket: &bucket::Bucket, name: &str, data: &str| Row {
+    const NOW: i64 = 2_000_000_000;
+
+    fn row(owner: &str, bucket: &Bucket, name: &str, data: &str) -> Row {
+        Row {
             key: RowKey::in_bucket(owner, bucket, name),
             bucket: Raw::Text(bucket.name.to_owned()),
             data: Raw::Text(data.to_owned()),
             ttl: Raw::Absent,
             bytes: 1,
-        };
-        let token = RowKey::new("ada", "mcp_tokens:aw_1");
-        let pointer = row(OAUTH_OWNER, index, "aw_1", "\"ada\"");
-        assert_eq!(index_row(&pointer, index, &token, &Lookup::CouldNotLook), None);
-        let gone = index_row(&pointer, index, &token, &Lookup::Absent);
-        assert_eq!(gone, Some(Verdict::Delete(DeleteReason::Dangling)));
+        }
+    }
+
+    fn index() -> &'static Bucket {
+        bucket::find(OAUTH_OWNER, "_access_token_index").unwrap()
+    }
+
+    fn judged_index(row: &Row, target: &Lookup) -> Option<Verdict> {
+        index_row(row, index(), &RowKey::new("ada", "mcp_tokens:aw_1"), target)
+    }
+
+    fn judged_provider(row: &Row, target: &Lookup, referrers: Referrers) -> Option<Verdict> {
+        provider_row(row, target, referrers, EpochSeconds::new(NOW), &Policy::default())
+    }
+
+    #[test]
+    fn what_could_not_be_looked_at_is_not_absent() {
+        let pointer = row(OAUTH_OWNER, index(), "aw_1", "\"ada\"");
+        assert_eq!(judged_index(&pointer, &Lookup::CouldNotLook), None);
+        assert_eq!(judged_index(&pointer, &Lookup::Absent), Some(Verdict::Delete(DeleteReason::Dangling)));
 
         let provider = row("ada", bucket::provider(), "google_token_access_1", "{}");
-        let judged = |target: Lookup, referrers| {
-            provider_row(&provider, &target, referrers, EpochSeconds::new(2_000_000_000), &Policy::default())
+        assert_eq!(judged_provider(&provider, &Lookup::CouldNotLook, Referrers::None), None);
+        assert_eq!(judged_provider(&provider, &Lookup::Absent, Referrers::Unknown), None);
+        let gone = judged_provider(&provider, &Lookup::Absent, Referrers::None);
+        assert_eq!(gone, Some(Verdict::Delete(DeleteReason::Unreferenced)));
+    }
+
+    #[test]
+    fn only_an_index_row_that_led_to_the_removed_token_and_leads_nowhere_goes() {
+        let pointer = |data: &str| row(OAUTH_OWNER, index(), "aw_1", data);
+        let token = row("ada", bucket::find("ada", "mcp_tokens").unwrap(), "aw_1", "{}");
+        let foreign = Row { bucket: Raw::Text("_access_token_index:aw".to_owned()), ..pointer("\"ada\"") };
+        for (row, target, kept) in [
+            (&foreign, Lookup::Absent, KeepReason::Foreign),
+            (&pointer("{}"), Lookup::Absent, KeepReason::Malformed),
+            (&pointer("\"bea\""), Lookup::Absent, KeepReason::Elsewhere),
+            (&pointer("\"bea\""), Lookup::CouldNotLook, KeepReason::Elsewhere),
+            (&pointer("\"ada\""), Lookup::Found(token.clone()), KeepReason::TargetKept),
+        ] {
+            assert_eq!(judged_index(row, &target), Some(Verdict::Keep(kept)));
+        }
+    }
+
+    /// Its age is that of its TTL, which the library sets two hours ahead.
+    #[test]
+    fn only_a_provider_row_that_is_not_young_and_that_nothing_names_goes() {
+        let aged = |age: i64| Row {
+            ttl: Raw::Number((NOW + 7_200 - age).to_string()),
+            ..row("ada", bucket::provider(), "google_token_access_1", "{}")
         };
-        assert_eq!(judged(Lookup::CouldNotLook, Referrers::None), None);
-        assert_eq!(judged(Lookup::Absent, Referrers::Unknown), None);
-        assert_eq!(judged(Lookup::Absent, Referrers::None), Some(Verdict::Delete(DeleteReason::Unreferenced)));
+        let foreign = Row { bucket: Raw::Text("mcp_google_tokens:google".to_owned()), ..aged(4_000) };
+        let token = Lookup::Found(row("ada", bucket::find("ada", "mcp_tokens").unwrap(), "aw_1", "{}"));
+        let goes = Some(Verdict::Delete(DeleteReason::Unreferenced));
+        let kept = |reason| Some(Verdict::Keep(reason));
+        for (row, target, referrers, expected) in [
+            (&foreign, &Lookup::Absent, Referrers::None, kept(KeepReason::Foreign)),
+            (&aged(4_000), &token, Referrers::None, kept(KeepReason::Referenced)),
+            (&aged(4_000), &Lookup::Absent, Referrers::Some, kept(KeepReason::Referenced)),
+            (&aged(60), &Lookup::Absent, Referrers::Some, kept(KeepReason::Referenced)),
+            (&aged(3_600), &Lookup::Absent, Referrers::None, kept(KeepReason::Young)),
+            (&aged(3_600), &Lookup::Absent, Referrers::Unknown, kept(KeepReason::Young)),
+            (&aged(3_601), &Lookup::Absent, Referrers::Unknown, None),
+            (&aged(3_601), &Lookup::Absent, Referrers::None, goes),
+            (&aged(60), &Lookup::CouldNotLook, Referrers::None, None),
+        ] {
+            assert_eq!(judged_provider(row, target, referrers), expected, "{referrers:?}");
+        }
     }
 }

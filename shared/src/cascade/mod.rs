@@ -21,7 +21,7 @@ use serde_json::Value;
 
 pub use judge::{index_row, provider_row};
 pub use record::{Ignored, Record, Removal, read};
-pub use report::{CascadeReport, Records};
+pub use report::{Broken, CascadeReport, Records};
 
 use crate::bucket::{self, Bucket};
 use crate::clock::RunClock;
@@ -30,7 +30,6 @@ use crate::expiry::{Condemned, KeepReason, Policy, Verdict};
 use crate::integrity::{Lookup, Referrers};
 use crate::report::{Outcome, Tally};
 use crate::row::{Row, RowKey};
-use crate::run::RunError;
 use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, StoreError};
 use crate::walk::{Hands, Stop};
 
@@ -97,10 +96,10 @@ impl Worked {
 /// When trying the records again one by one is of no use: then the whole invocation has to fail.
 pub async fn cascade<S>(
     store: &S,
-    batch: Batch,
+    batch: &Batch,
     settings: &Settings,
     clock: &RunClock,
-) -> Result<CascadeReport, RunError>
+) -> Result<CascadeReport, Broken>
 where
     S: ReadRows + DeleteRows + Budget,
 {
@@ -122,15 +121,13 @@ where
         report.failed.extend(unfinished.map(|(removal, _)| removal.sequence.clone()));
         stopped = worked.stop;
     }
-    report.failed.sort_unstable();
-    report.failed.dedup();
-    report.records.failed = report.failed.len() as u64;
+    report.count_failed();
     report.run.usage = store.usage();
     report.run.elapsed_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.run.outcome = match stopped {
         Some(Stop::Fault(cause)) => {
-            report.run.outcome = Outcome::Failed;
-            return Err(RunError::Interrupted { report: Box::new(report.run), cause });
+            report.fail(batch);
+            return Err(Broken { report: Box::new(report), cause });
         }
         Some(Stop::OutOfTime) => Outcome::OutOfTime,
         Some(Stop::MaxDeletes) => Outcome::MaxDeletes,

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::NAME;
 use super::record::Ignored;
+use super::{Batch, NAME};
 use crate::clock::RunClock;
 use crate::config::Settings;
 use crate::metric::{self, Sample};
 use crate::report::{Outcome, RunReport, Tally};
-use crate::store::Usage;
+use crate::store::{StoreError, Usage};
 
 /// What the records of a batch were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,13 @@ pub struct CascadeReport {
     pub failed: Vec<String>,
 }
 
+/// Why the whole invocation has to fail, and what was done before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Broken {
+    pub report: Box<CascadeReport>,
+    pub cause: StoreError,
+}
+
 impl CascadeReport {
     pub(crate) fn new(settings: &Settings, clock: &RunClock, records: Records) -> Self {
         let run = RunReport {
@@ -62,8 +69,28 @@ impl CascadeReport {
     }
 
     /// The batch that asked for nothing.
-    pub(crate) fn idle(settings: &Settings, clock: &RunClock, batch: &super::Batch) -> Self {
+    pub(crate) fn idle(settings: &Settings, clock: &RunClock, batch: &Batch) -> Self {
         Self::new(settings, clock, batch.records)
+    }
+
+    /// The batch that could not be begun.
+    pub(crate) fn failed(settings: &Settings, clock: &RunClock, batch: &Batch) -> Self {
+        let mut report = Self::new(settings, clock, batch.records);
+        report.fail(batch);
+        report
+    }
+
+    /// The invocation fails, and all of the batch comes again: also what was finished.
+    pub(super) fn fail(&mut self, batch: &Batch) {
+        self.run.outcome = Outcome::Failed;
+        self.failed = batch.removals.iter().map(|removal| removal.sequence.clone()).collect();
+        self.count_failed();
+    }
+
+    pub(super) fn count_failed(&mut self) {
+        self.failed.sort_unstable();
+        self.failed.dedup();
+        self.records.failed = self.failed.len() as u64;
     }
 
     /// Nothing but this: a mapping takes an answer that it does not understand for the failure of the whole batch.

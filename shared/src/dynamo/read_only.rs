@@ -14,15 +14,17 @@ use crate::store::{
 /// The table of a run that reads: what is inside cannot be reached, and no trait that deletes or writes is implemented.
 ///
 /// ```
-/// # use shared::{dynamo::{Dynamo, ReadOnly}, store::{DeleteRows, OwnState, ReadRows, RestoreClient, SwitchTtl, WriteTtl}};
+/// # use shared::dynamo::{Dynamo, ReadOnly};
+/// # use shared::store::{DeleteRows, OwnState, ReadRows, RestoreClient, SwitchStream, SwitchTtl, WriteTtl};
 /// fn reads(_: &impl ReadRows) {}
 /// fn deletes(_: &impl DeleteRows) {}
 /// fn writes(_: &impl OwnState) {}
 /// fn restores(_: &impl RestoreClient) {}
 /// fn switches(_: &impl SwitchTtl) {}
+/// fn streams(_: &impl SwitchStream) {}
 /// fn dates(_: &impl WriteTtl) {}
 /// fn hand_over(whole: &Dynamo, table: &ReadOnly) {
-///     (deletes(whole), writes(whole), restores(whole), switches(whole), dates(whole), reads(table));
+///     (deletes(whole), writes(whole), restores(whole), switches(whole), streams(whole), dates(whole), reads(table));
 /// }
 /// ```
 /// Rows cannot be deleted with it:
@@ -49,6 +51,12 @@ use crate::store::{
 /// fn switches(_: &impl SwitchTtl) {}
 /// fn hand_over(table: &ReadOnly) { switches(table) }
 /// ```
+/// nor its stream:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::SwitchStream};
+/// fn streams(_: &impl SwitchStream) {}
+/// fn hand_over(table: &ReadOnly) { streams(table) }
+/// ```
 /// nor a row's TTL be written:
 /// ```compile_fail
 /// # use shared::{dynamo::ReadOnly, store::WriteTtl};
@@ -60,6 +68,21 @@ use crate::store::{
 /// # use shared::dynamo::{Dynamo, ReadOnly};
 /// fn take_out(table: ReadOnly) -> Dynamo { table.0 }
 /// ```
+#[cfg_attr(
+    feature = "revoke",
+    doc = "Where revocations are compiled in, the whole table can be told to revoke:
+```
+# use shared::{dynamo::Dynamo, store::{RevokeRows, ScanConsistently}};
+fn revokes(_: &(impl RevokeRows + ScanConsistently)) {}
+fn hand_over(whole: &Dynamo) { revokes(whole) }
+```
+and this one cannot:
+```compile_fail
+# use shared::{dynamo::ReadOnly, store::RevokeRows};
+fn revokes(_: &impl RevokeRows) {}
+fn hand_over(table: &ReadOnly) { revokes(table) }
+```"
+)]
 pub struct ReadOnly(Dynamo);
 
 impl ReadOnly {

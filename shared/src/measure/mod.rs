@@ -3,14 +3,14 @@
 //! It reads. It cannot delete or write: neither of its store's traits has a verb for it.
 //!
 //! ```
-//! # use shared::store::{PageOf, ReadRows, ScanTable};
-//! async fn reads<S: ReadRows + ScanTable>(table: &S, of: PageOf<'_>) {
-//!     let _ = table.page(of).await;
+//! # use shared::store::{Budget, DeleteRows, InspectTable, ReadRows, ScanTable};
+//! async fn deletes<S: ReadRows + ScanTable + InspectTable + Budget + DeleteRows>(table: &S) {
+//!     let _ = table.delete(&[]).await;
 //! }
 //! ```
-//! The same with a delete does not compile, because no trait that [`measure`] asks for has one:
+//! The same with the traits that [`measure`] asks for does not compile, because none of them has a delete:
 //! ```compile_fail
-//! # use shared::store::{Budget, InspectTable, ReadRows, ScanTable};
+//! # use shared::store::{Budget, DeleteRows, InspectTable, ReadRows, ScanTable};
 //! async fn deletes<S: ReadRows + ScanTable + InspectTable + Budget>(table: &S) {
 //!     let _ = table.delete(&[]).await;
 //! }

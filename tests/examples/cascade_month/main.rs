@@ -40,8 +40,18 @@ struct Written {
     image: HashMap<String, AttributeValue>,
 }
 
-/// Hours since the beginning, dangling index rows, provider rows that nothing names.
-pub(crate) type Point = (i64, usize, usize);
+/// How a table is at an hour since the beginning.
+pub(crate) struct Point {
+    pub hour: i64,
+    /// Index rows that lead nowhere.
+    pub dangling: usize,
+    /// Provider rows that nothing names.
+    pub unreferenced: usize,
+    /// Of all functions, since the beginning.
+    pub requests: u64,
+    /// For DynamoDB, since the beginning.
+    pub dollars: f64,
+}
 
 /// What a table's month came to.
 #[derive(Default)]
@@ -62,9 +72,17 @@ impl Month {
         cost.3 += usage.write_units;
     }
 
-    /// Mean and most of what was left behind at once, of the month after the warm-up.
-    pub(crate) fn left_behind(&self, of: impl Fn(&Point) -> usize) -> (f64, usize) {
-        let values: Vec<usize> = self.left.iter().filter(|(hour, ..)| *hour >= 0).map(of).collect();
+    /// Requests, read units, write units and dollars of all functions so far.
+    fn spent(&self) -> (u64, f64, f64, f64) {
+        let costs = self.cost.values();
+        let (requests, read, write) =
+            costs.fold((0, 0.0, 0.0), |sum, cost| (sum.0 + cost.1, sum.1 + cost.2, sum.2 + cost.3));
+        (requests, read, write, (read * PRICES.0 + write * PRICES.1) / 1e6)
+    }
+
+    /// Mean and most of what was left behind at once.
+    fn left_behind(&self, of: impl Fn(&Point) -> usize) -> (f64, usize) {
+        let values: Vec<usize> = self.left.iter().map(of).collect();
         let sum: usize = values.iter().sum();
         #[expect(clippy::cast_precision_loss, reason = "a few thousand rows")]
         let mean = sum as f64 / values.len().max(1) as f64;
@@ -258,9 +276,10 @@ impl Simulation {
                     month.ran("index-repair", report.usage);
                 }
             }
-            if hour.rem_euclid(3) == 2 {
+            if shown && hour.rem_euclid(3) == 2 {
                 let (dangling, unreferenced) = left_behind(&self.client, &self.table).await;
-                month.left.push((hour, dangling, unreferenced));
+                let (requests, _, _, dollars) = month.spent();
+                month.left.push(Point { hour, dangling, unreferenced, requests, dollars });
             }
         }
         month
@@ -277,19 +296,17 @@ async fn main() {
         [("delete", false), ("delete", true), ("defer-to-ttl", false), ("defer-to-ttl", true)]
     {
         let month = Simulation::new(cascade, expired_rows).await.run().await;
-        let (dangling, most_dangling) = month.left_behind(|(_, dangling, _)| *dangling);
-        let (unreferenced, most_unreferenced) = month.left_behind(|(_, _, unreferenced)| *unreferenced);
+        let (dangling, most_dangling) = month.left_behind(|point| point.dangling);
+        let (unreferenced, most_unreferenced) = month.left_behind(|point| point.unreferenced);
         println!("EXPIRED_ROWS={expired_rows}, {} cascade", if cascade { "with" } else { "without" });
         println!("  dangling index rows: {dangling:.1} on average, {most_dangling} at most");
         println!("  unreferenced provider rows: {unreferenced:.1} on average, {most_unreferenced} at most");
         println!("  {} rows removed by TTL, {} records handed to the cascade", month.removed_by_ttl, month.records);
-        let mut all = (0, 0.0, 0.0);
         for (function, (runs, requests, read, write)) in &month.cost {
             println!("  {function}: {runs} runs, {requests} requests, {read:.0} read units, {write:.0} write units");
-            all = (all.0 + requests, all.1 + read, all.2 + write);
         }
-        let dollars = (all.1 * PRICES.0 + all.2 * PRICES.1) / 1e6;
-        println!("  all: {} requests, {:.0} read units, {:.0} write units, ${dollars:.4}", all.0, all.1, all.2);
+        let (requests, read, write, dollars) = month.spent();
+        println!("  all: {requests} requests, {read:.0} read units, {write:.0} write units, ${dollars:.4}");
         months.push(month);
     }
     if let Some(path) = std::env::args().nth(1) {

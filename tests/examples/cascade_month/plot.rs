@@ -1,11 +1,11 @@
-//! The months as a picture: one column for each way to treat expired rows, what was left behind below each other, with and
-//! without the cascade. SVG by hand; its colours follow the reader's.
+//! The months as a picture: one column for each way to treat expired rows; below each other what was left behind, and what
+//! it took, with and without the cascade. SVG by hand; its colours follow the reader's.
 
 use super::{DAYS, Month, Point};
 
 const WIDTH: f64 = 860.0;
-const PANEL: (f64, f64) = (350.0, 150.0);
-const LEFT: f64 = 56.0;
+const PANEL: (f64, f64) = (350.0, 120.0);
+const LEFT: f64 = 62.0;
 const TOP: f64 = 84.0;
 const GAP: (f64, f64) = (64.0, 62.0);
 
@@ -20,24 +20,48 @@ const STYLE: &str = "\
     .without { stroke: var(--without); } .with { stroke: var(--with); }\n\
     text.without { fill: var(--without); stroke: none; } text.with { fill: var(--with); stroke: none; }";
 
-/// What of a point is drawn.
-type Of = fn(&Point) -> usize;
-
-/// A round number above the highest value.
-fn ceiling(most: usize) -> usize {
-    let steps = [10, 20, 50, 100, 200, 300, 400, 500, 600, 800, 1_000, 1_500, 2_000, 3_000, 5_000];
-    steps.into_iter().find(|step| *step >= most).unwrap_or(most)
+/// One row of panels: its heading, how a value is written, and what of a point is drawn.
+struct Panel {
+    heading: &'static str,
+    label: fn(f64) -> String,
+    value: fn(&Point) -> f64,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "hours and rows of a month")]
-fn panel(svg: &mut String, origin: (f64, f64), head: (&str, &str), pair: [&Month; 2], of: Of) {
-    let (x, y) = origin;
-    let most = ceiling(pair.iter().map(|month| month.left_behind(of).1).max().unwrap_or(0));
+#[expect(clippy::cast_precision_loss, reason = "rows and requests of a month")]
+const PANELS: [Panel; 4] = [
+    Panel { heading: "dangling index rows", label: plain, value: |point| point.dangling as f64 },
+    Panel { heading: "unreferenced provider rows", label: plain, value: |point| point.unreferenced as f64 },
+    Panel { heading: "requests, added up", label: plain, value: |point| point.requests as f64 },
+    Panel { heading: "dollars, added up", label: cents, value: |point| point.dollars },
+];
+
+/// As it is, up to a half: a round number's half need not be whole.
+fn plain(value: f64) -> String {
+    format!("{}", (value * 2.0).round() / 2.0)
+}
+
+fn cents(value: f64) -> String {
+    format!("{value:.4}")
+}
+
+/// A round number above the highest value.
+fn ceiling(most: f64) -> f64 {
+    if most <= 0.0 {
+        return 1.0;
+    }
+    let step = 10_f64.powf(most.log10().floor());
+    let rounds = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+    step * rounds.into_iter().find(|round| step * round >= most).unwrap_or(10.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "hours of a month")]
+fn draw_panel(svg: &mut String, (x, y): (f64, f64), panel: &Panel, of: &str, pair: [&Month; 2]) {
+    let highest = |month: &Month| month.left.iter().map(panel.value).fold(0.0, f64::max);
+    let most = ceiling(pair.into_iter().map(highest).fold(0.0, f64::max));
     svg.push_str(&format!(
-        "<text x=\"{x}\" y=\"{:.1}\"><tspan class=\"head\">{}</tspan> <tspan class=\"soft\">{}</tspan></text>\n",
+        "<text x=\"{x}\" y=\"{:.1}\"><tspan class=\"head\">{}</tspan> <tspan class=\"soft\">{of}</tspan></text>\n",
         y - 12.0,
-        head.0,
-        head.1
+        panel.heading
     ));
     for share in [0.0, 0.5, 1.0] {
         let at = y + PANEL.1 * (1.0 - share);
@@ -45,11 +69,11 @@ fn panel(svg: &mut String, origin: (f64, f64), head: (&str, &str), pair: [&Month
             "<line class=\"rule\" x1=\"{x}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\n",
             x + PANEL.0
         ));
-        let value = most as f64 * share;
         svg.push_str(&format!(
-            "<text class=\"soft\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{value:.0}</text>\n",
+            "<text class=\"soft\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\n",
             x - 6.0,
-            at + 4.0
+            at + 4.0,
+            (panel.label)(most * share)
         ));
     }
     for day in (0..=DAYS).step_by(7) {
@@ -63,10 +87,9 @@ fn panel(svg: &mut String, origin: (f64, f64), head: (&str, &str), pair: [&Month
         let points: Vec<String> = month
             .left
             .iter()
-            .filter(|(hour, ..)| *hour >= 0)
             .map(|point| {
-                let across = x + PANEL.0 * point.0 as f64 / (DAYS * 24) as f64;
-                format!("{across:.1},{:.1}", y + PANEL.1 * (1.0 - of(point) as f64 / most as f64))
+                let across = x + PANEL.0 * point.hour as f64 / (DAYS * 24) as f64;
+                format!("{across:.1},{:.1}", y + PANEL.1 * (1.0 - (panel.value)(point) / most))
             })
             .collect();
         svg.push_str(&format!("<polyline class=\"line {class}\" points=\"{}\"/>\n", points.join(" ")));
@@ -75,26 +98,26 @@ fn panel(svg: &mut String, origin: (f64, f64), head: (&str, &str), pair: [&Month
 
 /// `months`: for each way to treat expired rows one without the cascade and one with it.
 pub(crate) fn draw(months: &[Month]) -> String {
-    let height = TOP + 2.0 * PANEL.1 + GAP.1 + 44.0;
+    #[expect(clippy::cast_precision_loss, reason = "a few panels")]
+    let origin =
+        |column: usize, row: usize| (LEFT + column as f64 * (PANEL.0 + GAP.0), TOP + row as f64 * (PANEL.1 + GAP.1));
+    let height = origin(0, PANELS.len() - 1).1 + PANEL.1 + 44.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"t d\">\n\
-         <title id=\"t\">What TTL leaves behind in a month, with and without the cascade</title>\n\
-         <desc id=\"d\">Dangling index rows and unreferenced provider rows over thirty days. Without the cascade they rise \
-         with every hour and fall with the runs; with it they stay at zero.</desc>\n\
+         <title id=\"t\">What TTL leaves behind in a month, and what it takes, with and without the cascade</title>\n\
+         <desc id=\"d\">Dangling index rows and unreferenced provider rows over thirty days, and the requests and dollars of \
+         all functions added up. Without the cascade what is left behind rises with every hour and falls with the runs; with it \
+         it stays at zero, for more requests and some more money.</desc>\n\
          <style>\n{STYLE}\n</style>\n<rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
-         <text class=\"title\" x=\"{LEFT}\" y=\"26\">What TTL leaves behind in a month</text>\n\
+         <text class=\"title\" x=\"{LEFT}\" y=\"26\">What TTL leaves behind in a month, and what it takes</text>\n\
          <text class=\"without\" x=\"{LEFT}\" y=\"47\">— without the cascade</text>\n\
          <text class=\"with\" x=\"{}\" y=\"47\">— with the cascade</text>\n",
         LEFT + 170.0
     );
     let columns = ["expired rows deleted daily", "expired rows left to TTL"];
     for (column, pair) in months.chunks_exact(2).enumerate() {
-        let rows: [(&str, Of); 2] =
-            [("dangling index rows", |point| point.1), ("unreferenced provider rows", |point| point.2)];
-        for (row, (what, of)) in rows.into_iter().enumerate() {
-            #[expect(clippy::cast_precision_loss, reason = "two columns, two rows")]
-            let origin = (LEFT + column as f64 * (PANEL.0 + GAP.0), TOP + row as f64 * (PANEL.1 + GAP.1));
-            panel(&mut svg, origin, (what, columns[column]), [&pair[0], &pair[1]], of);
+        for (row, panel) in PANELS.iter().enumerate() {
+            draw_panel(&mut svg, origin(column, row), panel, columns[column], [&pair[0], &pair[1]]);
         }
     }
     svg.push_str(&format!(
