@@ -9,15 +9,20 @@ use janitor::command::{audit, explain, reap, revoke, runs, ttl};
 use janitor::demo;
 use janitor::fail::{DONE, FINDINGS, Failure};
 use janitor::screen::Screen;
+use janitor::typed::Typed;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let typed = Typed::new(std::env::args_os().skip(1));
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(typed.refuse(&error)),
+    };
     let mut out = std::io::stdout();
     match Box::pin(run(cli, &mut out)).await {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("janitor: {}", failure.text);
+            eprintln!("janitor: {}", typed.unsaid(&failure.text));
             ExitCode::from(failure.code)
         }
     }
