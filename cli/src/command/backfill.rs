@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use shared::backfill::{self, Backfilled, Counts, Ended};
 use shared::store::{Budget, Usage};
 
-use super::{can_ask, confirm, stop_on_signals};
+use super::{Question, can_ask, confirm, stop_on_signals};
 use crate::fail::{DONE, Failure, UNFINISHED};
 use crate::screen::{Screen, grouped, units};
 use crate::target::{Place, Target};
@@ -47,7 +47,9 @@ pub(super) async fn backfill(
             place.of(&target.settings.table),
             grouped(dry.filled.write_units),
         );
-        confirm(&screen.paragraph("", &what), "set", "nothing was written", out)?;
+        let what = screen.paragraph("", &what);
+        let question = Question { what: &what, deed: "set them", undone: "nothing was written" };
+        confirm(question, target.watch, out).await?;
     }
     let real = pass(target, false, screen).await?;
     tell(&real, target, &place, screen, out)?;
