@@ -16,12 +16,16 @@ use shared::time::{EpochSeconds, Utc};
 use shared::ttl_switch::{self, Step, SwitchError, Switched};
 
 use super::explain::{from_now, key};
-use super::{backfill, stop_on_signals};
+use super::{Question, backfill, can_ask, confirm, stop_on_signals};
 use crate::args::{Common, RowName, TtlCommand};
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::screen::{Screen, seconds};
-use crate::target::{Target, now};
+use crate::target::{Place, Target, now};
 
+/// What whoever switches TTL on has to know.
+const ENABLING: &str = "From then on DynamoDB removes every row whose ttl_timestamp has passed, within days and for good: also a \
+    row whose own fields say that it is alive, which janitor sweep keeps and counts as a contradiction. Look at what it \
+    counts first: switching TTL off again takes an hour.";
 /// Between two looks at a table that is being switched.
 const POLL: Duration = Duration::from_secs(2);
 
@@ -31,15 +35,29 @@ pub async fn ttl(common: &Common, command: &TtlCommand, screen: Screen, out: &mu
     let target = Target::new(common, common.overrides(), Purpose::DailyCleanup).await?;
     match command {
         TtlCommand::Status => status(&target, screen, out).await,
-        TtlCommand::Enable { apply, wait } => enable(&target, *apply, *wait, screen, out).await,
-        TtlCommand::Get { row } => get(&target, row, screen, out).await,
-        TtlCommand::Set { row, seconds, apply } => {
-            let at = now().plus(*seconds);
-            change(&target, row, Some(at), *apply, screen, out).await
+        TtlCommand::Enable { apply, yes, wait } => {
+            can_ask(*apply, *yes, screen)?;
+            enable(&target, Applying { apply: *apply, yes: *yes }, *wait, screen, out).await
         }
-        TtlCommand::Remove { row, apply } => change(&target, row, None, *apply, screen, out).await,
+        TtlCommand::Get { row } => get(&target, row, screen, out).await,
+        TtlCommand::Set { row, seconds, apply, yes } => {
+            can_ask(*apply, *yes, screen)?;
+            let at = now().plus(*seconds);
+            change(&target, row, Some(at), Applying { apply: *apply, yes: *yes }, screen, out).await
+        }
+        TtlCommand::Remove { row, apply, yes } => {
+            can_ask(*apply, *yes, screen)?;
+            change(&target, row, None, Applying { apply: *apply, yes: *yes }, screen, out).await
+        }
         TtlCommand::Backfill { apply, yes } => backfill::backfill(&target, *apply, *yes, screen, out).await,
     }
+}
+
+/// Whether to write, and whether to ask first.
+#[derive(Clone, Copy)]
+struct Applying {
+    apply: bool,
+    yes: bool,
 }
 
 fn is_ours(attribute: &str) -> bool {
@@ -87,7 +105,7 @@ async fn status(target: &Target, screen: Screen, out: &mut impl Write) -> Result
 
 async fn enable(
     target: &Target,
-    apply: bool,
+    applying: Applying,
     wait: Duration,
     screen: Screen,
     out: &mut impl Write,
@@ -96,7 +114,7 @@ async fn enable(
     let name = &target.settings.table;
     let setting = table.ttl_setting().await?;
     let (_, attribute, words) = in_words(&setting);
-    let (outcome, told, code) = match (ttl_switch::plan(&setting, false), apply) {
+    let (outcome, told, code) = match (ttl_switch::plan(&setting, false), applying.apply) {
         (Step::Accept, _) => ("was-on", words, DONE),
         (Step::Refuse, _) => return Err(other_attribute(name, attribute.unwrap_or_default())),
         (Step::Enable, false) => {
@@ -105,6 +123,15 @@ async fn enable(
         (Step::Wait(_), false) => ("would-wait", format!("{words}; with --apply this waits for it"), DONE),
         (Step::Enable | Step::Wait(_), true) => {
             stop_on_signals(target.watch);
+            if !applying.yes {
+                let what = format!(
+                    "This switches TTL on for {TTL_ATTRIBUTE} of {}. {ENABLING}",
+                    Place::new(table.figures()).of(name)
+                );
+                let what = screen.paragraph("", &what);
+                let question = Question { what: &what, deed: "switch it on", undone: "nothing was changed" };
+                confirm(question, target.watch, out).await?;
+            }
             let clock = RunClock::start(now(), Some(wait)).watched_by(Some(target.watch));
             let line = |took: Duration| format!("waiting for DynamoDB to switch TTL on: {}", seconds(took.as_secs()));
             let work = ttl_switch::switch_on(&table, name, &clock, POLL);
@@ -121,9 +148,12 @@ async fn enable(
         }
     };
     if screen.json {
-        writeln!(out, "{}", json!({"table": name, "outcome": outcome, "applied": apply}))?;
+        writeln!(out, "{}", json!({"table": name, "outcome": outcome, "applied": applying.apply}))?;
     } else {
         writeln!(out, "{}", screen.paragraph("", &format!("table {name}: {told}")))?;
+        if outcome.starts_with("would-") && !screen.quiet {
+            writeln!(out, "{}", screen.warn(&screen.paragraph("warning: ", ENABLING)))?;
+        }
     }
     Ok(code)
 }
@@ -233,7 +263,7 @@ async fn change(
     target: &Target,
     name: &RowName,
     to: Option<EpochSeconds>,
-    apply: bool,
+    applying: Applying,
     screen: Screen,
     out: &mut impl Write,
 ) -> Result<u8, Failure> {
@@ -242,7 +272,29 @@ async fn change(
     let bucket = may_change(&row, to)?;
     let now = now();
     let has_it = to.is_none() && row.ttl == Raw::Absent;
-    let changed = if has_it || !apply { None } else { Some(table.write_ttl(&row, to).await?) };
+    let own_end = shared::backfill::own_end(&table, &row, bucket).await?;
+    let too_early = own_end.filter(|end| to.is_some_and(|to| to < *end && now < *end));
+    let shown = Shown::Masked.name(row.name_in(bucket).unwrap_or_default());
+    let what = match to {
+        Some(at) => format!("ttl_timestamp of {} {shown} to {}", bucket.name, moment(at, now)),
+        None => format!("ttl_timestamp of {} {shown}", bucket.name),
+    };
+    let warning = too_early.map(|end| {
+        format!(
+            "the row's own end comes later, {}: once its TTL has passed, it may be removed though it is alive",
+            moment(end, now)
+        )
+    });
+    if applying.apply && !applying.yes && !has_it {
+        stop_on_signals(target.watch);
+        let verb = if to.is_some() { "sets" } else { "removes" };
+        let question = format!("This {verb} {what}, on {}.", Place::new(table.figures()).of(&target.settings.table));
+        let mut question = screen.paragraph("", &question);
+        question.extend(warning.iter().map(|text| format!("\n{}", screen.warn(&screen.paragraph("warning: ", text)))));
+        let deed = if to.is_some() { "set it" } else { "remove it" };
+        confirm(Question { what: &question, deed, undone: "nothing was written" }, target.watch, out).await?;
+    }
+    let changed = if has_it || !applying.apply { None } else { Some(table.write_ttl(&row, to).await?) };
     let outcome = match (has_it, changed, to) {
         (true, ..) => "nothing-to-do",
         (false, None, Some(_)) => "would-set",
@@ -257,16 +309,17 @@ async fn change(
             "outcome": outcome,
             "ttl_timestamp": to.map_or(Value::Null, |at| json!(at.get())),
             "was": match row.ttl() { Ttl::At(at) => json!(at.get()), Ttl::Absent | Ttl::Malformed => Value::Null },
+            "own_end": own_end.map(EpochSeconds::get),
+            "before_own_end": too_early.is_some(),
         });
         writeln!(out, "{report}")?;
     } else {
-        let shown = Shown::Masked.name(row.name_in(bucket).unwrap_or_default());
-        let what = match to {
-            Some(at) => format!("ttl_timestamp of {} {shown} to {}", bucket.name, moment(at, now)),
-            None => format!("ttl_timestamp of {} {shown}", bucket.name),
-        };
         writeln!(out, "{}", screen.paragraph(&format!("{}: ", outcome.replace('-', " ")), &what))?;
         writeln!(out, "{}", screen.paragraph("it was: ", &ttl_in_words(&row, now)))?;
+        // Whoever was asked has read it.
+        if let Some(text) = warning.filter(|_| applying.yes || !applying.apply) {
+            writeln!(out, "{}", screen.warn(&screen.paragraph("warning: ", &text)))?;
+        }
         if to.is_some() && !screen.quiet {
             let note = format!(
                 "the seconds are taken as they are; ActingWeb itself adds {TTL_SKEW_SECONDS} for clock skew to every TTL that it stores"
