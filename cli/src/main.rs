@@ -34,7 +34,7 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
     match command {
         Command::Demo { copies, keep } => {
             let options = demo::Options { copies: copies.into(), keep };
-            let all_well = demo::run(options, out).await.map_err(Failure::unfinished)?;
+            let all_well = demo::run(options, screen, out).await?;
             Ok(if all_well { DONE } else { FINDINGS })
         }
         Command::Sweep(options) => runs::sweep(&common, &options, screen, out).await,
