@@ -385,7 +385,9 @@ Examples:
 /// One row.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RowName {
+    /// The row's owner: an actor's id, or _actingweb_oauth2
     pub owner: String,
+    /// The row's bucket, such as mcp_tokens
     pub bucket: String,
     /// The row's name; - reads it from standard input, so that it stays out of the shell's history
     #[arg(allow_hyphen_values = true)]

@@ -17,7 +17,7 @@ use shared::lambda::Function;
 use shared::report::RunReport;
 use shared::time::EpochSeconds;
 
-use crate::command::signal;
+use crate::command::Signals;
 use crate::engine::Engine;
 use crate::fail::Failure;
 use crate::fixture::{self, Fate, Specimen};
@@ -43,9 +43,13 @@ pub struct Options {
 /// When the engine or the run failed.
 pub async fn run(options: Options, screen: Screen, out: &mut impl Write) -> Result<bool, Failure> {
     let engine = Engine::start().map_err(Failure::unfinished)?;
-    let all_well = show(&engine, options, screen, out).await?;
+    let mut signals = Signals::listen();
+    let all_well = tokio::select! {
+        all_well = show(&engine, options, screen, out) => all_well?,
+        () = signals.next() => return Err(Failure::unfinished("stopped before the end of the demo")),
+    };
     if options.keep {
-        signal().await;
+        signals.next().await;
     }
     Ok(all_well)
 }

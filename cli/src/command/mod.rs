@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use shared::clock::Watch;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::fail::Failure;
 use crate::screen::Screen;
@@ -92,9 +93,11 @@ pub(crate) fn read_secret(what: &str, asks: bool) -> Result<String, Failure> {
 /// Has Ctrl-C, or a SIGTERM, stop the run after what is in flight; a second one ends the program at once.
 pub(crate) fn stop_on_signals(watch: &'static Watch) {
     static ASKED: AtomicBool = AtomicBool::new(false);
+    // Before anything is asked: a signal that comes while nobody listens ends the program without a word.
+    let mut signals = Signals::listen();
     tokio::spawn(async move {
         loop {
-            signal().await;
+            signals.next().await;
             if ASKED.swap(true, Ordering::Relaxed) {
                 std::process::exit(i32::from(crate::fail::UNFINISHED));
             }
@@ -106,18 +109,27 @@ pub(crate) fn stop_on_signals(watch: &'static Watch) {
     });
 }
 
-/// Ends with the first SIGINT or SIGTERM.
-pub(crate) async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
+/// SIGINT and SIGTERM, from the moment of listening on: neither ends the program by itself any more.
+pub(crate) struct Signals([Option<Signal>; 2]);
+
+impl Signals {
+    /// One that cannot be listened for keeps its own effect, which is to end the program.
+    pub(crate) fn listen() -> Self {
+        Self([SignalKind::interrupt(), SignalKind::terminate()].map(|kind| signal(kind).ok()))
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        async fn one(signal: &mut Option<Signal>) {
+            match signal {
+                Some(signal) => drop(signal.recv().await),
+                None => std::future::pending().await,
             }
         }
-        Err(_) => {
-            let _ = tokio::signal::ctrl_c().await;
+        let [interrupt, terminate] = &mut self.0;
+        tokio::select! {
+            () = one(interrupt) => {}
+            () = one(terminate) => {}
         }
     }
 }

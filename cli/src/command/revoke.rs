@@ -70,7 +70,8 @@ pub async fn revoke(common: &Common, options: &Revoking, screen: Screen, out: &m
         tell_found(&about, &found, &listed, &remaining, table.usage(), screen, out)?;
         if found.rows.is_empty() || !options.apply {
             if ended == DONE && !screen.quiet {
-                writeln!(out, "\nNothing was deleted. To delete them, alive as they are, run it again with --apply.")?;
+                let advice = "Nothing was deleted. To delete them, alive as they are, run it again with --apply.";
+                writeln!(out, "\n{}", screen.paragraph("", advice))?;
             }
             return Ok(ended);
         }
@@ -186,7 +187,8 @@ fn tell_found(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     if found.rows.is_empty() {
-        writeln!(out, "nothing found: no session, token or code of this {} is in the table", about.selector.name())?;
+        let nothing = format!("no session, token or code of this {} is in the table", about.selector.name());
+        writeln!(out, "{}", screen.paragraph("nothing found: ", &nothing))?;
     } else {
         about.list(listed, screen, out)?;
         let at_least = if found.more { "at least " } else { "" };
@@ -239,13 +241,13 @@ fn tell_end(
     screen: Screen,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    writeln!(
-        out,
-        "used {} read and {} write units, {} requests",
+    let used = format!(
+        "{} read and {} write units, {} requests",
         units(usage.read_units),
         units(usage.write_units),
         grouped(usage.requests)
-    )?;
+    );
+    writeln!(out, "{}", screen.paragraph("used ", &used))?;
     if remaining.is_empty() && unreadable > 0 {
         writeln!(out, "{}", screen.paragraph("note: ", &Remaining::Unreadable(unreadable).text()))?;
     }

@@ -172,15 +172,15 @@ fn tell(which: Which, report: &RunReport, place: &Place, screen: Screen, out: &m
     let counts = &report.counts;
     let verb = if dry { "would delete" } else { "deleted" };
     writeln!(out, "\n{verb} {} of {} rows read", grouped(counts.rows_deleted()), grouped(counts.rows_read()))?;
-    let estimated = if usage.write_units_estimated { " (in part computed from the rows' sizes)" } else { "" };
+    let estimated = if usage.write_units_estimated { " (in part by the rows' sizes)" } else { "" };
     let seconds = format!("{}.{} s", report.elapsed_ms / 1_000, report.elapsed_ms / 100 % 10);
-    writeln!(
-        out,
-        "used {} read and {} write units{estimated}, {} requests, {seconds}",
+    let used = format!(
+        "{} read and {} write units{estimated}, {} requests, {seconds}",
         units(usage.read_units),
         units(usage.write_units),
         grouped(usage.requests)
-    )?;
+    );
+    writeln!(out, "{}", screen.paragraph("used ", &used))?;
     for (n, what) in [
         (counts.lost_races(), "changed in between, and were left alone"),
         (counts.rows_skipped(), "could not be read or deleted"),
