@@ -1,5 +1,6 @@
 //! `janitor` as a program: in a terminal and without one, on genuine DynamoDB Local and on the embedded engine.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::Command;
@@ -484,6 +485,42 @@ async fn foreign_table(bed: &Bed) {
     let create = bed.function.client.create_table().table_name("foreign_attributes").key_schema(key);
     let create = create.attribute_definitions(text).billing_mode(BillingMode::PayPerRequest);
     create.send().await.unwrap();
+}
+
+/// The top level of each document, as the guide lists it: the keys before a colon or a bracket, and those alone.
+fn listed_keys(command: &str) -> BTreeSet<String> {
+    let guide = include_str!("../docs/janitor.md");
+    let scripts = guide.split("## Scripts").nth(1).expect("a chapter on scripts");
+    let row = scripts.lines().find(|line| line.starts_with("| `") && line.contains(&format!("`{command}`")));
+    let cell = row.and_then(|row| row.split('|').nth(2)).unwrap_or_else(|| panic!("{command} is not listed"));
+    let top = cell.split(": ").next().unwrap_or_default().split('(').map(|part| part.split(')').next_back().unwrap());
+    top.flat_map(|part| part.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_guide_lists_the_keys_of_every_document() {
+    let kind = EngineKind::Embedded;
+    let bed = Bed::with(kind, &calm_rows(1)).await;
+    let of_row = [OAUTH, "_oauth_sessions", "alive0"];
+    for (command, more) in [
+        ("demo", &["--copies", "1"][..]),
+        ("sweep", &[]),
+        ("repair", &[]),
+        ("audit", &[]),
+        ("explain", &of_row),
+        ("ttl status", &[]),
+        ("ttl enable", &[]),
+        ("ttl get", &of_row),
+        ("ttl set", &[&of_row[..], &["60"]].concat()),
+        ("ttl remove", &of_row),
+        ("ttl backfill", &[]),
+        ("revoke", &["--actor", "actor0"]),
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        let document = of(kind, &bed).run(&[&words[..], more, &["--json"]].concat()).json();
+        let keys: BTreeSet<String> = document.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(keys, listed_keys(command), "{command}");
+    }
 }
 
 #[test]
