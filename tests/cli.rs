@@ -491,8 +491,9 @@ async fn foreign_table(bed: &Bed) {
 fn listed_keys(command: &str) -> BTreeSet<String> {
     let guide = include_str!("../docs/janitor.md");
     let scripts = guide.split("## Scripts").nth(1).expect("a chapter on scripts");
-    let row = scripts.lines().find(|line| line.starts_with("| `") && line.contains(&format!("`{command}`")));
-    let cell = row.and_then(|row| row.split('|').nth(2)).unwrap_or_else(|| panic!("{command} is not listed"));
+    let mut rows = scripts.lines().filter_map(|line| line.split('|').nth(1).zip(line.split('|').nth(2)));
+    let row = rows.find(|(commands, _)| commands.contains(&format!("`{command}`")));
+    let (_, cell) = row.unwrap_or_else(|| panic!("{command} is not listed"));
     let top = cell.split(": ").next().unwrap_or_default().split('(').map(|part| part.split(')').next_back().unwrap());
     top.flat_map(|part| part.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
 }
