@@ -7,6 +7,7 @@ pub mod reap;
 pub mod revoke;
 pub mod runs;
 pub mod ttl;
+mod ttl_row;
 
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
