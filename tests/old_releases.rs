@@ -15,7 +15,7 @@ use tests::attack::{Figures, amount};
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
 use tests::janitor::Janitor;
-use tests::model::{self, Key, ModelRow};
+use tests::model::{self, Key, ModelRow, ModelTtl};
 use tests::python::Application;
 
 const RELEASES: &str = include_str!("python/old-releases.txt");
@@ -30,12 +30,17 @@ fn releases() -> Vec<&'static str> {
 }
 
 /// Has each release do something, all at once, and returns what they answered.
-fn of_each(prefix: &str, act: impl Fn(&str, &Application) -> Value + Sync) -> BTreeMap<&'static str, Value> {
+fn of_each(
+    releases: &[&'static str],
+    prefix: &str,
+    act: impl Fn(&str, &Application) -> Value + Sync,
+) -> BTreeMap<&'static str, Value> {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let act = &act;
     thread::scope(|scope| {
-        let started: Vec<_> = releases()
-            .into_iter()
+        let started: Vec<_> = releases
+            .iter()
+            .copied()
             .map(|release| {
                 let run = move || act(release, &Application::of_release(endpoint, prefix, release));
                 (release, scope.spawn(run))
@@ -65,7 +70,7 @@ async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_
     Application::new(endpoint, &bed.prefix).run("actingweb_living.py", &["--prepare"], "");
     let began = Instant::now();
     let copies = amount(1, 2).to_string();
-    let manifests = of_each(&bed.prefix, |_, application| {
+    let manifests = of_each(&releases(), &bed.prefix, |_, application| {
         serde_json::from_str(&application.run(SCRIPT, &["--write", "--copies", &copies], "")).unwrap()
     });
     let before = Aftermath::read(endpoint, &bed.table).await.rows.len();
@@ -119,7 +124,7 @@ async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_
 
     // Each release is the judge of its own. The shortest life is a ticket's, five minutes.
     assert!(began.elapsed() < Duration::from_mins(4), "too slow a machine: what was alive dies of age");
-    let answers = of_each(&bed.prefix, |release, application| {
+    let answers = of_each(&releases(), &bed.prefix, |release, application| {
         let asked: Value =
             ["alive", "late"].iter().flat_map(|list| entries(&manifests[release], list)).cloned().collect();
         serde_json::from_str(&application.run(SCRIPT, &["--judge"], &asked.to_string())).unwrap()
@@ -161,4 +166,79 @@ async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_
     let output = [said, printed, TOLD.lock().unwrap().join("\n"), aftermath.own].join("\n");
     figures.secrets = secrets_in(&output, secrets);
     figures.tell("old releases");
+}
+
+/// Releases that gave no row a TTL.
+const UNDATED: [&str; 3] = ["3.3", "3.5", "3.7.3"];
+
+/// The TTL with which 3.15.1 would have written a row, plainly, from ROWS.md; `None` for one that has none, or of which
+/// nothing tells when it was written.
+fn ttl_of_the_newest(row: &ModelRow, rows: &[ModelRow]) -> Option<i64> {
+    let fields: Value = serde_json::from_str(row.data.as_deref()?).unwrap();
+    let time = |field: &str| fields[field].as_i64();
+    let written = |row: &ModelRow| {
+        let fields: Value = serde_json::from_str(row.data.as_deref()?).unwrap();
+        fields["created_at"].as_i64()
+    };
+    let target = |bucket: &str| {
+        let is_target =
+            |other: &&ModelRow| fields == other.owner.as_str() && other.bucket == bucket && other.name == row.name;
+        rows.iter().find(is_target).and_then(written)
+    };
+    let stored_until = match row.bucket.as_str() {
+        "oauth_sessions" => time("created_at").max(time("retrieved_at"))? + 600,
+        "spa_access_tokens" => time("created_at")? + HOUR,
+        "spa_refresh_tokens" if fields["used"] == true => time("used_at")? + 2 * DAY,
+        "spa_refresh_tokens" => time("created_at")? + 14 * DAY,
+        "mcp_auth_codes" => time("created_at")? + 600,
+        "mcp_tokens" => time("created_at")? + HOUR,
+        "mcp_refresh_tokens" => time("created_at")? + 30 * DAY,
+        "auth_code_index" => target("mcp_auth_codes")? + 7_800,
+        "access_token_index" => target("mcp_tokens")? + 10_800,
+        "refresh_token_index" => target("mcp_refresh_tokens")? + 2_599_200,
+        "mcp_google_tokens" => {
+            let named = format!("\"google_token_key\": \"{}\"", row.name);
+            let names_it = |other: &&ModelRow| {
+                other.owner == row.owner && other.data.as_ref().is_some_and(|data| data.contains(&named))
+            };
+            rows.iter().filter(names_it).filter_map(written).min()? + HOUR
+        }
+        _ => return None,
+    };
+    Some(stored_until + HOUR)
+}
+
+#[tokio::test]
+async fn rows_of_releases_without_a_ttl_get_the_newest_one_s_and_are_otherwise_what_they_were() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    Application::new(endpoint, &bed.prefix).run("actingweb_living.py", &["--prepare"], "");
+    let manifests = of_each(&UNDATED, &bed.prefix, |_, application| {
+        serde_json::from_str(&application.run(SCRIPT, &["--write", "--copies", "1"], "")).unwrap()
+    });
+    let mut expected = Aftermath::read(endpoint, &bed.table).await.rows;
+    assert!(expected.len() > 150 && expected.iter().all(|row| row.ttl == ModelTtl::Absent), "{}", expected.len());
+    let ended = Janitor::on(endpoint, &bed.prefix).run(&["ttl", "backfill", "--apply", "--yes", "--json"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+
+    let ttls: Vec<Option<i64>> = expected.iter().map(|row| ttl_of_the_newest(row, &expected)).collect();
+    for (row, ttl) in expected.iter_mut().zip(&ttls) {
+        row.ttl = ttl.map_or(ModelTtl::Absent, ModelTtl::Number);
+    }
+    let set = ttls.iter().flatten().count();
+    println!("{set} of {} rows were given a TTL", expected.len());
+    assert_eq!(ended.json()["set"], set);
+    let after = Aftermath::read(endpoint, &bed.table).await.rows;
+    let wrong: BTreeSet<&str> =
+        after.iter().filter(|row| !expected.contains(row)).map(|row| row.bucket.as_str()).collect();
+    assert!(after.len() == expected.len() && wrong.is_empty(), "not as they must be: rows of {wrong:?}");
+
+    // Each release still takes what it has written and what is alive.
+    let answers = of_each(&UNDATED, &bed.prefix, |release, application| {
+        let alive = json!(entries(&manifests[release], "alive"));
+        serde_json::from_str(&application.run(SCRIPT, &["--judge"], &alive.to_string())).unwrap()
+    });
+    for (release, answers) in &answers {
+        assert!(answers.as_array().unwrap().iter().all(|answer| answer == true), "{release} refuses what is alive");
+    }
 }

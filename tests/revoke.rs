@@ -26,6 +26,7 @@ tests::on_both_engines!(
     revokes_a_chain_and_no_other,
     revokes_all_of_a_token_s_chain_and_never_shows_the_token,
     killed_after_the_index_rows_nothing_works_and_a_second_run_finishes,
+    interrupted_among_the_index_rows_it_deletes_them_all_and_a_second_run_finishes,
     a_row_that_changes_in_between_is_deleted_as_it_is_now,
     a_token_issued_in_between_is_found_and_deleted,
     a_dry_run_sends_no_write_and_finds_what_the_real_run_deletes,
@@ -359,6 +360,38 @@ async fn killed_after_the_index_rows_nothing_works_and_a_second_run_finishes(kin
         );
     }
     world.check(|entry| cases.iter().any(|(_, _, revoked)| revoked(entry))).await;
+}
+
+async fn interrupted_among_the_index_rows_it_deletes_them_all_and_a_second_run_finishes(kind: EngineKind) {
+    let world = World::new(kind).await;
+    let proxy = Proxy::start(&world.endpoint, |_| Fate::Forward);
+    let of_bea = |entry: &Value| entry["actor"] == "bea";
+    let listed = world.rows_named(of_bea).await.into_iter().filter(|(_, sort)| is_index(sort)).count();
+    // Five rows a second: the index rows alone take seconds.
+    let slowly = ["--actor", "bea", "--max-write-units", "5"];
+    let child = start(proxy.endpoint(), &world.prefix, &[&slowly, &APPLY[..]].concat(), "");
+    let deletes = || proxy.seen().iter().filter(|seen| *seen == "BatchExecuteStatement").count();
+    while deletes() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &document["complete"]), (Some(3), &json!(false)), "{document}");
+    assert!(text(&document, "unfinished").contains("stopped as asked"), "{document}");
+    assert_eq!(
+        (listed, &document["deleted"]),
+        (24, &json!(listed)),
+        "the index rows, each confirmed, and no other row"
+    );
+    assert!(deletes() > 3, "it was stopped among them");
+    let left = world.rows_named(of_bea).await;
+    assert!(!left.is_empty() && !left.iter().any(|(_, sort)| is_index(sort)), "{left:?}");
+    let by_index: Vec<Value> =
+        world.issued.iter().filter(|e| of_bea(e) && text(e, "kind").starts_with("mcp_")).cloned().collect();
+    world.refuses(&by_index);
+    apply(&world, &["--actor", "bea"], "");
+    world.check(of_bea).await;
 }
 
 /// Runs async work from a proxy's hook, which is not async.

@@ -23,6 +23,7 @@ tests::on_both_engines!(
     enable_switches_on_only_when_told_to_and_once,
     another_attribute_is_refused,
     a_row_s_ttl_is_read_set_and_removed,
+    a_ttl_before_the_row_s_own_end_is_warned_of,
     no_row_is_made_and_no_other_s_row_is_touched,
     a_row_that_changes_under_a_set_is_left_alone,
     a_backfilled_row_has_the_ttl_that_its_fields_tell,
@@ -119,9 +120,14 @@ async fn enable_switches_on_only_when_told_to_and_once(kind: EngineKind) {
     let dry = enable(&[]);
     assert_eq!((dry.code, dry.json()["outcome"].clone()), (0, json!("would-enable")), "{dry:?}");
     assert!(!proxy.seen().contains(&"UpdateTimeToLive".to_owned()));
-    let real = enable(&["--apply"]);
+    let unasked = enable(&["--apply"]);
+    assert_eq!(unasked.code, 2, "{unasked:?}");
+    assert!(!proxy.seen().contains(&"UpdateTimeToLive".to_owned()));
+    let warned = janitor(proxy.endpoint(), &bed.table, &["ttl", "enable"], "");
+    assert!(warned.out.contains("warning: ") && warned.out.contains("contradiction"), "{warned:?}");
+    let real = enable(&["--apply", "--yes"]);
     assert_eq!((real.code, real.json()["outcome"].clone()), (0, json!("now-on")), "{real:?}");
-    let again = enable(&["--apply"]);
+    let again = enable(&["--apply", "--yes"]);
     assert_eq!((again.code, again.json()["outcome"].clone()), (0, json!("was-on")), "{again:?}");
     assert_eq!(proxy.seen().iter().filter(|seen| *seen == "UpdateTimeToLive").count(), 1);
     assert_eq!(run(&bed, kind, &["ttl", "status"]).code, 0);
@@ -130,7 +136,7 @@ async fn enable_switches_on_only_when_told_to_and_once(kind: EngineKind) {
 async fn another_attribute_is_refused(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     switch_on(&bed, "other").await;
-    for more in [&["--apply"][..], &[]] {
+    for more in [&["--apply", "--yes"][..], &[]] {
         let refused = run(&bed, kind, &[&["ttl", "enable"], more].concat());
         assert_eq!(refused.code, 2, "{refused:?}");
         assert!(refused.err.contains("attribute other, not ttl_timestamp"), "{refused:?}");
@@ -166,7 +172,10 @@ async fn a_row_s_ttl_is_read_set_and_removed(kind: EngineKind) {
     assert!(dry.out.starts_with("would set") && dry.out.contains("adds 3600 for clock skew"), "{dry:?}");
     assert!(!dry.out.contains(&token.name));
     assert_eq!(items(kind, &bed.table).await, before);
-    let real = of_row("set", &["600", "--apply", "--json"]);
+    let unasked = of_row("set", &["600", "--apply"]);
+    assert!(unasked.code == 2 && unasked.err.contains("add --yes"), "{unasked:?}");
+    assert_eq!(items(kind, &bed.table).await, before);
+    let real = of_row("set", &["600", "--apply", "--yes", "--json"]);
     assert_eq!((real.code, real.json()["outcome"].clone()), (0, json!("set")), "{real:?}");
     let set = ttl_of(kind, &bed, &token).await.unwrap();
     assert_eq!(json!(set), real.json()["ttl_timestamp"]);
@@ -174,16 +183,49 @@ async fn a_row_s_ttl_is_read_set_and_removed(kind: EngineKind) {
 
     assert_eq!(of_row("remove", &[]).code, 0);
     assert_eq!(ttl_of(kind, &bed, &token).await, Some(set));
-    let removed = of_row("remove", &["--apply", "--json"]);
+    let removed = of_row("remove", &["--apply", "--yes", "--json"]);
     assert_eq!((removed.code, removed.json()["outcome"].clone()), (0, json!("removed")), "{removed:?}");
     assert_eq!(ttl_of(kind, &bed, &token).await, None);
-    assert_eq!(of_row("remove", &["--apply", "--json"]).json()["outcome"], "nothing-to-do");
+    assert_eq!(of_row("remove", &["--apply", "--yes", "--json"]).json()["outcome"], "nothing-to-do");
     let got = of_row("get", &[]);
     assert_eq!((got.code, got.out.as_str()), (0, "none\n"));
     // Apart from its TTL the row is what it was.
     let mut expected = before;
     expected.values_mut().for_each(|item| drop(item.remove("ttl_timestamp")));
     assert_eq!(items(kind, &bed.table).await, expected);
+}
+
+async fn a_ttl_before_the_row_s_own_end_is_warned_of(kind: EngineKind) {
+    let now = now();
+    let mcp = |name: &str, more: Value| {
+        let mut data = json!({"token": name, "created_at": now - DAY});
+        data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        row("actor1", "mcp_refresh_tokens", name, &data, None)
+    };
+    let used = json!({"expires_at": now + 29 * DAY, "used": true, "used_at": now - DAY});
+    // Each with its own end, and how long a TTL is long enough.
+    let cases = [
+        (spa("alive", now + DAY, None), Some(now + DAY + 1)),
+        (spa("dead", now - DAY, None), Some(now - DAY + 1)),
+        (mcp("rt_live", json!({"expires_at": now + 29 * DAY})), Some(now + 29 * DAY + 1)),
+        // A tripwire for two days from its use, whatever its expiry.
+        (mcp("rt_used", used), Some(now + DAY)),
+        // An index row is as good as what it leads to.
+        (row(OAUTH_OWNER, "_refresh_token_index", "rt_live", &json!("actor1"), None), Some(now + 29 * DAY + 1)),
+        (row(OAUTH_OWNER, "_refresh_token_index", "rt_gone", &json!("actor1"), None), None),
+        (row(OAUTH_OWNER, "_oauth_state_nonces", "n", &json!({"x": 1}), None), None),
+    ];
+    let bed = Bed::with(kind, &cases.clone().map(|(row, _)| row)).await;
+    for (row, end) in &cases {
+        for (seconds, early) in [(DAY / 2, end.is_some_and(|end| end > now)), (30 * DAY, false)] {
+            let seconds = seconds.to_string();
+            let of_row = ["ttl", "set", &row.owner, &row.bucket, &row.name, &seconds];
+            let told = run(&bed, kind, &[&of_row[..], &["--json"]].concat()).json();
+            assert_eq!((&told["own_end"], &told["before_own_end"]), (&json!(end), &json!(early)), "{}", row.name);
+            let words = run(&bed, kind, &of_row);
+            assert_eq!(words.out.contains("warning: the row's own end comes later"), early, "{words:?}");
+        }
+    }
 }
 
 async fn no_row_is_made_and_no_other_s_row_is_touched(kind: EngineKind) {
@@ -200,16 +242,16 @@ async fn no_row_is_made_and_no_other_s_row_is_touched(kind: EngineKind) {
     for (arguments, code) in [
         (&["get", OAUTH_OWNER, "spa_access_tokens", "gone"][..], 1),
         (&["get", OAUTH_OWNER, "spa_refresh_tokens", "-gone"], 1),
-        (&["set", OAUTH_OWNER, "spa_refresh_tokens", "-gone", "60", "--apply"], 1),
-        (&["set", OAUTH_OWNER, "spa_access_tokens", "gone", "60", "--apply"], 1),
-        (&["remove", OAUTH_OWNER, "spa_access_tokens", "gone", "--apply"], 1),
-        (&["set", "a", "_internal", "x", "60", "--apply"], 2),
-        (&["remove", "a", "_internal", "x", "--apply"], 2),
-        (&["set", "a", "mcp_clients", "mcp_1", "60", "--apply"], 2),
+        (&["set", OAUTH_OWNER, "spa_refresh_tokens", "-gone", "60", "--apply", "--yes"], 1),
+        (&["set", OAUTH_OWNER, "spa_access_tokens", "gone", "60", "--apply", "--yes"], 1),
+        (&["remove", OAUTH_OWNER, "spa_access_tokens", "gone", "--apply", "--yes"], 1),
+        (&["set", "a", "_internal", "x", "60", "--apply", "--yes"], 2),
+        (&["remove", "a", "_internal", "x", "--apply", "--yes"], 2),
+        (&["set", "a", "mcp_clients", "mcp_1", "60", "--apply", "--yes"], 2),
         // The same key, as another bucket's row.
-        (&["set", OAUTH_OWNER, "spa_access_tokens", "archive:x", "60", "--apply"], 2),
-        (&["set", OAUTH_OWNER, "spa_access_tokens", "x", "0", "--apply"], 2),
-        (&["set", OAUTH_OWNER, "spa_access_tokens", "x", "soon", "--apply"], 2),
+        (&["set", OAUTH_OWNER, "spa_access_tokens", "archive:x", "60", "--apply", "--yes"], 2),
+        (&["set", OAUTH_OWNER, "spa_access_tokens", "x", "0", "--apply", "--yes"], 2),
+        (&["set", OAUTH_OWNER, "spa_access_tokens", "x", "soon", "--apply", "--yes"], 2),
         (&["get", OAUTH_OWNER, "spa_access_tokens", "millis"], 1),
     ] {
         let ran = run(&bed, kind, &[&["ttl"], arguments].concat());
@@ -253,7 +295,7 @@ async fn a_row_that_changes_under_a_set_is_left_alone(kind: EngineKind) {
             janitor::demo::write_rows(&client, &table, &[new]).await.unwrap();
         });
     });
-    let arguments = ["ttl", "set", OAUTH_OWNER, "spa_access_tokens", "moving", "60", "--apply", "--json"];
+    let arguments = ["ttl", "set", OAUTH_OWNER, "spa_access_tokens", "moving", "60", "--apply", "--yes", "--json"];
     let ran = janitor(proxy.endpoint(), &bed.table, &arguments, "");
     assert_eq!((ran.code, ran.json()["outcome"].clone()), (3, json!("changed-meanwhile")), "{ran:?}");
     assert_eq!(ttl_of(kind, &bed, &changed).await, Some(NOW + 20));

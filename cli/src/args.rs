@@ -62,7 +62,7 @@ pub enum Command {
         /// How often each kind of row is written, under other names
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=2_000))]
         copies: u16,
-        /// Leave the engine up on its port afterwards, with a fresh table to play with; Ctrl-C ends it
+        /// Leave the engine up on its port afterwards, with the cleaned table on it to play with; Ctrl-C ends it
         #[arg(long)]
         keep: bool,
     },
@@ -289,40 +289,77 @@ pub struct Explaining {
 #[derive(Clone, Debug, Subcommand)]
 pub enum TtlCommand {
     /// Whether the table's TTL is on for ttl_timestamp; exit code 1 when it is not.
+    #[command(after_help = "Example: janitor ttl status --prefix myapp")]
     Status,
     /// Switches the table's TTL on for ttl_timestamp; without --apply only says what it would do.
+    ///
+    /// From then on DynamoDB removes every row whose ttl_timestamp has passed, within days and for good: also a row whose
+    /// own fields say that it is alive, which the cleanup keeps and counts as a contradiction.
+    #[command(after_help = "\
+Examples:
+  janitor ttl enable --prefix myapp                    what it would do
+  janitor ttl enable --prefix myapp --apply            warns, asks for a yes, then switches it on
+  janitor ttl enable --prefix myapp --apply --yes --wait 1h")]
     Enable {
-        /// Switch it on
+        /// Switch it on, after a yes
         #[arg(long)]
         apply: bool,
+        /// Do not ask: for scripts
+        #[arg(long, requires = "apply")]
+        yes: bool,
         /// How long to wait for DynamoDB, which may take an hour: 30s, 10m, 1h
         #[arg(long, value_parser = interval, default_value = "2m")]
         wait: std::time::Duration,
     },
     /// The remaining seconds of a row's TTL.
+    #[command(after_help = "\
+Examples:
+  janitor ttl get --prefix myapp _actingweb_oauth2 spa_refresh_tokens -
+                                                       type or paste the row's name, then Enter
+  pbpaste | janitor ttl get --prefix myapp --json _actingweb_oauth2 spa_refresh_tokens -")]
     Get {
         #[command(flatten)]
         row: RowName,
     },
-    /// Sets a row's TTL to so many seconds from now, to the second: ActingWeb itself adds an hour for clock skew, this
-    /// does not.
+    /// Sets a row's TTL to so many seconds from now; without --apply only says what it would do.
+    ///
+    /// To the second: ActingWeb itself adds an hour for clock skew, this does not. A TTL that comes before the row's own end
+    /// is warned of: once it has passed, the row may be removed though it is alive.
+    #[command(after_help = "\
+Examples:
+  janitor ttl set --prefix myapp 6a1f... mcp_tokens - 7200
+                                                       the row's name from standard input; what it would do
+  pbpaste | janitor ttl set --prefix myapp 6a1f... mcp_tokens - 7200 --apply --yes")]
     Set {
         #[command(flatten)]
         row: RowName,
         /// From now; add 3600 for what ActingWeb would store
         #[arg(value_parser = clap::value_parser!(i64).range(1..=3_153_600_000))]
         seconds: i64,
-        /// Set it
+        /// Set it, after a yes
         #[arg(long)]
         apply: bool,
+        /// Do not ask: for scripts
+        #[arg(long, requires = "apply")]
+        yes: bool,
     },
-    /// Removes a row's TTL.
+    /// Removes a row's TTL; without --apply only says what it would do.
+    ///
+    /// DynamoDB then never removes the row by itself; the cleanup still does, by the row's own fields.
+    #[command(after_help = "\
+Examples:
+  janitor ttl remove --prefix myapp 6a1f... mcp_tokens -
+                                                       the row's name from standard input; what it would do
+  pbpaste | janitor ttl remove --prefix myapp 6a1f... mcp_tokens - --apply --yes")]
     Remove {
         #[command(flatten)]
         row: RowName,
-        /// Remove it
+        /// Remove it, after a yes
         #[arg(long)]
         apply: bool,
+        /// Do not ask: for scripts
+        #[arg(long, requires = "apply")]
+        yes: bool,
     },
     /// Gives rows without a TTL the one that ActingWeb 3.15.1 would have given them.
     ///
@@ -330,6 +367,11 @@ pub enum TtlCommand {
     /// row's own times, or from those of the row that it belongs to; what tells no time is left, and counted by reason.
     /// Sets ttl_timestamp and nothing else, on the condition that the row has not changed; never creates a row. Reads the
     /// whole table; writes nothing without --apply.
+    #[command(after_help = "\
+Examples:
+  janitor ttl backfill --prefix myapp                  what would be set, and what is left, by reason
+  janitor ttl backfill --prefix myapp --apply          asks for a yes, then sets them
+  janitor ttl backfill --prefix myapp --apply --yes --max-write-units 5")]
     Backfill {
         /// Set them, after a yes
         #[arg(long)]
@@ -343,7 +385,9 @@ pub enum TtlCommand {
 /// One row.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RowName {
+    /// The row's owner: an actor's id, or _actingweb_oauth2
     pub owner: String,
+    /// The row's bucket, such as mcp_tokens
     pub bucket: String,
     /// The row's name; - reads it from standard input, so that it stays out of the shell's history
     #[arg(allow_hyphen_values = true)]

@@ -1,6 +1,7 @@
 //! `janitor demo`: a table with every kind of row, cleaned before your eyes by the code that runs in the Lambda.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
 use std::time::{Duration, Instant, SystemTime};
 
 use aws_sdk_dynamodb::Client;
@@ -16,8 +17,11 @@ use shared::lambda::Function;
 use shared::report::RunReport;
 use shared::time::EpochSeconds;
 
+use crate::command::Signals;
 use crate::engine::Engine;
+use crate::fail::Failure;
 use crate::fixture::{self, Fate, Specimen};
+use crate::screen::Screen;
 
 const PREFIX: &str = "demo";
 const TABLE: &str = "demo_attributes";
@@ -29,7 +33,7 @@ const UNKNOWN: &str = "(not ours)";
 pub struct Options {
     /// How often each kind of row is written.
     pub copies: usize,
-    /// Leave the engine up until Ctrl-C.
+    /// Leave the engine up, with the cleaned table on it, until Ctrl-C.
     pub keep: bool,
 }
 
@@ -37,32 +41,47 @@ pub struct Options {
 ///
 /// # Errors
 /// When the engine or the run failed.
-pub async fn run(options: Options, out: &mut impl std::io::Write) -> Result<bool, String> {
-    let engine = Engine::start()?;
-    let environment = environment(engine.endpoint());
+pub async fn run(options: Options, screen: Screen, out: &mut impl Write) -> Result<bool, Failure> {
+    let engine = Engine::start().map_err(Failure::unfinished)?;
+    let mut signals = Signals::listen();
+    let all_well = tokio::select! {
+        all_well = show(&engine, options, screen, out) => all_well?,
+        () = signals.next() => return Err(Failure::unfinished("stopped before the end of the demo")),
+    };
+    if options.keep {
+        signals.next().await;
+    }
+    Ok(all_well)
+}
+
+async fn show(engine: &Engine, options: Options, screen: Screen, out: &mut impl Write) -> Result<bool, Failure> {
     let client = client(engine.endpoint()).await;
-    create_table(&client, TABLE).await?;
+    let failed = |text: String| Failure::unfinished(text);
+    create_table(&client, TABLE).await.map_err(failed)?;
     let now = EpochSeconds::from(SystemTime::now());
     let rows = fixture::all_kinds(now.get(), options.copies, 7);
-    write_rows(&client, TABLE, &rows).await?;
-    let before = count(&scan(&client, TABLE).await?);
-    let say = |out: &mut dyn std::io::Write, text: String| writeln!(out, "{text}").map_err(|error| error.to_string());
-    say(
-        out,
-        format!(
-            "A table on the embedded engine: {} rows, every kind in ROWS.md, both generations of names.\n",
-            rows.len()
-        ),
-    )?;
+    write_rows(&client, TABLE, &rows).await.map_err(failed)?;
+    let before = count(&scan(&client, TABLE).await.map_err(failed)?);
+    let tells = !screen.json && !screen.quiet;
+    if tells {
+        let written = rows.len();
+        let what = "rows, every kind in ROWS.md, both generations of names.";
+        writeln!(out, "{}\n", screen.paragraph("", &format!("A table on the embedded engine: {written} {what}")))?;
+    }
 
-    let function = Function::new(client.clone(), environment);
+    let function = Function::new(client.clone(), environment(engine.endpoint()));
     let dry = invoke(&function, json!({"mode": "dry-run"}), now).await?;
-    let after_dry = count(&scan(&client, TABLE).await?);
-    say(out, format!("dry run   would delete {:>6} rows  {}", dry.0.counts.rows_deleted(), cost(&dry)))?;
+    let after_dry = count(&scan(&client, TABLE).await.map_err(failed)?);
     let real = invoke(&function, json!({"mode": "delete"}), now).await?;
-    say(out, format!("real run  deleted      {:>6} rows  {}\n", real.0.counts.rows_deleted(), cost(&real)))?;
-    let left = scan(&client, TABLE).await?;
-    say(out, table(&before, &real.0, &count(&left)))?;
+    let left = scan(&client, TABLE).await.map_err(failed)?;
+    let after = count(&left);
+    if tells {
+        for (lead, run) in [("dry run   would delete ", &dry), ("real run  deleted      ", &real)] {
+            let deleted = format!("{lead}{:>6} rows  ", run.0.counts.rows_deleted());
+            writeln!(out, "{}", screen.paragraph(&deleted, &cost(run)))?;
+        }
+        writeln!(out, "\n{}", table(&before, &real.0, &after, screen))?;
+    }
 
     let mut wrong = misjudged(&rows, &left);
     if after_dry != before {
@@ -71,21 +90,30 @@ pub async fn run(options: Options, out: &mut impl std::io::Write) -> Result<bool
     if dry.0.counts != real.0.counts {
         wrong.push("the dry run's counts are not the real run's".to_owned());
     }
-    let verdict = match wrong.as_slice() {
-        [] => "checked: every dead row is gone, every live row is there, and the dry run had said so.".to_owned(),
-        wrong => format!("WRONG:\n  {}", wrong.join("\n  ")),
-    };
-    say(out, verdict)?;
-    if options.keep {
-        say(
-            out,
-            format!(
-                "\nThe engine stays up: AWS_ENDPOINT_URL_DYNAMODB={} AWS_DB_PREFIX={PREFIX}\nCtrl-C ends it.",
-                engine.endpoint()
-            ),
-        )?;
-        tokio::signal::ctrl_c().await.map_err(|error| error.to_string())?;
+    let endpoint = options.keep.then(|| engine.endpoint());
+    if screen.json {
+        let document = json!({
+            "table": TABLE,
+            "rows": {"before": sum(&before), "after": sum(&after)},
+            "dry_run": dry.0.to_answer(),
+            "real_run": real.0.to_answer(),
+            "wrong": wrong,
+            "endpoint": endpoint,
+            "prefix": PREFIX,
+        });
+        writeln!(out, "{document}")?;
+    } else {
+        let verdict = match wrong.as_slice() {
+            [] => "every dead row is gone, every live row is there, and the dry run had said so.".to_owned(),
+            wrong => format!("WRONG: {}", wrong.join("; ")),
+        };
+        writeln!(out, "{}", screen.paragraph("checked: ", &verdict))?;
+        if let Some(endpoint) = endpoint {
+            let stays = format!("The engine stays up: AWS_ENDPOINT_URL_DYNAMODB={endpoint} AWS_DB_PREFIX={PREFIX}");
+            writeln!(out, "\n{}\nCtrl-C ends it.", screen.paragraph("", &stays))?;
+        }
     }
+    out.flush()?;
     Ok(wrong.is_empty())
 }
 
@@ -104,9 +132,9 @@ pub async fn client(endpoint: &str) -> Client {
     Client::from_conf(config.credentials_provider(credentials).region(region).build())
 }
 
-async fn invoke(function: &Function, event: Value, now: EpochSeconds) -> Result<(RunReport, Duration), String> {
+async fn invoke(function: &Function, event: Value, now: EpochSeconds) -> Result<(RunReport, Duration), Failure> {
     let began = Instant::now();
-    let report = function.daily_cleanup(event, now, None).await.map_err(|error| error.to_string())?;
+    let report = function.daily_cleanup(event, now, None).await?;
     Ok((report, began.elapsed()))
 }
 
@@ -244,12 +272,24 @@ fn cost((report, took): &(RunReport, Duration)) -> String {
     )
 }
 
-fn table(before: &BTreeMap<&'static str, u64>, report: &RunReport, after: &BTreeMap<&'static str, u64>) -> String {
+fn sum(counts: &BTreeMap<&'static str, u64>) -> u64 {
+    counts.values().sum()
+}
+
+fn table(
+    before: &BTreeMap<&'static str, u64>,
+    report: &RunReport,
+    after: &BTreeMap<&'static str, u64>,
+    screen: Screen,
+) -> String {
     let reasons = |counts: &BTreeMap<&'static str, u64>| {
         counts.iter().map(|(reason, n)| format!("{n} {}", reason.replace('_', " "))).collect::<Vec<_>>().join(", ")
     };
-    let mut text =
-        format!("{:<24}{:>7}{:>9}{:>7}  {}\n", "bucket", "before", "deleted", "after", "why deleted | why kept");
+    let line = |name: &str, numbers: [u64; 3], why: String| {
+        let [before, deleted, after] = numbers.map(|n| n.to_string());
+        vec![name.to_owned(), before, deleted, after, why]
+    };
+    let mut lines = Vec::new();
     for (name, rows) in before {
         let counts = report.counts.buckets().get(name).cloned().unwrap_or_default();
         let why = match (counts.deleted.is_empty(), counts.kept.is_empty()) {
@@ -260,9 +300,8 @@ fn table(before: &BTreeMap<&'static str, u64>, report: &RunReport, after: &BTree
             (false, false) => format!("{} | {}", reasons(&counts.deleted), reasons(&counts.kept)),
         };
         let left = after.get(name).copied().unwrap_or(0);
-        text.push_str(&format!("{name:<24}{rows:>7}{:>9}{left:>7}  {why}\n", counts.deleted_total()));
+        lines.push(line(name, [*rows, counts.deleted_total(), left], why));
     }
-    let sum = |counts: &BTreeMap<&'static str, u64>| counts.values().sum::<u64>();
-    text.push_str(&format!("{:<24}{:>7}{:>9}{:>7}\n", "all", sum(before), report.counts.rows_deleted(), sum(after)));
-    text
+    lines.push(line("all", [sum(before), report.counts.rows_deleted(), sum(after)], String::new()));
+    screen.table(&["bucket", "before", "deleted", "after", "why deleted | why kept"], &lines)
 }

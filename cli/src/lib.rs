@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! args      what can be typed
+//! typed     what was typed, as an error may repeat it
 //! fail      how a command ends when it does not end well
 //! screen    tables, colour, progress
 //! target    the table that a command works on
@@ -18,3 +19,4 @@ pub mod fixture;
 pub mod html;
 pub mod screen;
 pub mod target;
+pub mod typed;

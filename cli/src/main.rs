@@ -9,15 +9,20 @@ use janitor::command::{audit, explain, reap, revoke, runs, ttl};
 use janitor::demo;
 use janitor::fail::{DONE, FINDINGS, Failure};
 use janitor::screen::Screen;
+use janitor::typed::Typed;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let typed = Typed::new(std::env::args_os().skip(1));
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(typed.refuse(&error)),
+    };
     let mut out = std::io::stdout();
     match Box::pin(run(cli, &mut out)).await {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("janitor: {}", failure.text);
+            eprintln!("janitor: {}", typed.unsaid(&failure.text));
             ExitCode::from(failure.code)
         }
     }
@@ -29,7 +34,7 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
     match command {
         Command::Demo { copies, keep } => {
             let options = demo::Options { copies: copies.into(), keep };
-            let all_well = demo::run(options, out).await.map_err(Failure::unfinished)?;
+            let all_well = demo::run(options, screen, out).await?;
             Ok(if all_well { DONE } else { FINDINGS })
         }
         Command::Sweep(options) => runs::sweep(&common, &options, screen, out).await,

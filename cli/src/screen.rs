@@ -23,6 +23,8 @@ pub struct Screen {
 /// Where there is no terminal to fit into.
 const PLAIN_WIDTH: usize = 100;
 const NARROWEST: usize = 40;
+/// A last column with less room than this is not read but deciphered.
+const LAST_COLUMN: usize = 16;
 /// Between two lines of progress where lines cannot be written over.
 const PLAIN_PROGRESS: Duration = Duration::from_secs(10);
 const LIVE_PROGRESS: Duration = Duration::from_millis(200);
@@ -58,7 +60,7 @@ impl Screen {
     }
 
     /// A table: the first column to the left, numbers to the right, the last column as wide as is left, on more lines if it
-    /// must.
+    /// must. Where not even that fits, each row is a few lines of its own.
     #[must_use]
     pub fn table(&self, head: &[&str], rows: &[Vec<String>]) -> String {
         let last = head.len().saturating_sub(1);
@@ -69,7 +71,12 @@ impl Screen {
             })
             .collect();
         let taken: usize = widths.iter().map(|width| width + 2).sum();
-        let room = self.width.saturating_sub(taken).max(16);
+        let room = self.width.saturating_sub(taken);
+        let last_cells = rows.iter().filter_map(|row| row.get(last)).map(String::as_str);
+        let widest = last_cells.chain(head.last().copied()).map(|cell| cell.chars().count()).max().unwrap_or(0);
+        if room < widest.min(LAST_COLUMN) {
+            return self.stacked(head, rows);
+        }
         let line = |cells: &[String]| {
             let mut text = String::new();
             for (column, width) in widths.iter().enumerate() {
@@ -90,11 +97,23 @@ impl Screen {
         text
     }
 
+    /// The rows of a table that is too wide: the first cell, and under it the others with their names.
+    fn stacked(&self, head: &[&str], rows: &[Vec<String>]) -> String {
+        let mut text = String::new();
+        for row in rows {
+            let cells = head.iter().zip(row).skip(1).filter(|(_, cell)| !cell.is_empty());
+            let cells: Vec<String> = cells.map(|(name, cell)| format!("{name}: {cell}")).collect();
+            let first = row.first().map_or("", String::as_str);
+            text.push_str(&format!("{}\n{}\n", self.bold(first), self.paragraph("  ", &cells.join("; "))));
+        }
+        text
+    }
+
     /// A sentence, broken to the width, with `lead` before it.
     #[must_use]
     pub fn paragraph(&self, lead: &str, text: &str) -> String {
         let indent = lead.chars().count();
-        let lines = wrap(text, self.width.saturating_sub(indent).max(16));
+        let lines = wrap(text, self.width.saturating_sub(indent).max(LAST_COLUMN));
         format!("{lead}{}", lines.join(&format!("\n{}", " ".repeat(indent))))
     }
 
@@ -223,5 +242,15 @@ mod tests {
         let text = PLAIN.table(&["bucket", "read", "why"], &rows);
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
         assert_eq!(text.lines().next(), Some("bucket            read  why"));
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_is_told_row_by_row() {
+        let cells = ["mcp_tokens", "40 d 1 h ago", "", "expired", "actor…#74ab0681", "aw_Zk3…#fca33847"];
+        let rows = [cells.map(str::to_owned).to_vec()];
+        let text = PLAIN.table(&["bucket", "created", "expires", "state", "actor", "name"], &rows);
+        let told = "mcp_tokens\n  created: 40 d 1 h ago; state: expired;\n  actor: actor…#74ab0681; name:\n  aw_Zk3…#fca33847\n";
+        assert_eq!(text, told);
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
     }
 }

@@ -9,7 +9,7 @@ use shared::config::{self, Environment, Mode, Purpose, Settings};
 use shared::dynamo::{self, Connection, Dynamo, ReadOnly};
 use shared::event;
 use shared::lambda::Function;
-use shared::store::{InspectTable, StoreError};
+use shared::store::{InspectTable, StoreError, TableFigures};
 use shared::time::EpochSeconds;
 
 use crate::args::{Common, Overrides};
@@ -33,6 +33,13 @@ pub struct Place {
 }
 
 impl Place {
+    #[must_use]
+    pub fn new(figures: &TableFigures) -> Self {
+        let mut parts = figures.arn.split(':').skip(3).map(str::to_owned);
+        let region = parts.next().unwrap_or_default();
+        Self { region, account: parts.next().unwrap_or_default(), rows: figures.rows }
+    }
+
     /// The table, named for a question.
     #[must_use]
     pub fn of(&self, table: &str) -> String {
@@ -84,15 +91,7 @@ impl Target {
     pub async fn open(&self) -> Result<Dynamo, Failure> {
         let clock = RunClock::start(now(), None).watched_by(Some(self.watch));
         let endpoint = self.endpoint.as_deref();
-        let open = Dynamo::open(self.function.client.clone(), &self.settings, endpoint, clock);
-        // A function has minutes for an endpoint that does not answer; somebody at a terminal has not.
-        match tokio::time::timeout(PATIENCE, open).await {
-            Ok(table) => Ok(table?),
-            Err(_) => Err(Failure::from(StoreError::Unreachable {
-                endpoint: endpoint.map_or_else(|| "the AWS endpoint of the region".to_owned(), dynamo::shown),
-                cause: "no answer in time".to_owned(),
-            })),
-        }
+        self.in_time(Dynamo::open(self.function.client.clone(), &self.settings, endpoint, clock)).await
     }
 
     /// The same, for a command that reads.
@@ -101,7 +100,41 @@ impl Target {
     /// When it cannot be described, or is another kind of table.
     pub async fn open_to_read(&self) -> Result<ReadOnly, Failure> {
         let clock = RunClock::start(now(), None).watched_by(Some(self.watch));
-        Ok(ReadOnly::open(self.function.client.clone(), &self.settings, self.endpoint.as_deref(), clock).await?)
+        let endpoint = self.endpoint.as_deref();
+        self.in_time(ReadOnly::open(self.function.client.clone(), &self.settings, endpoint, clock)).await
+    }
+
+    /// A function has minutes for an endpoint that does not answer; somebody at a terminal has not.
+    async fn in_time<T>(&self, open: impl Future<Output = Result<T, StoreError>>) -> Result<T, Failure> {
+        let silent = || StoreError::Unreachable {
+            endpoint: self
+                .endpoint
+                .as_deref()
+                .map_or_else(|| "the AWS endpoint of the region".to_owned(), dynamo::shown),
+            cause: "no answer in time".to_owned(),
+        };
+        let opened = tokio::time::timeout(PATIENCE, open).await.unwrap_or_else(|_| Err(silent()));
+        opened.map_err(|error| self.not_opened(error))
+    }
+
+    /// The texts name what a function is set up with; here there are options for it.
+    fn not_opened(&self, error: StoreError) -> Failure {
+        let options = match error {
+            StoreError::TableMissing { .. } | StoreError::ForeignKeys { .. } => {
+                "--prefix or --table, --region, --endpoint"
+            }
+            StoreError::Unreachable { .. } => "--endpoint, --region",
+            StoreError::Credentials { .. } | StoreError::AccessDenied { .. } => "--profile, --region",
+            StoreError::OutOfTime
+            | StoreError::Unavailable { .. }
+            | StoreError::KeepsFailing { .. }
+            | StoreError::ClockAhead { .. }
+            | StoreError::Rejected { .. } => return error.into(),
+        };
+        let region = self.function.client.config().region().map(|region| config::shown(region.as_ref()));
+        let region = region.map_or_else(|| "no region is set".to_owned(), |region| format!("the region is {region}"));
+        let Failure { code, text } = error.into();
+        Failure { code, text: format!("{text}; {region}; see {options}") }
     }
 
     /// Where the table is, by its own resource name.
@@ -109,11 +142,7 @@ impl Target {
     /// # Errors
     /// When it cannot be described.
     pub async fn place(&self) -> Result<Place, Failure> {
-        let table = self.open().await?;
-        let figures = table.figures();
-        let mut parts = figures.arn.split(':').skip(3).map(str::to_owned);
-        let region = parts.next().unwrap_or_default();
-        Ok(Place { region, account: parts.next().unwrap_or_default(), rows: figures.rows })
+        Ok(Place::new(self.open().await?.figures()))
     }
 }
 

@@ -357,7 +357,8 @@ fn wrong(setting: &str, value: &str, problem: &str) -> ConfigError {
 
 /// Settings are not secrets, but whatever was typed into one may be: only what looks like a setting is shown. Its words are of
 /// one kind of character each, but for a capital at the front; the random ones of a token, or of a chain's id, are not.
-pub(crate) fn shown(value: &str) -> String {
+#[must_use]
+pub fn shown(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ');
     let of_one_kind = |word: &str| {
         let kinds: [fn(&u8) -> bool; 3] = [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit];

@@ -60,12 +60,12 @@ fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<
         }
     };
     writeln!(out, "{}", screen.bold(&format!("audit of table {}", measured.table)))?;
-    writeln!(
-        out,
-        "DynamoDB counts {} rows, {} bytes (up to six hours ago); {billing}\n",
+    let counts = format!(
+        "DynamoDB counts {} rows, {} bytes (up to six hours ago); {billing}",
         grouped(figures.rows),
         grouped(figures.bytes)
-    )?;
+    );
+    writeln!(out, "{}\n", screen.paragraph("", &counts))?;
     let age = |counts: &Counts| counts.oldest_dead.map_or_else(String::new, seconds);
     let row = |owner: &str, name: &str, counts: &Counts| {
         vec![

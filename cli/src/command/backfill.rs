@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use shared::backfill::{self, Backfilled, Counts, Ended};
 use shared::store::{Budget, Usage};
 
-use super::{can_ask, confirm, stop_on_signals};
+use super::{Question, can_ask, confirm, stop_on_signals};
 use crate::fail::{DONE, Failure, UNFINISHED};
 use crate::screen::{Screen, grouped, units};
 use crate::target::{Place, Target};
@@ -36,7 +36,8 @@ pub(super) async fn backfill(
         let may_go_on = dry.filled.set() > 0 && dry.filled.ended == Ended::Through && !target.watch.is_stopped();
         if !apply || !may_go_on {
             if may_go_on && !screen.quiet && !screen.json {
-                writeln!(out, "\nNothing was written. To set them, run it again with --apply.")?;
+                let advice = "Nothing was written. To set them, run it again with --apply.";
+                writeln!(out, "\n{}", screen.paragraph("", advice))?;
             }
             return code(&dry);
         }
@@ -47,7 +48,9 @@ pub(super) async fn backfill(
             place.of(&target.settings.table),
             grouped(dry.filled.write_units),
         );
-        confirm(&screen.paragraph("", &what), "set", "nothing was written", out)?;
+        let what = screen.paragraph("", &what);
+        let question = Question { what: &what, deed: "set them", undone: "nothing was written" };
+        confirm(question, target.watch, out).await?;
     }
     let real = pass(target, false, screen).await?;
     tell(&real, target, &place, screen, out)?;
@@ -103,7 +106,8 @@ fn tell(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut i
     let verb = if *dry { "would set" } else { "set" };
     writeln!(out, "\n{verb} {} of {} rows read", grouped(filled.set()), grouped(filled.read()))?;
     let (read, write) = (units(usage.read_units), units(usage.write_units));
-    writeln!(out, "used {read} read and {write} write units, {} requests", grouped(usage.requests))?;
+    let used = format!("{read} read and {write} write units, {} requests", grouped(usage.requests));
+    writeln!(out, "{}", screen.paragraph("used ", &used))?;
     for (n, what) in [
         (filled.lost_races(), "changed or went in between, and were left alone"),
         (filled.skipped(), "could not be read or written: run it again"),
@@ -113,7 +117,8 @@ fn tell(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut i
         }
     }
     if filled.ended == Ended::Stopped {
-        writeln!(out, "stopped before the end: what was set stays set, and another run does the rest")?;
+        let rest = "what was set stays set, and another run does the rest";
+        writeln!(out, "{}", screen.paragraph("stopped before the end: ", rest))?;
     }
     Ok(())
 }

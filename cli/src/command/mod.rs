@@ -7,11 +7,14 @@ pub mod reap;
 pub mod revoke;
 pub mod runs;
 pub mod ttl;
+mod ttl_row;
 
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use shared::clock::Watch;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::fail::Failure;
 use crate::screen::Screen;
@@ -24,14 +27,49 @@ pub(crate) fn can_ask(apply: bool, yes: bool, screen: Screen) -> Result<(), Fail
     Ok(())
 }
 
-/// Says what is about to happen, and asks for a yes. `undone` is what did not happen without one.
-pub(crate) fn confirm(what: &str, verb: &str, undone: &str, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\n{what}")?;
-    write!(out, "Type yes to {verb} them: ")?;
+/// What is about to happen, and what to ask before it does.
+pub(crate) struct Question<'a> {
+    pub what: &'a str,
+    /// What a yes does: `delete them`.
+    pub deed: &'a str,
+    /// What did not happen without one.
+    pub undone: &'a str,
+}
+
+/// Somebody is being asked: a signal is an answer.
+static ASKING: AtomicBool = AtomicBool::new(false);
+/// Between two looks at whether a question was answered by a signal.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Asks for a yes. Ctrl-C is a no, at once: the answer is read in a thread, which nobody waits for in the end.
+pub(crate) async fn confirm(question: Question<'_>, watch: &Watch, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "\n{}", question.what)?;
+    write!(out, "Type yes to {}: ", question.deed)?;
     out.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    if answer.trim() == "yes" { Ok(()) } else { Err(Failure::unfinished(format!("not confirmed: {undone}"))) }
+    ASKING.store(true, Ordering::Relaxed);
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().read_line(&mut answer);
+        // Nobody listens any more after a signal.
+        let _ = tell.send(read.map(|_| answer));
+    });
+    let stopped = async {
+        while !watch.is_stopped() {
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    let answer = tokio::select! {
+        answer = told => answer.ok().transpose()?.unwrap_or_default(),
+        () = stopped => String::new(),
+    };
+    ASKING.store(false, Ordering::Relaxed);
+    if watch.is_stopped() {
+        writeln!(out)?;
+    } else if answer.trim() == "yes" {
+        return Ok(());
+    }
+    Err(Failure::unfinished(format!("not confirmed: {}", question.undone)))
 }
 
 /// The longest name that a row can have.
@@ -56,29 +94,43 @@ pub(crate) fn read_secret(what: &str, asks: bool) -> Result<String, Failure> {
 /// Has Ctrl-C, or a SIGTERM, stop the run after what is in flight; a second one ends the program at once.
 pub(crate) fn stop_on_signals(watch: &'static Watch) {
     static ASKED: AtomicBool = AtomicBool::new(false);
+    // Before anything is asked: a signal that comes while nobody listens ends the program without a word.
+    let mut signals = Signals::listen();
     tokio::spawn(async move {
         loop {
-            signal().await;
+            signals.next().await;
             if ASKED.swap(true, Ordering::Relaxed) {
                 std::process::exit(i32::from(crate::fail::UNFINISHED));
             }
             watch.stop();
-            eprintln!("\nstopping after what is in flight; once more to stop at once");
+            if !ASKING.load(Ordering::Relaxed) {
+                eprintln!("\nstopping after what is in flight; once more to stop at once");
+            }
         }
     });
 }
 
-async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
+/// SIGINT and SIGTERM, from the moment of listening on: neither ends the program by itself any more.
+pub(crate) struct Signals([Option<Signal>; 2]);
+
+impl Signals {
+    /// One that cannot be listened for keeps its own effect, which is to end the program.
+    pub(crate) fn listen() -> Self {
+        Self([SignalKind::interrupt(), SignalKind::terminate()].map(|kind| signal(kind).ok()))
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        async fn one(signal: &mut Option<Signal>) {
+            match signal {
+                Some(signal) => drop(signal.recv().await),
+                None => std::future::pending().await,
             }
         }
-        Err(_) => {
-            let _ = tokio::signal::ctrl_c().await;
+        let [interrupt, terminate] = &mut self.0;
+        tokio::select! {
+            () = one(interrupt) => {}
+            () = one(terminate) => {}
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde_json::{Value, json};
+use shared::clock::Watch;
 use shared::config::Purpose;
 use shared::mask::Masked;
 use shared::revocation::{Revoked, Selection, Selector, State};
@@ -11,7 +12,7 @@ use shared::revoke::{self, Fate, Found, MOST_HELD, Reach, Remaining, Removal};
 use shared::store::{Budget, Consistency, InspectTable, StoreError, Usage};
 use shared::time::EpochSeconds;
 
-use super::{can_ask, confirm, read_secret, stop_on_signals};
+use super::{Question, can_ask, confirm, read_secret, stop_on_signals};
 use crate::args::{Common, Revoking};
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::screen::{Screen, grouped, seconds, units};
@@ -69,11 +70,12 @@ pub async fn revoke(common: &Common, options: &Revoking, screen: Screen, out: &m
         tell_found(&about, &found, &listed, &remaining, table.usage(), screen, out)?;
         if found.rows.is_empty() || !options.apply {
             if ended == DONE && !screen.quiet {
-                writeln!(out, "\nNothing was deleted. To delete them, alive as they are, run it again with --apply.")?;
+                let advice = "Nothing was deleted. To delete them, alive as they are, run it again with --apply.";
+                writeln!(out, "\n{}", screen.paragraph("", advice))?;
             }
             return Ok(ended);
         }
-        ask(&about, &found, screen, out)?;
+        ask(&about, &found, target.watch, screen, out).await?;
     }
     let deletes = revoke::remove(&table, &mut selection, found);
     let removal = screen.while_watching("revoke", target.watch, deletes).await;
@@ -152,16 +154,25 @@ fn announce(about: &About, apply: bool, screen: Screen, out: &mut impl Write) ->
 }
 
 /// Names what is about to happen, and asks.
-fn ask(about: &About, found: &Found, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+async fn ask(
+    about: &About<'_>,
+    found: &Found,
+    watch: &Watch,
+    screen: Screen,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     let live = found.rows.iter().filter(|row| row.state(about.now) == State::Live).count();
-    let rows = grouped(found.rows.len() as u64);
+    let write_units: u64 = found.rows.iter().map(|row| u64::from(row.row().write_units())).sum();
     let warning = format!(
-        "This is the one command that deletes LIVE rows: {rows} rows, {} of them live, of {}, for about {rows} write units. \
+        "This is the one command that deletes LIVE rows: {} rows, {} of them live, of {}, for about {} write units. \
          Whoever uses them is signed out at once; nothing brings them back.",
+        grouped(found.rows.len() as u64),
         grouped(live as u64),
         about.place.of(about.table),
+        grouped(write_units),
     );
-    confirm(&screen.paragraph("", &warning), "delete", "nothing was deleted", out)
+    let warning = screen.paragraph("", &warning);
+    confirm(Question { what: &warning, deed: "delete them", undone: "nothing was deleted" }, watch, out).await
 }
 
 type Listed<'a> = [(&'a Revoked, Option<Fate>)];
@@ -176,7 +187,8 @@ fn tell_found(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     if found.rows.is_empty() {
-        writeln!(out, "nothing found: no session, token or code of this {} is in the table", about.selector.name())?;
+        let nothing = format!("no session, token or code of this {} is in the table", about.selector.name());
+        writeln!(out, "{}", screen.paragraph("nothing found: ", &nothing))?;
     } else {
         about.list(listed, screen, out)?;
         let at_least = if found.more { "at least " } else { "" };
@@ -229,13 +241,13 @@ fn tell_end(
     screen: Screen,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    writeln!(
-        out,
-        "used {} read and {} write units, {} requests",
+    let used = format!(
+        "{} read and {} write units, {} requests",
         units(usage.read_units),
         units(usage.write_units),
         grouped(usage.requests)
-    )?;
+    );
+    writeln!(out, "{}", screen.paragraph("used ", &used))?;
     if remaining.is_empty() && unreadable > 0 {
         writeln!(out, "{}", screen.paragraph("note: ", &Remaining::Unreadable(unreadable).text()))?;
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::config::{Mode, Purpose};
 use shared::report::{Outcome, RunReport};
 
-use super::{can_ask, confirm, stop_on_signals};
+use super::{Question, can_ask, confirm, stop_on_signals};
 use crate::args::{Common, Deleting, Overrides, Repairing};
 use crate::fail::{DONE, Failure, UNFINISHED};
 use crate::screen::{Screen, grouped, units};
@@ -101,7 +101,7 @@ async fn run(
             }
             return Ok(code(&dry));
         }
-        ask(&dry, &place, out)?;
+        ask(&dry, &target, &place, screen, out).await?;
     }
     let report = screen.while_watching(which.name(), target.watch, which.run(&target, Mode::Delete)).await?;
     if screen.json {
@@ -113,10 +113,20 @@ async fn run(
 }
 
 /// Names what is about to happen, and asks.
-fn ask(dry: &RunReport, place: &Place, out: &mut impl Write) -> Result<(), Failure> {
+async fn ask(
+    dry: &RunReport,
+    target: &Target,
+    place: &Place,
+    screen: Screen,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     let rows = grouped(dry.counts.rows_deleted());
-    let what = format!("This deletes {rows} rows of {}, for about {rows} write units.", place.of(&dry.table));
-    confirm(&what, "delete", "nothing was deleted", out)
+    let what = format!(
+        "This deletes {rows} rows of {}, for at least {rows} write units: one for each begun kilobyte of a row.",
+        place.of(&dry.table)
+    );
+    let what = screen.paragraph("", &what);
+    confirm(Question { what: &what, deed: "delete them", undone: "nothing was deleted" }, target.watch, out).await
 }
 
 /// A ceiling that was asked for is an end; whatever else was left undone is not.
@@ -162,15 +172,15 @@ fn tell(which: Which, report: &RunReport, place: &Place, screen: Screen, out: &m
     let counts = &report.counts;
     let verb = if dry { "would delete" } else { "deleted" };
     writeln!(out, "\n{verb} {} of {} rows read", grouped(counts.rows_deleted()), grouped(counts.rows_read()))?;
-    let estimated = if usage.write_units_estimated { " (in part computed from the rows' sizes)" } else { "" };
+    let estimated = if usage.write_units_estimated { " (in part by the rows' sizes)" } else { "" };
     let seconds = format!("{}.{} s", report.elapsed_ms / 1_000, report.elapsed_ms / 100 % 10);
-    writeln!(
-        out,
-        "used {} read and {} write units{estimated}, {} requests, {seconds}",
+    let used = format!(
+        "{} read and {} write units{estimated}, {} requests, {seconds}",
         units(usage.read_units),
         units(usage.write_units),
         grouped(usage.requests)
-    )?;
+    );
+    writeln!(out, "{}", screen.paragraph("used ", &used))?;
     for (n, what) in [
         (counts.lost_races(), "changed in between, and were left alone"),
         (counts.rows_skipped(), "could not be read or deleted"),

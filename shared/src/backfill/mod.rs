@@ -4,6 +4,7 @@
 //!
 //! The table is read by Scan, in segments; rows stream through, so memory stays flat.
 
+mod end;
 mod plan;
 
 use std::cell::RefCell;
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use futures_util::StreamExt;
 
+pub use end::own_end;
 pub use plan::{LeaveReason, Plan, plan, plan_by_referrers, plan_by_target, written_with};
 
 use crate::bucket::{self, Bucket, REFERRERS_PREFIX};

@@ -6,7 +6,7 @@
 use crate::bucket::{self, Bucket, Rule, TTL_SKEW_SECONDS};
 use crate::index;
 use crate::integrity::{self, Lookup};
-use crate::row::{Field, Fields, Row, RowKey, TTL_TOO_OLD_SECONDS, Ttl};
+use crate::row::{Field, Fields, Raw, Row, RowKey, TTL_TOO_OLD_SECONDS, Ttl};
 use crate::time::EpochSeconds;
 
 /// Why a row is left as it is.
@@ -97,7 +97,7 @@ pub fn plan(row: &Row, now: EpochSeconds) -> (Option<&'static Bucket>, Plan) {
 }
 
 /// The TTL of a row that carries its times itself.
-fn by_fields(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds, LeaveReason> {
+pub(super) fn by_fields(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds, LeaveReason> {
     let at = match bucket.rule {
         // Fetching a session writes it anew, with a TTL of that moment.
         Rule::SinceCreated { .. } => match (fields.created_at, fields.retrieved_at) {
@@ -146,7 +146,7 @@ fn settle(end: Result<EpochSeconds, LeaveReason>, now: EpochSeconds) -> Plan {
         Err(reason) => Plan::Leave(reason),
         Ok(end) => {
             let at = end.plus(TTL_SKEW_SECONDS);
-            match Ttl::read(&crate::row::Raw::Number(at.to_string())) {
+            match Ttl::read(&Raw::Number(at.to_string())) {
                 Ttl::At(_) if now.since(at) > TTL_TOO_OLD_SECONDS => Plan::Leave(LeaveReason::TooOld),
                 Ttl::At(at) => Plan::Set(at),
                 // A time of another unit, or none at all.

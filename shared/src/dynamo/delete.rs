@@ -19,18 +19,28 @@ use crate::store::{DeleteOutcome, DeleteRows, Deletes, Result, StoreError};
 impl DeleteRows for Dynamo {
     async fn delete(&self, rows: &[Condemned]) -> Deletes {
         let rows: Vec<&Row> = rows.iter().map(Condemned::row).collect();
-        self.delete_as_read(&rows).await
+        self.delete_as_read(&rows, Begun::MayStop).await
     }
+}
+
+/// What becomes of deletes that were begun when the run is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// No further batch is begun.
+    MayStop,
+    /// All of them are sent: half of them would be worse than none.
+    #[cfg(feature = "revoke")]
+    IsFinished,
 }
 
 impl Dynamo {
     /// Deletes each row on the condition that it is still what was read.
-    pub(super) async fn delete_as_read(&self, rows: &[&Row]) -> Deletes {
+    pub(super) async fn delete_as_read(&self, rows: &[&Row], begun: Begun) -> Deletes {
         let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
         let size = self.pace.delete_batch();
         for (batch, outcome) in rows.chunks(size).zip(outcomes.chunks_mut(size)) {
             // The other batches of a piece would be cut off in flight, and nobody would know what became of them.
-            let done = if self.clock.time_is_up() {
+            let done = if begun == Begun::MayStop && self.clock.time_is_up() {
                 Err(StoreError::OutOfTime)
             } else {
                 self.delete_at_once(batch, outcome).await

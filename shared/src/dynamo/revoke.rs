@@ -1,14 +1,16 @@
 //! What only a revocation asks for: the delete of rows that are alive, and a Scan that sees what was written a moment ago.
 
 use super::Dynamo;
+use super::delete::Begun;
 use crate::revocation::Revoked;
 use crate::row::{Row, RowKey};
 use crate::store::{Consistency, Deletes, Result, RevokeRows, ScanConsistently, ScanPage};
 
 impl RevokeRows for Dynamo {
     async fn revoke(&self, rows: &[Revoked]) -> Deletes {
+        let begun = if rows.iter().all(Revoked::is_way_in) { Begun::IsFinished } else { Begun::MayStop };
         let rows: Vec<&Row> = rows.iter().map(Revoked::row).collect();
-        self.delete_as_read(&rows).await
+        self.delete_as_read(&rows, begun).await
     }
 }
 

@@ -72,6 +72,13 @@ impl Revoked {
         self.row.name_in(self.bucket).unwrap_or_default()
     }
 
+    /// Whether others are used through it. Those are deleted all or none: a token that was listed must not go on working
+    /// because somebody stopped in between.
+    #[must_use]
+    pub fn is_way_in(&self) -> bool {
+        self.kind == Kind::Index
+    }
+
     /// The actor that the row is of, as far as it says.
     #[must_use]
     pub fn actor(&self) -> Option<String> {

@@ -106,11 +106,16 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
         self.fates.values().filter(|(_, fate)| *fate == Fate::Gone).count()
     }
 
+    /// Asked to stop before it has begun, it does not begin; once it has, the store finishes the index rows' turn before
+    /// it heeds a stop, so that nothing of what was listed can still be used through its index.
     async fn delete_all(&mut self, rows: Vec<Revoked>) -> Result<(), StoreError> {
         let mut turns: BTreeMap<(bool, Kind), Vec<Revoked>> = BTreeMap::new();
         for row in rows {
             self.fates.insert(row.key().clone(), (row.clone(), Fate::Left));
             turns.entry(row.turn()).or_default().push(row);
+        }
+        if self.store.time_is_up() {
+            return Err(StoreError::OutOfTime);
         }
         for (_, rows) in turns {
             self.delete_turn(rows).await?;

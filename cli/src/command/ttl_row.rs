@@ -1,0 +1,171 @@
+//! `janitor ttl get`, `set` and `remove`: the TTL of one row.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+use shared::bucket::{Bucket, TTL_SKEW_SECONDS};
+use shared::dynamo::Dynamo;
+use shared::explain::Shown;
+use shared::integrity::Lookup;
+use shared::row::{Raw, Row, Ttl};
+use shared::store::{InspectTable, ReadRows, WriteTtl};
+use shared::time::{EpochSeconds, Utc};
+
+use super::explain::{from_now, key};
+use super::ttl::Applying;
+use super::{Question, confirm, stop_on_signals};
+use crate::args::RowName;
+use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
+use crate::screen::Screen;
+use crate::target::{Place, Target, now};
+
+async fn read(table: &Dynamo, row: &RowName, screen: Screen) -> Result<Option<Row>, Failure> {
+    let key = key(&row.owner, &row.bucket, &row.name, screen)?;
+    match table.look(&[key]).await?.pop() {
+        // Another bucket's row can be under the key: the stored bucket says whose it is.
+        Some(Lookup::Found(found)) if found.bucket.text() == Some(row.bucket.as_str()) => Ok(Some(found)),
+        Some(Lookup::Found(_)) => Err(Failure::usage(format!(
+            "refused: the row under that key is not of bucket {}: two buckets can share a key, and this is the other's",
+            Shown::Masked.bucket(&row.bucket)
+        ))),
+        Some(Lookup::Absent) => Ok(None),
+        None | Some(Lookup::CouldNotLook) => Err(Failure::unfinished("the row could not be read: run this again")),
+    }
+}
+
+fn not_there(screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+    if screen.json {
+        writeln!(out, "{}", json!({"found": false}))?;
+    } else {
+        writeln!(out, "there is no such row")?;
+    }
+    Ok(FINDINGS)
+}
+
+fn moment(at: EpochSeconds, now: EpochSeconds) -> String {
+    format!("{at}  {}  {}", Utc(at), from_now(at.since(now)))
+}
+
+fn ttl_in_words(row: &Row, now: EpochSeconds) -> String {
+    match (row.ttl(), row.ttl_fault(now)) {
+        (Ttl::Absent, _) => "none".to_owned(),
+        (Ttl::At(at), None) => moment(at, now),
+        (Ttl::At(at), Some(_)) => format!("{}, which is so long past that DynamoDB never acts on it", moment(at, now)),
+        (Ttl::Malformed, _) => "malformed: DynamoDB never acts on it".to_owned(),
+    }
+}
+
+pub(super) async fn get(target: &Target, name: &RowName, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+    let table = target.open().await?;
+    let Some(row) = read(&table, name, screen).await? else { return not_there(screen, out) };
+    let now = now();
+    let fault = row.ttl_fault(now).is_some();
+    if screen.json {
+        let at = match row.ttl() {
+            Ttl::At(at) => Some(at),
+            Ttl::Absent | Ttl::Malformed => None,
+        };
+        let report = json!({
+            "found": true,
+            "ttl_timestamp": at.map(EpochSeconds::get),
+            "utc": at.map(|at| Utc(at).to_string()),
+            "remaining_seconds": at.map(|at| at.since(now)),
+            "malformed": fault,
+        });
+        writeln!(out, "{report}")?;
+    } else {
+        match row.ttl() {
+            Ttl::At(at) => writeln!(out, "{} seconds: {}", at.since(now), ttl_in_words(&row, now))?,
+            Ttl::Absent | Ttl::Malformed => writeln!(out, "{}", ttl_in_words(&row, now))?,
+        }
+    }
+    Ok(if fault { FINDINGS } else { DONE })
+}
+
+/// Rows whose TTL this may change.
+fn may_change(row: &Row, to: Option<EpochSeconds>) -> Result<&'static Bucket, Failure> {
+    match (row.known_bucket(), to) {
+        (None, _) => {
+            Err(Failure::usage("refused: a row of an unknown bucket is never touched (janitor explain says why)"))
+        }
+        (Some(bucket), Some(_)) if bucket.ttl.is_none() => {
+            Err(Failure::usage(format!("refused: rows of {} have no TTL: they would be lost", bucket.name)))
+        }
+        (Some(bucket), _) => Ok(bucket),
+    }
+}
+
+/// Sets or removes the TTL of one row.
+pub(super) async fn change(
+    target: &Target,
+    name: &RowName,
+    to: Option<EpochSeconds>,
+    applying: Applying,
+    screen: Screen,
+    out: &mut impl Write,
+) -> Result<u8, Failure> {
+    let table = target.open().await?;
+    let Some(row) = read(&table, name, screen).await? else { return not_there(screen, out) };
+    let bucket = may_change(&row, to)?;
+    let now = now();
+    let has_it = to.is_none() && row.ttl == Raw::Absent;
+    let own_end = shared::backfill::own_end(&table, &row, bucket).await?;
+    let too_early = own_end.filter(|end| to.is_some_and(|to| to < *end && now < *end));
+    let shown = Shown::Masked.name(row.name_in(bucket).unwrap_or_default());
+    let what = match to {
+        Some(at) => format!("ttl_timestamp of {} {shown} to {}", bucket.name, moment(at, now)),
+        None => format!("ttl_timestamp of {} {shown}", bucket.name),
+    };
+    let warning = too_early.map(|end| {
+        format!(
+            "the row's own end comes later, {}: once its TTL has passed, it may be removed though it is alive",
+            moment(end, now)
+        )
+    });
+    if applying.apply && !applying.yes && !has_it {
+        stop_on_signals(target.watch);
+        let verb = if to.is_some() { "sets" } else { "removes" };
+        let question = format!("This {verb} {what}, on {}.", Place::new(table.figures()).of(&target.settings.table));
+        let mut question = screen.paragraph("", &question);
+        question.extend(warning.iter().map(|text| format!("\n{}", screen.warn(&screen.paragraph("warning: ", text)))));
+        let deed = if to.is_some() { "set it" } else { "remove it" };
+        confirm(Question { what: &question, deed, undone: "nothing was written" }, target.watch, out).await?;
+    }
+    let changed = if has_it || !applying.apply { None } else { Some(table.write_ttl(&row, to).await?) };
+    let outcome = match (has_it, changed, to) {
+        (true, ..) => "nothing-to-do",
+        (false, None, Some(_)) => "would-set",
+        (false, None, None) => "would-remove",
+        (false, Some(true), Some(_)) => "set",
+        (false, Some(true), None) => "removed",
+        (false, Some(false), _) => "changed-meanwhile",
+    };
+    if screen.json {
+        let report = json!({
+            "found": true,
+            "outcome": outcome,
+            "ttl_timestamp": to.map_or(Value::Null, |at| json!(at.get())),
+            "was": match row.ttl() { Ttl::At(at) => json!(at.get()), Ttl::Absent | Ttl::Malformed => Value::Null },
+            "own_end": own_end.map(EpochSeconds::get),
+            "before_own_end": too_early.is_some(),
+        });
+        writeln!(out, "{report}")?;
+    } else {
+        writeln!(out, "{}", screen.paragraph(&format!("{}: ", outcome.replace('-', " ")), &what))?;
+        writeln!(out, "{}", screen.paragraph("it was: ", &ttl_in_words(&row, now)))?;
+        // Whoever was asked has read it.
+        if let Some(text) = warning.filter(|_| applying.yes || !applying.apply) {
+            writeln!(out, "{}", screen.warn(&screen.paragraph("warning: ", &text)))?;
+        }
+        if to.is_some() && !screen.quiet {
+            let note = format!(
+                "the seconds are taken as they are; ActingWeb itself adds {TTL_SKEW_SECONDS} for clock skew to every TTL that it stores"
+            );
+            writeln!(out, "{}", screen.paragraph("note: ", &note))?;
+        }
+        if changed.is_none() && !has_it && !screen.quiet {
+            writeln!(out, "Nothing was written. To do it, run it again with --apply.")?;
+        }
+    }
+    Ok(if changed == Some(false) { UNFINISHED } else { DONE })
+}

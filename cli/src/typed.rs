@@ -1,0 +1,120 @@
+//! What was typed. A token may be among it, in the wrong place or pasted by mistake: no error repeats one.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+
+use shared::config::shown;
+use shared::explain::Shape;
+use shared::mask::Masked;
+
+use crate::fail::{DONE, USAGE};
+
+/// Nothing shorter is a secret; and to replace a single bracket would make a usage line unreadable.
+const SHORTEST: usize = 4;
+
+/// The words of the command line.
+pub struct Typed {
+    /// The longest first, so that no part of one is left over.
+    words: Vec<String>,
+}
+
+impl Typed {
+    pub fn new(arguments: impl Iterator<Item = OsString>) -> Self {
+        let mut words = Vec::new();
+        for argument in arguments {
+            let argument = argument.to_string_lossy().into_owned();
+            // Of `--option=value` either half may be quoted by itself.
+            if let Some((option, value)) = argument.split_once('=') {
+                words.extend([option.to_owned(), value.to_owned()]);
+            }
+            words.push(argument);
+        }
+        words.retain(|word| word.chars().count() >= SHORTEST);
+        words.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        Self { words }
+    }
+
+    /// The text of a failure without the tokens that were typed. A table may have any name: only what is also shaped like
+    /// a token is taken for one.
+    #[must_use]
+    pub fn unsaid(&self, text: &str) -> String {
+        let is_token = |word: &str| Shape::of(word.trim_start_matches('-')) != Shape::Other && shown(word) != word;
+        self.masked(text, is_token)
+    }
+
+    /// Prints the help that was asked for, or why the command line is refused, and returns the exit code.
+    pub fn refuse(&self, error: &clap::Error) -> u8 {
+        if !error.use_stderr() {
+            // Nobody to tell that standard output is closed.
+            let _ = error.print();
+            return DONE;
+        }
+        let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+        let text = error.render();
+        let text = if colour { text.ansi().to_string() } else { text.to_string() };
+        eprint!("{}", self.refusal(&text));
+        USAGE
+    }
+
+    /// Whatever does not look like a setting or an option may be a secret here.
+    fn refusal(&self, text: &str) -> String {
+        self.masked(text, |word| shown(word) != word)
+    }
+
+    fn masked(&self, text: &str, is_secret: impl Fn(&str) -> bool) -> String {
+        let secrets = self.words.iter().filter(|word| is_secret(word));
+        secrets.fold(text.to_owned(), |text, word| text.replace(word.as_str(), &Masked(word).to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Typed;
+    use crate::args::Cli;
+
+    const TOKEN: &str = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
+
+    fn refusal(arguments: &[&str]) -> String {
+        let typed = Typed::new(arguments.iter().map(Into::into));
+        let error = Cli::try_parse_from([&["janitor"], arguments].concat()).expect_err("wrong");
+        typed.refusal(&error.render().to_string())
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_wrong_and_repeats_no_token() {
+        let option = format!("--{TOKEN}=x");
+        let value = format!("--apply={TOKEN}");
+        let cases: [(&[&str], &str); 7] = [
+            (&["ttl", "set", "o", "b", "86400", TOKEN], "invalid value 'aw_Zk3…#fca33847' for '<SECONDS>'"),
+            (&["explain", "a", "b", "c", TOKEN], "unexpected"),
+            (&[TOKEN], "unrecognized subcommand"),
+            (&["run", "--every", TOKEN], "a number and s, m, h or d"),
+            (&["completions", TOKEN], "possible values"),
+            (&["sweep", &option], "unexpected argument"),
+            (&["sweep", &value], "unexpected value"),
+        ];
+        for (arguments, wanted) in cases {
+            let text = refusal(arguments);
+            assert!(text.contains(wanted), "{arguments:?}: {text}");
+            assert!(!text.contains(&TOKEN[7..]), "{arguments:?}: {text}");
+            assert!(text.contains("--help"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_secret_is_repeated() {
+        assert!(refusal(&["swep"]).contains("unrecognized subcommand 'swep'"));
+        assert!(refusal(&["run", "--every", "soon"]).contains("'soon'"));
+        assert!(refusal(&["sweep", "<"]).contains("'<'"));
+    }
+
+    #[test]
+    fn a_failure_names_the_table_and_no_token() {
+        let typed = |word: &str| Typed::new([word.into()].into_iter());
+        assert_eq!(typed("MyApp_attributes").unsaid("table MyApp_attributes"), "table MyApp_attributes");
+        assert_eq!(typed("mcp_prod").unsaid("table mcp_prod_attributes"), "table mcp_prod_attributes");
+        assert_eq!(typed(TOKEN).unsaid(&format!("table {TOKEN}_attributes")), "table aw_Zk3…#fca33847_attributes");
+    }
+}
