@@ -42,10 +42,13 @@ fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) ->
     }
 }
 
+/// Off the full hour, so that a second more or less does not change how long a time is said to be.
+const HALF_AN_HOUR: i64 = 1_800;
+
 /// Rows whose fate does not hang on the second: days away from it on either side.
 fn calm_rows(copies: i64) -> Vec<Specimen> {
     let now = now();
-    let (dead, alive) = (now - 40 * DAY, now + 5 * DAY);
+    let (dead, alive) = (now - 40 * DAY - HALF_AN_HOUR, now + 5 * DAY + HALF_AN_HOUR);
     (0..copies)
         .flat_map(|i| {
             let actor = format!("actor{i}");
@@ -57,7 +60,13 @@ fn calm_rows(copies: i64) -> Vec<Specimen> {
                 put(&actor, "mcp_tokens", &format!("aw_{i}"), &token, Some(dead + 3_600)),
                 put(OAUTH, "_access_token_index", &format!("aw_{i}"), &json!(actor), Some(dead + 10_800)),
                 // The weekly repair's: its token went with its actor.
-                put(OAUTH, "_refresh_token_index", &format!("rt_{i}"), &json!("gone"), Some(now + 20 * DAY)),
+                put(
+                    OAUTH,
+                    "_refresh_token_index",
+                    &format!("rt_{i}"),
+                    &json!("gone"),
+                    Some(now + 20 * DAY + HALF_AN_HOUR),
+                ),
                 put(&actor, "_internal", "x", &json!({"expires_at": 1}), Some(dead)),
             ]
         })
@@ -199,7 +208,8 @@ async fn says_the_same_in_text_and_asks_before_it_deletes(kind: EngineKind) {
 
 async fn every_command_works_in_a_terminal(kind: EngineKind) {
     let mut rows = calm_rows(2);
-    rows.push(put(OAUTH, "spa_refresh_tokens", "old", &json!({"expires_at": now() + 9 * DAY, "used": false}), None));
+    let expires = now() + 9 * DAY + HALF_AN_HOUR;
+    rows.push(put(OAUTH, "spa_refresh_tokens", "old", &json!({"expires_at": expires, "used": false}), None));
     let bed = Bed::with(kind, &rows).await;
     let janitor = of(kind, &bed).with("NO_COLOR", "1");
     let seen = |options: &[&str], arguments: &[&str], code: i32| {
