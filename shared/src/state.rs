@@ -24,6 +24,7 @@ pub struct JobState {
     /// Rows that the last run left, by bucket, if it went over all of them in one go: what was read and not deleted.
     pub left: Option<BTreeMap<String, u64>>,
     /// The last execution that was written down, by its name and its beginning: its last step may be asked twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_execution: Option<(String, i64)>,
     /// The system actors' rows deleted, by the hour since 1970 in which the run began, for some days.
     pub deleted_in_hour: BTreeMap<i64, u64>,
