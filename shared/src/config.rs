@@ -368,7 +368,8 @@ pub fn shown(value: &str) -> String {
             || rest.is_some_and(|rest| rest.iter().all(u8::is_ascii_lowercase))
     };
     let is_plain = value.len() <= 30 && value.chars().all(plain);
-    let is_setting = is_plain && value.split(['_', '-', '.', ' ']).all(of_one_kind);
+    // Three characters are nobody's secret.
+    let is_setting = is_plain && (value.len() < 4 || value.split(['_', '-', '.', ' ']).all(of_one_kind));
     if is_setting { value.to_owned() } else { Masked(value).to_string() }
 }
 
