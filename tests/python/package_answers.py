@@ -20,7 +20,7 @@ import time
 import urllib.request
 
 import boto3
-from sam_template import ROOT, binaries
+from sam_template import ROOT, binaries, built
 
 TABLE = "packaged_attributes"
 EVENTS = {
@@ -127,7 +127,7 @@ def invoke(bootstrap, event, environment):
 
 
 def main():
-    built = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".aws-sam" / "build"
+    made = built(*map(pathlib.Path, sys.argv[1:]))
     with dynamodb_local() as endpoint:
         make_table(endpoint)
         for logical, binary in binaries().items():
@@ -140,7 +140,7 @@ def main():
                     event["ResourceProperties"]["TableName"] = TABLE
                 for record in event.get("Records", []):
                     record["eventSourceARN"] = record["eventSourceARN"].replace("myapp_attributes", TABLE)
-                answer = invoke(built / logical / "bootstrap", event, environment)
+                answer = invoke(made[logical], event, environment)
             told = received[0] if received else answer
             well = told.get("Status") == "SUCCESS" or told.get("report", {}).get("complete") is True
             well = well or told == {"batchItemFailures": []}

@@ -5,7 +5,7 @@ import io
 import sys
 import zipfile
 
-from sam_template import ROOT, binaries
+from sam_template import ROOT, binaries, built
 
 # What is uploaded, and what a cold start has to fetch.
 MOST_BYTES = 6_000_000
@@ -13,11 +13,11 @@ MACHINES = {0x3E: "x86_64", 0xB7: "arm64"}
 
 
 def main():
-    problems, machines = [], set()
+    problems, machines, made = [], set(), built()
     for logical, binary in binaries().items():
         if not (ROOT / "functions" / binary).is_dir():
             problems.append(f"functions/{binary} is not there, and the template has {logical}")
-        bootstrap = ROOT / ".aws-sam" / "build" / logical / "bootstrap"
+        bootstrap = made[logical]
         if not bootstrap.is_file():
             problems.append(f"{bootstrap.relative_to(ROOT)} is not there: did `sam build` end well?")
             continue

@@ -281,3 +281,9 @@ def binaries():
         for logical, resource in source()["Resources"].items()
         if resource["Type"] == "AWS::Serverless::Function"
     }
+
+
+def built(folder=ROOT / ".aws-sam" / "build"):
+    """What `sam build` made of each function, by its name in the template. Functions with one binary share one."""
+    resources = yaml_parse((folder / "template.yaml").read_text())["Resources"]
+    return {logical: folder / resources[logical]["Properties"]["CodeUri"] / "bootstrap" for logical in binaries()}
