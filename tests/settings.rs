@@ -101,6 +101,23 @@ fn the_repair_has_two_switches_of_its_own() {
 }
 
 #[test]
+fn the_cleanup_hands_over_after_so_many_cut_offs_and_the_repair_never() {
+    let after = |cut_offs: &str, purpose| {
+        let environment = environment(&[("AWS_DB_PREFIX", "app"), ("HAND_OVER_AFTER_CUT_OFFS", cut_offs)]);
+        let settings = Settings::parse(&environment, &Map::new(), Mode::Delete, purpose);
+        settings.map(|settings| settings.hand_over_after_cut_offs).map_err(|error| error.to_string())
+    };
+    assert_eq!(after("", Purpose::DailyCleanup), Ok(None));
+    assert_eq!(after("1", Purpose::DailyCleanup), Ok(Some(1)));
+    assert_eq!(after("3", Purpose::DailyCleanup), Ok(Some(3)));
+    assert_eq!(after("3", Purpose::IndexRepair), Ok(None), "the environment is shared, the setting is not");
+    assert_eq!(
+        after("0", Purpose::DailyCleanup),
+        Err("HAND_OVER_AFTER_CUT_OFFS=0: must be a whole number from 1 up".to_owned())
+    );
+}
+
+#[test]
 fn an_empty_value_is_an_unset_one() {
     let settings =
         parse(&[("AWS_DB_PREFIX", "app"), ("MAX_DELETES", ""), ("ATTRIBUTES_TABLE", " ")], &json!({})).unwrap();
@@ -194,6 +211,18 @@ fn every_mistake_is_one_line_that_names_the_setting() {
         ),
     ] {
         assert_eq!(parse(&pairs, &overrides).unwrap_err(), text);
+    }
+}
+
+#[test]
+fn a_value_is_repeated_only_if_it_is_short_and_plain() {
+    let said = |value: &str| parse(&[("AWS_DB_PREFIX", "app"), ("MODE", value)], &json!({})).unwrap_err();
+    let longest = "a".repeat(30);
+    for shown in [longest.as_str(), "aB3", "Abcd"] {
+        assert_eq!(said(shown), format!("MODE={shown}: must be delete or dry-run"));
+    }
+    for masked in ["a".repeat(31), "é".to_owned(), "a@b".to_owned(), "aB3d".to_owned()] {
+        assert!(!said(&masked).contains(&masked), "{}", said(&masked));
     }
 }
 
