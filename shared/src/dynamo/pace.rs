@@ -229,7 +229,11 @@ impl Bucket {
 mod tests {
     use std::time::Duration;
 
-    use super::Bucket;
+    use serde_json::Map;
+
+    use super::{Bucket, Pace};
+    use crate::config::{Environment, Mode, Purpose, Settings};
+    use crate::store::{Billing, TableFigures};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -255,5 +259,18 @@ mod tests {
             bucket.throttled(SECOND);
         }
         assert!((bucket.current_rate(SECOND) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn many_that_share_a_slow_pace_are_together_no_faster() {
+        let environment = Environment::from([("AWS_DB_PREFIX".to_owned(), "app".to_owned())]);
+        let mut settings = Settings::parse(&environment, &Map::new(), Mode::Delete, Purpose::DailyCleanup).unwrap();
+        let billing = Billing::Provisioned { read_units: 26.0, write_units: 2.0 };
+        let figures = TableFigures { arn: String::new(), rows: 0, bytes: 0, billing };
+        for parts in [1, 4, 64] {
+            settings.pace_shared_by = parts;
+            let rate = Pace::new(&settings, &figures).write.unwrap().into_inner().unwrap().rate;
+            assert!((rate * f64::from(parts) - 1.0).abs() < 1e-9, "{parts} parts at {rate}");
+        }
     }
 }
