@@ -27,6 +27,14 @@ DEAD = 0.70
 IN_COLLECTION = 0.78
 ROW_BYTES = 400
 WRITE_UNITS = 1.0
+# Of all rows, in the same census: index rows that are due. And dead tokens whose provider row its TTL does not decide, so that the
+# token rows of its actor are asked for, as a proxy counted those Queries.
+DUE, UNDECIDED = 0.114, 0.010
+# What one request holds, and the requests that every run sends: its table, lease and state, and a page of each bucket.
+PAGED, LOOKED_UP, DELETED, EVERY_RUN = 1_000, 100, 25, 28
+# Requests for a hundred due index rows beside full batches: a look at targets, a second one at those that were absent (two times of
+# three), one at provider rows; and of provider, token and index rows a batch each that is half empty.
+A_PIECE = 1 + 2 / 3 + 1 + 3 / 2
 # Read units for each row of the table, when the dead ones are deleted and when they are left to TTL; and processor seconds for
 # each row of a run that leaves them. Assumed only while docs/benchmarks.json is not there to say: see `Measured`.
 ASSUMED_READ_UNITS, ASSUMED_DEFERRED_READ_UNITS, ASSUMED_DEFERRED_CPU = 0.25, 0.05, 0.00001
@@ -53,10 +61,10 @@ class Measured:
     """What docs/benchmarks.json says, and in its absence what is assumed."""
 
     def __init__(self, sections):
-        self.tables = list(self.once(sections, DELETING, "daily-cleanup"))
-        deferred = list(self.once(sections, (DEFERRING,), "daily-cleanup, defer-to-ttl"))
+        self.tables = list(self.told(sections, DELETING, "daily-cleanup"))
+        deferred = list(self.told(sections, (DEFERRING,), "daily-cleanup, defer-to-ttl"))
         # Amazon's own engine counts units most nearly as AWS does.
-        amazons = [table for table in self.tables if table[0] == AMAZONS]
+        amazons = [table for table in self.tables if sections[table[0]]["engine"] == AMAZONS]
         self.read_units = self.a_row(amazons or self.tables, "read_units") or ASSUMED_READ_UNITS
         self.deferred_read_units = self.a_row(deferred, "read_units") or ASSUMED_DEFERRED_READ_UNITS
         self.deferred_cpu = self.a_row(deferred, "cpu_seconds") or ASSUMED_DEFERRED_CPU
@@ -65,15 +73,12 @@ class Measured:
         self.cpu = max(figures)[1] if figures else None
 
     @staticmethod
-    def once(sections, names, contestant):
-        """Of each engine and size, the first: engine, rows, dead rows, and what the cleanup took."""
-        seen = set()
-        for section in (sections[name] for name in names if name in sections):
-            for table in section["tables"]:
-                ours, key = table["contestants"].get(contestant), (section["engine"], table["rows"])
-                if ours and key not in seen:
-                    seen.add(key)
-                    yield *key, table["dead"], ours
+    def told(sections, names, contestant):
+        """Of every table: its section, rows, dead rows, and what the cleanup took."""
+        for name in (name for name in names if name in sections):
+            for table in sections[name]["tables"]:
+                if ours := table["contestants"].get(contestant):
+                    yield name, table["rows"], table["dead"], ours
 
     @staticmethod
     def a_row(tables, figure):
@@ -178,26 +183,29 @@ def traffic_table():
     return lines
 
 
+def requests(rows, dead):
+    """Of one run that deletes the dead rows."""
+    return EVERY_RUN + rows * IN_COLLECTION / PAGED + dead / DELETED + rows * DUE / LOOKED_UP * A_PIECE + rows * UNDECIDED
+
+
 def prediction_table():
-    """Requests and write units from the rows alone; read units and seconds by the row, from the same engine's table of 10,000 rows."""
+    """Requests and write units from the rows alone; read units and seconds by the row, from the same section's table of 10,000 rows."""
     lines = [
-        "| engine | rows | dead | requests: model, measured | read units: model, measured | write units: model, measured | "
+        "| section | rows | dead | requests: model, measured | read units: model, measured | write units: model, measured | "
         "seconds: model, measured |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    bases = {engine: (rows, ours) for engine, rows, _, ours in MEASURED.tables if rows == BASE}
-    for engine, rows, dead, ours in MEASURED.tables:
-        # A page of a thousand rows of a collection; a lookup of a hundred targets; a batch of 25 deletes.
-        requests = 30 + rows * IN_COLLECTION / 1_000 + rows * 0.2 / 50 + dead / 22
+    bases = {section: ours for section, rows, _, ours in MEASURED.tables if rows == BASE}
+    for section, rows, dead, ours in MEASURED.tables:
 
         def by_the_row(figure, digits):
             if rows == BASE:
                 return "the base"
-            base = bases.get(engine)
-            return f"{rows * base[1][figure] / base[0]:,.{digits}f}" if base else "–"
+            base = bases.get(section)
+            return f"{rows * base[figure] / BASE:,.{digits}f}" if base else "–"
 
         lines.append(
-            f"| {engine} | {rows:,} | {dead:,} | {requests:,.0f}, {ours['requests']:,.0f} | "
+            f"| `{section}` | {rows:,} | {dead:,} | {requests(rows, dead):,.0f}, {ours['requests']:,.0f} | "
             f"{by_the_row('read_units', 0)}, {ours['read_units']:,.0f} | {dead * WRITE_UNITS + 4:,.0f}, {ours['write_units']:,.0f} | "
             f"{by_the_row('seconds', 2)}, {ours['seconds']:,.2f} |")
     return lines

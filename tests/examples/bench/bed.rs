@@ -38,7 +38,7 @@ enum Server {
 
 /// A table of `rows` rows, as of the moment it was filled.
 pub(crate) struct Filled {
-    pub client: Client,
+    endpoint: String,
     pub prefix: String,
     pub plan: Plan,
     /// Seconds by which the stock's times were moved on.
@@ -88,7 +88,8 @@ impl Bed {
         for copy in 0..plan.copies {
             write(&client, &format!("{prefix}_attributes"), stock.copy(copy, later)).await;
         }
-        let filled = Filled { client, prefix, plan, later, rows: stock.rows.len() as u64 * plan.copies };
+        let endpoint = self.endpoint.clone();
+        let filled = Filled { endpoint, prefix, plan, later, rows: stock.rows.len() as u64 * plan.copies };
         let there = filled.count().await;
         assert_eq!(there, filled.rows, "two copies of a row have one name");
         filled
@@ -107,26 +108,32 @@ impl Filled {
         format!("{}_attributes", self.prefix)
     }
 
+    /// A new one each time: an engine closes a connection that was idle for as long as a contestant takes.
+    pub(crate) async fn client(&self) -> Client {
+        janitor::demo::client(&self.endpoint).await
+    }
+
     /// Rows that are there, the janitor's own left out, whoever deleted and whatever they say: as the engine counts them. AWS
     /// counts every six hours; these two count when they are asked, and up to 50,000 rows that is held against a Scan, which
     /// takes them minutes for a million.
     pub(crate) async fn count(&self) -> u64 {
-        let told = self.client.describe_table().table_name(self.table()).send().await.expect("the table is there");
+        let client = self.client().await;
+        let told = client.describe_table().table_name(self.table()).send().await.expect("the table is there");
         let told = told.table().and_then(TableDescription::item_count).expect("a table has a count");
-        let own = self.client.query().table_name(self.table()).key_condition_expression("id = :own");
+        let own = client.query().table_name(self.table()).key_condition_expression("id = :own");
         let own = own.expression_attribute_values(":own", text(JANITOR_OWNER)).select(Select::Count);
         let own = own.send().await.expect("the janitor's own rows can be counted").count();
         let rows = u64::try_from(told - i64::from(own)).unwrap_or(0);
         if self.rows <= SCANNED {
-            assert_eq!(rows, self.scanned().await, "the engine's own count is not what is there");
+            assert_eq!(rows, self.scanned(&client).await, "the engine's own count is not what is there");
         }
         rows
     }
 
-    async fn scanned(&self) -> u64 {
+    async fn scanned(&self, client: &Client) -> u64 {
         let (mut rows, mut start) = (0, None);
         loop {
-            let scan = self.client.scan().table_name(self.table()).select(Select::Count).consistent_read(true);
+            let scan = client.scan().table_name(self.table()).select(Select::Count).consistent_read(true);
             let scan = scan.filter_expression("id <> :own").expression_attribute_values(":own", text(JANITOR_OWNER));
             let page = scan.set_exclusive_start_key(start).send().await.expect("the table can be counted");
             rows += u64::try_from(page.count()).unwrap_or(0);
@@ -139,7 +146,8 @@ impl Filled {
 
     /// Tables are large and engines keep them in memory.
     pub(crate) async fn remove(self) {
-        self.client.delete_table().table_name(self.table()).send().await.expect("the table can be removed");
+        let client = self.client().await;
+        client.delete_table().table_name(self.table()).send().await.expect("the table can be removed");
     }
 }
 

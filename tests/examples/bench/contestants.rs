@@ -1,5 +1,6 @@
 //! Who cleans the table, and what it took them.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
@@ -62,11 +63,16 @@ pub(crate) fn unpaced(prefix: &str) -> Vec<(String, String)> {
     settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }
 
-/// Requests that the function sends for a table, as counted by a proxy in front of the engine, and as it reports them.
-pub(crate) fn requests_seen(bed: &Bed, table: &Filled) -> (usize, Value) {
+/// Requests that the function sends for a table, of each operation, as counted by a proxy in front of the engine; and how many
+/// it reports.
+pub(crate) fn requests_seen(bed: &Bed, table: &Filled) -> (BTreeMap<String, u64>, Value) {
     let proxy = Proxy::start(bed.endpoint(), |_| Fate::Forward);
     let report = ours(proxy.endpoint(), table, &[]);
-    (proxy.seen().len(), report["requests"].clone())
+    let mut seen = BTreeMap::new();
+    for operation in proxy.seen() {
+        *seen.entry(operation).or_default() += 1;
+    }
+    (seen, report["requests"].clone())
 }
 
 fn ours(endpoint: &str, table: &Filled, settings: &[(&str, &str)]) -> Value {

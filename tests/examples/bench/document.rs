@@ -120,8 +120,10 @@ fn contest(section: &str, taken: &Value, table: &Value) -> String {
             figure("peak_bytes", 1, 1_048_576.0)
         ));
     }
-    if let Some(seen) = table["requests_seen_by_proxy"].as_u64() {
-        text.push_str(&format!("\nRequests of a run of daily-cleanup as a proxy counted them: {}.\n", grouped(seen)));
+    if let Some(seen) = table["requests_by_operation"].as_object() {
+        let count = |count: &Value| grouped(count.as_u64().unwrap_or(0));
+        let seen: Vec<String> = seen.iter().map(|(operation, times)| format!("{} {operation}", count(times))).collect();
+        text.push_str(&format!("\nRequests of a run of daily-cleanup as a proxy counted them: {}.\n", seen.join(", ")));
     }
     text
 }

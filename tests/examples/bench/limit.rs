@@ -8,6 +8,7 @@
 use std::time::Instant;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementRequest, KeysAndAttributes};
 use serde_json::json;
 use shared::bucket::{BUCKETS, Owner};
@@ -33,7 +34,7 @@ pub(crate) async fn run(arguments: &[String]) {
     let number = |text: &String| text.parse::<i64>().expect("a number");
     let stock = Stock::read(usize::try_from(number(seed)).expect("a size")).expect("the stock is there");
     let (copies, later) = (u64::try_from(number(copies)).expect("a count"), number(later));
-    let target = Target { client: janitor::demo::client(endpoint).await, table: table.clone() };
+    let target = Target { client: patient(&janitor::demo::client(endpoint).await), table: table.clone() };
     let mut lane =
         Lane { most: usize::try_from(number(side_by_side)).expect("a count"), flying: JoinSet::new(), requests: 0 };
     let lookups = in_batches((0..copies).flat_map(|copy| stock.lookups(copy)), LOOKUPS, lookup_of);
@@ -53,6 +54,12 @@ pub(crate) async fn run(arguments: &[String]) {
     }
     let requests = lane.finish().await;
     println!("{}", json!({"seconds": began.elapsed().as_secs_f64(), "requests": requests}));
+}
+
+/// A client that waits for every answer: it tries nothing again, and a page of a million rows can hold an engine up for longer than
+/// the cleanup would wait.
+fn patient(client: &Client) -> Client {
+    Client::from_conf(client.config().to_builder().timeout_config(TimeoutConfig::disabled()).build())
 }
 
 /// Every request's content, whole: a million rows of it are about a gigabyte, in this process alone.

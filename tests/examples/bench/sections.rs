@@ -18,7 +18,7 @@ const MILLION: [usize; 2] = [10_000, 1_000_000];
 const TUNED_UP_TO: usize = 10_000;
 const WIDTHS: [usize; 4] = [4, 8, 16, 32];
 /// Above this a contestant runs once: minutes each. The library takes them sooner.
-const REPEATED_UP_TO: usize = 10_000;
+const REPEATED_UP_TO: usize = 50_000;
 const LIBRARY_REPEATED_UP_TO: usize = 5_500;
 
 /// How much of it: the whole, or what the environment says, for a look whether it still works.
@@ -93,8 +93,12 @@ async fn contest(kind: EngineKind, sizes: &[usize], options: &Options, with_libr
         if *rows == sizes[0] {
             let filled = bed.fill(&stock, Plan::of(*rows)).await;
             let (seen, reported) = requests_seen(&bed, &filled);
-            assert_eq!(reported, json!(seen), "requests of daily-cleanup, by its own report and counted by a proxy");
-            table["requests_seen_by_proxy"] = json!(seen);
+            assert_eq!(
+                reported,
+                json!(seen.values().sum::<u64>()),
+                "requests of daily-cleanup, by its own report and counted by a proxy"
+            );
+            table["requests_by_operation"] = json!(seen);
             filled.remove().await;
         }
         tables.push(table);
@@ -173,7 +177,8 @@ fn check(contestant: Contestant, run: &Value, stock: &Stock, plan: Plan) {
 async fn turn_ttl_on(table: &Filled) {
     let on = aws_sdk_dynamodb::types::TimeToLiveSpecification::builder().attribute_name("ttl_timestamp").enabled(true);
     let on = on.build().expect("a specification");
-    let update = table.client.update_time_to_live().table_name(table.table()).time_to_live_specification(on);
+    let client = table.client().await;
+    let update = client.update_time_to_live().table_name(table.table()).time_to_live_specification(on);
     update.send().await.expect("TTL can be turned on");
 }
 
