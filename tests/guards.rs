@@ -100,6 +100,41 @@ async fn the_provider_row_goes_before_the_token_row_and_that_before_its_index_ro
     assert_eq!(gone, ["mcp_google_tokens:google_token_1", "mcp_tokens:aw_1", "_access_token_index:aw_1"]);
 }
 
+/// An access token and the refresh token that was issued with it: both name one provider row.
+fn issued_together(number: usize) -> [Specimen; 5] {
+    let key = format!("google_token_{number}");
+    let token = json!({"created_at": NOW - 9_000, "expires_at": NOW - 9, "google_token_key": key});
+    let mut refresh = token.clone();
+    refresh["access_token"] = json!(format!("aw_{number}"));
+    [
+        put("_actingweb_oauth2", "_access_token_index", &format!("aw_{number}"), &json!("actor")),
+        put("actor", "mcp_tokens", &format!("aw_{number}"), &token),
+        put("_actingweb_oauth2", "_refresh_token_index", &format!("rt_{number}"), &json!("actor")),
+        put("actor", "mcp_refresh_tokens", &format!("rt_{number}"), &refresh),
+        put("actor", "mcp_google_tokens", &key, &json!({"refresh_token": "x"})),
+    ]
+}
+
+/// Once the access tokens have gone, with their provider rows, a look tells that there is nothing to be done for the refresh tokens'.
+#[tokio::test]
+async fn refresh_tokens_wait_for_the_last_of_the_access_tokens() {
+    // Fewer than a lookup holds, and just as many: then the last piece does not know that it is the last.
+    for tokens in [37, 100] {
+        let rows: Vec<Specimen> = (0..tokens).flat_map(issued_together).collect();
+        let bed = Bed::with(EngineKind::Embedded, &rows).await;
+        let requests = requests(&bed).await;
+        let is = |request: &(String, Value), operation: &str, bucket: &str| {
+            request.0 == operation && request.1.to_string().contains(bucket)
+        };
+        let last_access = requests.iter().rposition(|it| is(it, "BatchExecuteStatement", "_access_token_index:"));
+        let first_refresh = requests.iter().position(|it| is(it, "BatchGetItem", "mcp_refresh_tokens:"));
+        let (last, first) =
+            (last_access.expect("access tokens go"), first_refresh.expect("refresh tokens are looked at"));
+        assert!(last < first, "{tokens}: request {first} before request {last}");
+        bed.check(&rows).await;
+    }
+}
+
 /// `remote` + `x:y` and `remote:x` + `y` are one key: another bucket's row may have taken it over since.
 #[tokio::test]
 async fn a_row_whose_key_another_bucket_took_over_survives() {
