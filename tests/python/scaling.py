@@ -68,7 +68,7 @@ class Measured:
         self.read_units = self.a_row(amazons or self.tables, "read_units") or ASSUMED_READ_UNITS
         self.deferred_read_units = self.a_row(deferred, "read_units") or ASSUMED_DEFERRED_READ_UNITS
         self.deferred_cpu = self.a_row(deferred, "cpu_seconds") or ASSUMED_DEFERRED_CPU
-        # Processor seconds of the function for a deleted row, from the largest table.
+        # Processor seconds of the function for a deleted row, from the largest table; of two engines the more.
         figures = [(rows, ours["cpu_seconds"] / dead) for _, rows, dead, ours in self.tables if ours.get("cpu_seconds")]
         self.cpu = max(figures)[1] if figures else None
 

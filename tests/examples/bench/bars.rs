@@ -18,10 +18,10 @@ pub(crate) struct Verdict {
     pub name: &'static str,
     pub on: &'static str,
     side: Side,
-    bar: f64,
-    unit: &'static str,
+    pub bar: f64,
+    pub unit: &'static str,
     /// At so many rows, or of what; `None` where that was not taken.
-    figures: Vec<(String, Option<f64>)>,
+    pub figures: Vec<(String, Option<f64>)>,
 }
 
 impl Verdict {

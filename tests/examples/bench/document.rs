@@ -41,7 +41,9 @@ fn figures(results: &Value) -> String {
     let mut text = format!("\n{}\n{}", bars(results), provenance::in_full(results));
     text.push_str("\n![Time over rows, on both engines](benchmarks-time.svg)\n");
     text.push_str("\n![Requests, units and CPU time against the library's](benchmarks-cost.svg)\n");
-    text.push_str("\n![Time against the limit, peak memory and start, beside their bars](benchmarks-size.svg)\n");
+    text.push_str(
+        "\n![Time against the limit, units, peak memory and start, beside their bars](benchmarks-size.svg)\n",
+    );
     for section in SECTIONS {
         let taken = &results["sections"][section];
         for table in taken["tables"].as_array().into_iter().flatten() {
@@ -74,7 +76,7 @@ fn word(verdict: &Verdict) -> String {
 }
 
 /// "Time against the limit"
-fn heading(name: &str) -> String {
+pub(crate) fn heading(name: &str) -> String {
     let (first, rest) = name.split_at(1);
     first.to_uppercase() + rest
 }

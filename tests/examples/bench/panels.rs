@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::bars::{ENGINES, OURS, grouped, ratio};
+use crate::bars::{ENGINES, OURS, Verdict, grouped, shown, verdicts};
+use crate::document::heading;
 use crate::init::{BARE, FUNCTIONS};
 use crate::plot::{CONTESTANTS, FOOT, LEFT, WIDTH, begin, end};
 use crate::{float, median};
@@ -13,30 +14,37 @@ const LABELS: f64 = 244.0;
 const AROUND: f64 = 62.0;
 
 struct Panel {
-    head: &'static str,
+    head: String,
     unit: &'static str,
-    digits: usize,
     /// Where the line is.
     bar: Option<f64>,
     /// Label, class and figure.
     rows: Vec<(String, &'static str, f64)>,
 }
 
-/// The time against the limit, the most memory, and the time to start.
+/// The bars that the other two pictures do not show: time against the limit, units, the most memory, and the time to start.
 pub(crate) fn size(results: &Value) -> String {
-    let panels = [against_limit(results), memory(results), starts(results)];
+    let verdicts = verdicts(results);
+    let ratios = [
+        "time against the limit",
+        "read units against one pass",
+        "capacity units against the library",
+        "capacity units with defer-to-ttl",
+    ];
+    let panels = ratios.map(|name| held(&verdicts, name)).into_iter();
+    let panels: Vec<Panel> = panels.chain([memory(results, &verdicts), starts(results, &verdicts)]).collect();
     let height = 44.0 + panels.iter().map(Panel::height).sum::<f64>() + FOOT;
     let mut svg = begin(
         height,
-        "Time against the limit, memory and start, each beside its bar",
-        "Bars for the time of daily-cleanup as a multiple of the limit's, for the peak memory, and for the start of each function under the emulator.",
+        "Time against the limit, units, memory and start, each beside its bar",
+        "Bars for the time of daily-cleanup as a multiple of the limit's, for its units as a share of one pass and of the library's, for the peak memory, and for the start of each function under the emulator.",
     );
     let mut y = 44.0;
     for panel in &panels {
         panel.draw(&mut svg, y);
         y += panel.height();
     }
-    end(&mut svg, height, results, &["local", "embedded", "million-local", "million-embedded", "init"]);
+    end(&mut svg, height, results, &["local", "embedded", "million-local", "million-embedded", "defer", "init"]);
     svg
 }
 
@@ -65,10 +73,9 @@ impl Panel {
                 self.bar.map(|bar| across * bar / most).filter(|line| (width - 4.0..width + 76.0).contains(line));
             let at = x + line.unwrap_or(width) + 6.0;
             svg.push_str(&format!(
-                "<text class=\"soft\" x=\"{at:.1}\" y=\"{:.1}\">{figure:.*}{}</text>\n",
+                "<text class=\"soft\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>\n",
                 y + 12.0,
-                self.digits,
-                self.unit
+                shown(*figure, self.unit)
             ));
         }
         let Some(bar) = self.bar else { return };
@@ -76,11 +83,10 @@ impl Panel {
         let last = first + ROW * float(self.rows.len() as u64);
         svg.push_str(&format!(
             "<line class=\"line dashed limit\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{last:.1}\"/>\n\
-             <text class=\"limit\" text-anchor=\"middle\" x=\"{at:.1}\" y=\"{:.1}\">{bar:.*}{}</text>\n",
+             <text class=\"limit\" text-anchor=\"middle\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>\n",
             first - 4.0,
             first - 9.0,
-            self.digits,
-            self.unit
+            shown(bar, self.unit)
         ));
     }
 }
@@ -102,23 +108,27 @@ fn tables(results: &Value) -> Vec<(&'static str, u64, &Value)> {
     tables
 }
 
-fn against_limit(results: &Value) -> Panel {
-    let seconds = |table: &Value, name: &str| table["contestants"][name]["seconds"].as_f64();
-    let rows = tables(results).into_iter().filter_map(|(engine, rows, table)| {
-        let times = ratio(seconds(table, OURS), seconds(table, "limit"))?;
-        Some((format!("{} rows, {engine}", grouped(rows)), "ours", times))
-    });
-    Panel {
-        head: "Time of daily-cleanup against the limit",
-        unit: "×",
-        digits: 2,
-        bar: Some(1.25),
-        rows: rows.collect(),
-    }
+fn of<'v>(verdicts: &'v [Verdict], name: &str) -> impl Iterator<Item = &'v Verdict> {
+    verdicts.iter().filter(move |verdict| verdict.name == name)
+}
+
+fn bar(verdicts: &[Verdict], name: &str) -> f64 {
+    of(verdicts, name).next().expect("a bar of that name").bar
+}
+
+/// What is held against a bar, on every engine. A size that two sections took is drawn once.
+fn held(verdicts: &[Verdict], name: &str) -> Panel {
+    let figures =
+        of(verdicts, name).flat_map(|verdict| verdict.figures.iter().map(move |(at, figure)| (verdict, at, figure)));
+    let rows = figures
+        .filter(|(_, at, _)| !at.ends_with(" again"))
+        .filter_map(|(verdict, at, figure)| Some((format!("{at} rows, {}", verdict.on), "ours", (*figure)?)));
+    let unit = of(verdicts, name).next().map_or("", |verdict| verdict.unit);
+    Panel { head: heading(name), unit, bar: Some(bar(verdicts, name)), rows: rows.collect() }
 }
 
 /// Of ours at every size, and of the others at the first: they have no bar.
-fn memory(results: &Value) -> Panel {
+fn memory(results: &Value, verdicts: &[Verdict]) -> Panel {
     let peak = |table: &Value, name: &str| Some(table["contestants"][name]["peak_bytes"].as_f64()? / 1_048_576.0);
     let tables = tables(results);
     let others = CONTESTANTS.iter().filter(|(name, ..)| *name != OURS).filter_map(|(contestant, class, name)| {
@@ -129,24 +139,24 @@ fn memory(results: &Value) -> Panel {
         Some((format!("{} rows, {engine}", grouped(*rows)), "ours", peak(table, OURS)?))
     });
     let rows = ours.chain(others).collect();
-    Panel { head: "Peak memory of daily-cleanup, and of the others", unit: " MiB", digits: 1, bar: Some(64.0), rows }
+    let head = "Peak memory of daily-cleanup, and of the others".to_owned();
+    Panel { head, unit: " MiB", bar: Some(bar(verdicts, "peak memory at 1,000,000 rows")), rows }
 }
 
-fn starts(results: &Value) -> Panel {
-    let of = |name: &str| {
+fn starts(results: &Value, verdicts: &[Verdict]) -> Panel {
+    let median_of = |name: &str| {
         let all = results["sections"]["init"]["starts"][name]["all"].as_array()?;
         Some(median(&all.iter().filter_map(Value::as_f64).collect::<Vec<_>>()))
     };
     let names = std::iter::once((BARE, "limit")).chain(FUNCTIONS.map(|name| (name, "ours")));
     let rows = names.filter_map(|(name, class)| {
         let label = if name == BARE { "a bare Lambda without the SDK" } else { name };
-        Some((label.to_owned(), class, of(name)?))
+        Some((label.to_owned(), class, median_of(name)?))
     });
     Panel {
-        head: "Start under the Runtime Interface Emulator, median",
+        head: "Start under the Runtime Interface Emulator, median".to_owned(),
         unit: " ms",
-        digits: 1,
-        bar: of(BARE).map(|bare| 5.0 * bare),
+        bar: median_of(BARE).map(|bare| bar(verdicts, "start against a bare Lambda") * bare),
         rows: rows.collect(),
     }
 }
