@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use janitor::fixture;
+use jobs::run::RunError;
+use runtime::lambda::Function;
 use serde_json::{Value, json};
-use shared::lambda::Function;
-use shared::run::RunError;
 use shared::time::EpochSeconds;
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
@@ -277,15 +277,15 @@ async fn take(bed: &Bed, function: &str, event: Value) -> Value {
     match function {
         "daily-cleanup" => bed.function.answer_daily_cleanup(event, now, None).await.unwrap(),
         "index-repair" => bed.function.answer_index_repair(event, now, None).await.unwrap(),
-        "metrics-emitter" => shared::measure::answer(&bed.function.metrics_emitter(event, now, None).await.unwrap()),
+        "metrics-emitter" => jobs::metrics::answer(&bed.function.metrics_emitter(event, now, None).await.unwrap()),
         // Whose answers go to an address that is not there (`tests/enable_ttl.rs` puts one there), and whose table is not this.
         "enable-ttl" => {
-            let (_, request) = shared::cloudformation::Request::parse(&event).expect("a place to answer to");
+            let (_, request) = runtime::cloudformation::Request::parse(&event).expect("a place to answer to");
             assert!(request.asked.is_ok());
             Value::Null
         }
         _ => {
-            let batch = shared::cascade::Batch::read(&event, "myapp_attributes").expect("records of a stream");
+            let batch = jobs::cascade::Batch::read(&event, "myapp_attributes").expect("records of a stream");
             assert!(!batch.is_empty(), "nothing for the cascade");
             Value::Null
         }

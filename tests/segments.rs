@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use janitor::demo::scan;
 use janitor::fixture::{Fate, all_kinds};
+use jobs::run::RunError;
+use jobs::run::report::Outcome;
 use serde_json::{Value, json};
 use shared::bucket::JANITOR_OWNER;
-use shared::report::Outcome;
-use shared::run::RunError;
 use shared::time::EpochSeconds;
 use tests::bed::Bed;
 use tests::engine::EngineKind;
@@ -156,7 +156,7 @@ async fn an_execution_has_one_lease_and_leaves_a_complete_run(kind: EngineKind) 
     bed.check(&specimens).await;
     // What the metrics and the next run know of it is what a complete run leaves.
     let measured = bed.function.metrics_emitter(json!({}), EpochSeconds::new(NOW + 60), None).await.unwrap();
-    let measured = shared::measure::answer(&measured);
+    let measured = jobs::metrics::answer(&measured);
     assert!(measured.to_string().contains(r#""last_complete_age_seconds":60"#), "{measured}");
     let daily = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
     assert_eq!((daily.outcome, daily.counts.rows_deleted()), (Outcome::Complete, 0));
@@ -190,7 +190,7 @@ async fn an_execution_that_skipped_rows_gives_its_lease_back_and_completes_nothi
         ask(&bed, Job::Cleanup, json!({"end": {"begun": begun["begun"], "parts": [done]}}), None).await.unwrap();
     assert_eq!(ended["complete"], false, "{ended}");
     let measured = bed.function.metrics_emitter(json!({}), EpochSeconds::new(NOW + 60), None).await.unwrap();
-    let measured = shared::measure::answer(&measured);
+    let measured = jobs::metrics::answer(&measured);
     assert_eq!(measured["report"]["runs"]["daily-cleanup"], Value::Null);
     let daily = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
     assert_eq!((daily.outcome, daily.counts.rows_deleted()), (Outcome::Complete, 0));

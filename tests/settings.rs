@@ -1,7 +1,7 @@
 //! Strict configuration: what is accepted, and the one line that names what is not.
 
 use serde_json::{Map, Value, json};
-use shared::config::{Environment, ExpiredRows, Mode, Purpose, Settings, endpoint};
+use shared::settings::{Environment, ExpiredRows, Mode, Purpose, Settings, endpoint};
 
 fn environment(pairs: &[(&str, &str)]) -> Environment {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -18,7 +18,7 @@ fn parse(pairs: &[(&str, &str)], overrides: &Value) -> Result<Settings, String> 
 
 #[test]
 fn the_metrics_have_settings_of_their_own() {
-    use shared::config::{Mode, Purpose, Scope, Settings};
+    use shared::settings::{Mode, Purpose, Scope, Settings};
     let environment =
         |pairs: &[(&str, &str)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let parse = |pairs: &[(&str, &str)], event: serde_json::Value, purpose| {

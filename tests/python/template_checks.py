@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads the transformed template and holds it to what it promises: references, roles, metrics, alarms, dashboard.
 
-    template_checks.py                      compare metrics with the names in shared/src/metric.rs
+    template_checks.py                      compare metrics with the names in jobs/src/metric.rs
     template_checks.py --emitted FILE       compare them with what the functions printed: one embedded-metric-format
                                             document a line; `-` is standard input, other lines are passed over
     template_checks.py --actions            print what each function's role may do on DynamoDB, as JSON, and stop
@@ -271,10 +271,10 @@ def check_scheduler_role(deployment, role, properties):
 
 
 def names_in_source():
-    text = (ROOT / "shared/src/metric.rs").read_text()
+    text = (ROOT / "jobs/src/metric.rs").read_text()
     names = set(re.findall(r'^\s+[A-Z0-9_]+ = "(\w+)", "\w+";', text, re.M))
     if len(names) < 20:
-        sys.exit("template_checks.py: shared/src/metric.rs is not written as it was: no names found in it")
+        sys.exit("template_checks.py: jobs/src/metric.rs is not written as it was: no names found in it")
     return names
 
 
@@ -312,7 +312,7 @@ class Metrics:
         if namespace != NAMESPACE:
             expect((namespace, name, key) in OF_AWS, f"{where}: {namespace} {name} by {key} is not a metric of AWS's")
             return
-        expect(name in self.names, f"{where}: {name} is not a metric of shared/src/metric.rs")
+        expect(name in self.names, f"{where}: {name} is not a metric of jobs/src/metric.rs")
         expect(key in DIMENSIONS, f"{where}: {name} by {key}: no metric has these dimensions")
         expect(dimensions.get("Table") == TABLE, f"{where}: {name} is of table {dimensions.get('Table')}")
         function, owner = dimensions.get("Function"), dimensions.get("Owner")
@@ -418,7 +418,7 @@ def check_functions(deployment, variant):
     queue = deployment.resolve({"Fn::GetAtt": "FailureQueue.Arn"})
     invoked = {properties["FunctionName"]: properties for _, properties in
                deployment.resources("AWS::Lambda::EventInvokeConfig")}
-    config_rs = (ROOT / "shared/src/config.rs").read_text()
+    config_rs = (ROOT / "shared/src/settings/mod.rs").read_text()
     settings = set(re.findall(r'^const [A-Z_]+: &str = "([A-Z_]+)";', config_rs, re.M))
     for logical, function in deployment.resources("AWS::Lambda::Function"):
         binary = binaries()[logical]
@@ -440,7 +440,7 @@ def check_functions(deployment, variant):
             check_invocations(logical, invoked.get(deployment.id_of(logical), {}), queue, success)
         given = function.get("Environment", {}).get("Variables", {})
         if binary in CLEANERS | {"ttl-cascade"}:
-            expect(set(given) <= settings, f"{logical}: {set(given) - settings} is no setting of shared/src/config.rs")
+            expect(set(given) <= settings, f"{logical}: {set(given) - settings} is no setting of shared/src/settings/mod.rs")
         expect(binary == "enable-ttl" or given.get("ATTRIBUTES_TABLE") == TABLE, f"{logical}: no table")
 
 
@@ -567,7 +567,7 @@ def main():
     expect(not never, f"no variant has {', '.join(sorted(never))}: it is not checked")
     if told():
         sys.exit(1)
-    source = "what the functions emitted" if arguments.emitted else "shared/src/metric.rs"
+    source = "what the functions emitted" if arguments.emitted else "jobs/src/metric.rs"
     print(f"template: {len(resources)} resources in {len(VARIANTS)} variants hold; metrics compared with {source}")
 
 

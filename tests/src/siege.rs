@@ -5,10 +5,10 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jobs::run::RunError;
+use jobs::run::report::RunReport;
+use runtime::lambda::Function;
 use serde_json::{Value, json};
-use shared::lambda::Function;
-use shared::report::RunReport;
-use shared::run::RunError;
 use shared::time::EpochSeconds;
 
 use crate::aftermath::Aftermath;

@@ -2,15 +2,15 @@
 
 use std::io::Write;
 
+use dynamo::ReadOnly;
+use jobs::explain::{Shape, Shown, document, explain as explain_row, find};
+use jobs::store::{InspectTable, ReadRows, TtlSetting};
 use serde_json::{Value, json};
-use shared::config::{ExpiredRows, Purpose};
-use shared::dynamo::ReadOnly;
 use shared::expiry::Policy;
-use shared::explain::{Shape, Shown, document, explain as explain_row, find};
 use shared::integrity::Lookup;
 use shared::mask::plain;
 use shared::row::{Row, RowKey};
-use shared::store::{InspectTable, ReadRows, TtlSetting};
+use shared::settings::{ExpiredRows, Purpose};
 use shared::time::{EpochSeconds, Utc};
 
 use super::read_secret;

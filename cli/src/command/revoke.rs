@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use jobs::revoke::{self, Fate, Found, MOST_HELD, Reach, Remaining, Removal};
+use jobs::run::clock::Watch;
+use jobs::store::{Budget, Consistency, InspectTable, StoreError, Usage};
 use serde_json::{Value, json};
-use shared::clock::Watch;
-use shared::config::Purpose;
 use shared::mask::Masked;
 use shared::revocation::{Revoked, Selection, Selector, State};
-use shared::revoke::{self, Fate, Found, MOST_HELD, Reach, Remaining, Removal};
-use shared::store::{Budget, Consistency, InspectTable, StoreError, Usage};
+use shared::settings::Purpose;
 use shared::time::EpochSeconds;
 
 use super::{Question, can_ask, confirm, read_secret, stop_on_signals};

@@ -9,7 +9,6 @@ use crate::time::EpochSeconds;
 /// An index row of the token's name, by what was under the token's own key **afterwards**: a token is written before its
 /// index row, so an index row that was seen first and then leads nowhere is never half of a token that is being written.
 /// `None` cannot be judged now.
-#[must_use]
 pub fn index_row(row: &Row, index: &Bucket, token: &RowKey, target: &Lookup) -> Option<Verdict> {
     if !row.is_of(index) {
         return Some(Verdict::Keep(KeepReason::Foreign));
@@ -26,7 +25,6 @@ pub fn index_row(row: &Row, index: &Bucket, token: &RowKey, target: &Lookup) -> 
 
 /// The provider row that the token named. Its TTL alone does not end it here, as it does in the other runs: while a row
 /// that is not dead names it, it is that row's, and DynamoDB's. `None` cannot be judged without more looking.
-#[must_use]
 pub fn provider_row(
     row: &Row,
     target: &Lookup,

@@ -57,7 +57,6 @@ pub enum Ignored {
 }
 
 /// Reads one record of the stream of `table`.
-#[must_use]
 pub fn read(record: &Value, table: &str) -> Record {
     let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let identity = &record["userIdentity"];
