@@ -240,7 +240,7 @@ async fn the_filter_lets_through_what_the_function_acts_on_and_nothing_else() {
         records.push(record);
     }
     let acted_on: Vec<bool> =
-        records.iter().map(|record| matches!(read(record, &bed.table), Record::Removal(_))).collect();
+        records.iter().map(|record| matches!(read(record, &bed.table), Record::RemovedToken(_))).collect();
     assert_eq!(filtered(&records), acted_on);
     let of_buckets = BUCKETS.iter().filter(|bucket| leaves_rows_behind(bucket)).count();
     assert_eq!(acted_on.iter().filter(|acted_on| **acted_on).count(), of_buckets + 1);

@@ -143,15 +143,15 @@ async fn run(name: &str, function: &Function, table: &str, event: Value) {
 
 /// All steps of an execution, as the state machine asks for them.
 async fn execute(settings: Value, ask: impl AsyncFn(Value) -> Result<Value, RunError>) {
-    let input = json!({"segments": 2, "side_by_side": 1, "settings": settings});
-    let begun = ask(json!({"begin": {"lease": "execution-1", "input": input}})).await.unwrap();
+    let input = json!({"segments": 2, "concurrency": 1, "settings": settings});
+    let begun = ask(json!({"start": {"lease": "execution-1", "input": input}})).await.unwrap();
     let mut parts = Vec::new();
-    for item in begun["parts"].as_array().unwrap() {
+    for item in begun["segments"].as_array().unwrap() {
         let answer = ask(item["next"].clone()).await.unwrap();
         assert_eq!(answer["next"], Value::Null);
-        parts.push(answer["part"].clone());
+        parts.push(answer["segment"].clone());
     }
-    let ended = ask(json!({"end": {"begun": begun["begun"], "parts": parts}})).await.unwrap();
+    let ended = ask(json!({"finish": {"started": begun["started"], "segments": parts}})).await.unwrap();
     assert_eq!(ended["complete"], true, "{ended}");
 }
 
@@ -261,7 +261,7 @@ async fn every_event_file_is_taken_by_those_that_it_is_for() {
                 assert_eq!(bed.keys().await, before, "{file} of {taker}");
             }
             if file == "segment.json" {
-                let part = &answer["part"];
+                let part = &answer["segment"];
                 assert_eq!(
                     (&part["segments"], &part["done"], &answer["next"]),
                     (&json!(4), &json!(true), &Value::Null)

@@ -50,7 +50,7 @@ async fn rows(bed: &Bed, table: &ReadOnly) -> Vec<Row> {
     let seen = scan(&bed.function.client, &bed.table).await.unwrap();
     let mut keys: Vec<RowKey> = seen.into_iter().map(|(owner, sort, _)| RowKey::new(owner, sort)).collect();
     keys.sort();
-    let found = table.look(&keys).await.unwrap();
+    let found = table.get_consistent(&keys).await.unwrap();
     found
         .into_iter()
         .map(|found| match found {

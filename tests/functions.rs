@@ -353,8 +353,8 @@ async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
         invoke(name, &json!({"max_deletes": 3}));
         // Of a segment, which completes nothing by itself.
         invoke(name, &event("segment.json"));
-        let one = invoke(name, &json!({"part": {"segment": 0, "segments": 2}}));
-        assert!(!one.is_error && one.payload["part"].is_object(), "{}", one.payload);
+        let one = invoke(name, &json!({"segment": {"index": 0, "count": 2}}));
+        assert!(!one.is_error && one.payload["segment"].is_object(), "{}", one.payload);
         invoke(name, &event("scheduled.json"));
     }
     // The example's token, of this table's stream, with what hung on it.

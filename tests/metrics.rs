@@ -353,7 +353,7 @@ async fn tells_how_the_cleanup_is(kind: EngineKind) {
     assert!((days - 551.0 / 200.0).abs() < 0.1, "{days} days");
     assert_eq!((shrinks.forecast.died, shrinks.forecast.deleted), (Some(50), 300));
     let health = &report(&shrinks)["runs"]["daily-cleanup"];
-    assert_eq!((&health["cut_off"], &health["cut_off_in_a_row"]), (&json!(true), &json!(2)));
+    assert_eq!((&health["cut_off"], &health["consecutive_incomplete_runs"]), (&json!(true), &json!(2)));
     assert_eq!(health["last_run"]["outcome"], "max-deletes");
     assert_eq!(health["last_run"]["deleted"], 300);
 
@@ -425,14 +425,14 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
         ),
         (
             "daily-cleanup",
-            json!({"cut_off_in_a_row": 3, "last_complete_at": NOW, "last_run": run(NOW, "out-of-time")}),
+            json!({"consecutive_incomplete_runs": 3, "last_complete_at": NOW, "last_run": run(NOW, "out-of-time")}),
             vec!["cut-off"],
             "unknown",
         ),
         // One field that cannot be read takes no other with it.
         (
             "daily-cleanup",
-            json!({"cut_off_in_a_row": null, "last_run": "x", "left": 5, "last_complete_at": NOW - 40 * HOUR}),
+            json!({"consecutive_incomplete_runs": null, "last_run": "x", "left": 5, "last_complete_at": NOW - 40 * HOUR}),
             vec!["overdue"],
             "unknown",
         ),
@@ -440,7 +440,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
         // Numbers at the edge.
         (
             "daily-cleanup",
-            json!({"last_complete_at": i64::MIN, "cut_off_in_a_row": u64::MAX,
+            json!({"last_complete_at": i64::MIN, "consecutive_incomplete_runs": u64::MAX,
                 "last_run": {"at": i64::MIN, "previous_at": i64::MAX, "deleted": u64::MAX, "outcome": "max-deletes"},
                 "left": {"_oauth_sessions": u64::MAX}, "deleted_in_hour": {"-5": u64::MAX, "0": u64::MAX}}),
             vec!["overdue", "cut-off", "backlog-grows"],
@@ -575,9 +575,9 @@ fn a_report(outcome: Outcome) -> RunReport {
         findings: Value::Null,
         notes: Vec::new(),
         next: None,
-        of_part: false,
-        cut_off_in_a_row: 0,
-        hand_over: false,
+        of_segment: false,
+        consecutive_incomplete_runs: 0,
+        start_backlog: false,
     }
 }
 
@@ -585,7 +585,10 @@ fn a_report(outcome: Outcome) -> RunReport {
 fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
     let fresh = JobState::default().after(&a_report(Outcome::Complete));
     assert_eq!(fresh.left, Some([("_oauth_sessions".to_owned(), 1)].into()), "a foreign row is not the bucket's");
-    assert_eq!((fresh.last_complete_at, fresh.deleted_within(DAY), fresh.cut_off_in_a_row), (Some(NOW), 1, 0));
+    assert_eq!(
+        (fresh.last_complete_at, fresh.deleted_within(DAY), fresh.consecutive_incomplete_runs),
+        (Some(NOW), 1, 0)
+    );
     assert_eq!(fresh.last_run.as_ref().map(|run| run.deferred), Some(1));
     // It survives being stored, and a checkpoint in the middle of the next run forgets what is no longer so.
     assert_eq!(JobState::from_json(&json!(fresh)), fresh);
@@ -602,7 +605,7 @@ fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
         (Outcome::Skipped, 0),
     ] {
         let state = fresh.after(&RunReport { next: Some(json!({"step": "x"})), ..a_report(outcome) });
-        assert_eq!((state.cut_off_in_a_row, state.last_complete_at), (in_a_row, Some(NOW)), "{outcome:?}");
+        assert_eq!((state.consecutive_incomplete_runs, state.last_complete_at), (in_a_row, Some(NOW)), "{outcome:?}");
     }
     // Hours are forgotten after a while.
     let later = RunReport { now: NOW + 40 * DAY, ..a_report(Outcome::Complete) };

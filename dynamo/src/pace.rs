@@ -60,13 +60,13 @@ impl Direction {
 }
 
 pub(super) struct Pace {
-    read: Option<Mutex<Bucket>>,
-    write: Option<Mutex<Bucket>>,
+    read: Option<Mutex<TokenBucket>>,
+    write: Option<Mutex<TokenBucket>>,
     /// How large a row is, about.
     row_bytes: AtomicUsize,
 }
 
-struct Bucket {
+struct TokenBucket {
     rate: f64,
     burst: f64,
     /// Units that may be used now; below zero is a debt that the next one waits for.
@@ -93,7 +93,7 @@ impl Pace {
         let bucket = |asked: Option<f64>, default: f64| {
             // The floor is shared as well: many slow ones side by side are not slow.
             let rate = asked.unwrap_or(default).max(SLOWEST) / f64::from(settings.pace_shared_by.max(1));
-            Some(Mutex::new(Bucket::new(rate, BURST_SECONDS)))
+            Some(Mutex::new(TokenBucket::new(rate, BURST_SECONDS)))
         };
         Self {
             read: bucket(settings.max_read_units_per_second, read),
@@ -178,26 +178,26 @@ impl Pace {
     }
 }
 
-fn with<T>(bucket: &Mutex<Bucket>, use_it: impl FnOnce(&mut Bucket) -> T) -> T {
+fn with<T>(bucket: &Mutex<TokenBucket>, use_it: impl FnOnce(&mut TokenBucket) -> T) -> T {
     use_it(&mut bucket.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
-fn reserve(bucket: Option<&Mutex<Bucket>>, units: f64, elapsed: Duration) -> Duration {
+fn reserve(bucket: Option<&Mutex<TokenBucket>>, units: f64, elapsed: Duration) -> Duration {
     bucket.map_or(Duration::ZERO, |bucket| with(bucket, |bucket| bucket.reserve(units, elapsed)))
 }
 
-fn settle(bucket: Option<&Mutex<Bucket>>, reserved: f64, used: f64) {
+fn settle(bucket: Option<&Mutex<TokenBucket>>, reserved: f64, used: f64) {
     if let Some(bucket) = bucket {
         with(bucket, |bucket| bucket.level += reserved - used);
     }
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a small positive range")]
-fn rows_in_a_second(bucket: Option<&Mutex<Bucket>>, rows_a_unit: f64, most: usize) -> usize {
+fn rows_in_a_second(bucket: Option<&Mutex<TokenBucket>>, rows_a_unit: f64, most: usize) -> usize {
     bucket.map_or(most, |bucket| with(bucket, |bucket| (bucket.rate * rows_a_unit) as usize).clamp(1, most))
 }
 
-impl Bucket {
+impl TokenBucket {
     fn new(rate: f64, burst_seconds: f64) -> Self {
         let burst = rate * burst_seconds;
         Self { rate, burst, level: burst, filled_at: Duration::ZERO, share: 1.0, throttled_at: Duration::ZERO }
@@ -229,7 +229,7 @@ mod tests {
 
     use serde_json::Map;
 
-    use super::{Bucket, Pace};
+    use super::{Pace, TokenBucket};
     use jobs::store::{Billing, TableFigures};
     use shared::settings::{Environment, Mode, Purpose, Settings};
 
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn lets_no_more_through_than_the_rate_after_the_burst() {
-        let mut bucket = Bucket::new(10.0, 1.0);
+        let mut bucket = TokenBucket::new(10.0, 1.0);
         assert_eq!(bucket.reserve(10.0, Duration::ZERO), Duration::ZERO);
         assert_eq!(bucket.reserve(10.0, Duration::ZERO), SECOND);
         assert_eq!(bucket.reserve(10.0, SECOND), SECOND);
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn halves_when_throttled_and_comes_back() {
-        let mut bucket = Bucket::new(64.0, 1.0);
+        let mut bucket = TokenBucket::new(64.0, 1.0);
         bucket.throttled(SECOND);
         assert!((bucket.current_rate(SECOND) - 32.0).abs() < 1e-9);
         bucket.throttled(SECOND);

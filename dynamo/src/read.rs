@@ -63,11 +63,11 @@ impl ReadRows for Dynamo {
         Ok(Page { rows, next })
     }
 
-    async fn look(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+    async fn get_consistent(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
         self.look_up(keys, Consistency::Strong).await
     }
 
-    async fn glance(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+    async fn get_eventual(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
         self.look_up(keys, Consistency::Eventual).await
     }
 }
@@ -86,7 +86,7 @@ impl Dynamo {
                 found.insert(key, lookup);
             }
         }
-        Ok(keys.iter().map(|key| found.get(key).cloned().unwrap_or(Lookup::CouldNotLook)).collect())
+        Ok(keys.iter().map(|key| found.get(key).cloned().unwrap_or(Lookup::Unread)).collect())
     }
 
     /// One BatchGetItem, with its unprocessed keys asked for again within the bounds of any other retry.
@@ -115,7 +115,7 @@ impl Dynamo {
                 let lookup = match by_key.remove(*key) {
                     Some(row) => Lookup::Found(row),
                     // Still open: the store never answered for this key, and that is not absence.
-                    None if open.contains(key) => Lookup::CouldNotLook,
+                    None if open.contains(key) => Lookup::Unread,
                     None => Lookup::Absent,
                 };
                 (*key, lookup)

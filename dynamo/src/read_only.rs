@@ -23,7 +23,7 @@ use shared::settings::Settings;
 /// fn switches(_: &impl SwitchTtl) {}
 /// fn streams(_: &impl SwitchStream) {}
 /// fn dates(_: &impl WriteTtl) {}
-/// fn hand_over(whole: &Dynamo, table: &ReadOnly) {
+/// fn start_backlog(whole: &Dynamo, table: &ReadOnly) {
 ///     (deletes(whole), writes(whole), restores(whole), switches(whole), streams(whole), dates(whole), reads(table));
 /// }
 /// ```
@@ -31,37 +31,37 @@ use shared::settings::Settings;
 /// ```compile_fail
 /// # use shared::{dynamo::ReadOnly, store::DeleteRows};
 /// fn deletes(_: &impl DeleteRows) {}
-/// fn hand_over(table: &ReadOnly) { deletes(table) }
+/// fn start_backlog(table: &ReadOnly) { deletes(table) }
 /// ```
 /// nor state written:
 /// ```compile_fail
 /// # use shared::{dynamo::ReadOnly, store::OwnState};
 /// fn writes(_: &impl OwnState) {}
-/// fn hand_over(table: &ReadOnly) { writes(table) }
+/// fn start_backlog(table: &ReadOnly) { writes(table) }
 /// ```
 /// nor a client restored:
 /// ```compile_fail
 /// # use shared::{dynamo::ReadOnly, store::RestoreClient};
 /// fn restores(_: &impl RestoreClient) {}
-/// fn hand_over(table: &ReadOnly) { restores(table) }
+/// fn start_backlog(table: &ReadOnly) { restores(table) }
 /// ```
 /// nor TTL switched:
 /// ```compile_fail
 /// # use shared::{dynamo::ReadOnly, store::SwitchTtl};
 /// fn switches(_: &impl SwitchTtl) {}
-/// fn hand_over(table: &ReadOnly) { switches(table) }
+/// fn start_backlog(table: &ReadOnly) { switches(table) }
 /// ```
 /// nor its stream:
 /// ```compile_fail
 /// # use shared::{dynamo::ReadOnly, store::SwitchStream};
 /// fn streams(_: &impl SwitchStream) {}
-/// fn hand_over(table: &ReadOnly) { streams(table) }
+/// fn start_backlog(table: &ReadOnly) { streams(table) }
 /// ```
 /// nor a row's TTL be written:
 /// ```compile_fail
 /// # use shared::{dynamo::ReadOnly, store::WriteTtl};
 /// fn dates(_: &impl WriteTtl) {}
-/// fn hand_over(table: &ReadOnly) { dates(table) }
+/// fn start_backlog(table: &ReadOnly) { dates(table) }
 /// ```
 /// nor the table inside it be had:
 /// ```compile_fail
@@ -74,13 +74,13 @@ use shared::settings::Settings;
 ```
 # use shared::{dynamo::Dynamo, store::{RevokeRows, ScanConsistently}};
 fn revokes(_: &(impl RevokeRows + ScanConsistently)) {}
-fn hand_over(whole: &Dynamo) { revokes(whole) }
+fn start_backlog(whole: &Dynamo) { revokes(whole) }
 ```
 and this one cannot:
 ```compile_fail
 # use shared::{dynamo::ReadOnly, store::RevokeRows};
 fn revokes(_: &impl RevokeRows) {}
-fn hand_over(table: &ReadOnly) { revokes(table) }
+fn start_backlog(table: &ReadOnly) { revokes(table) }
 ```"
 )]
 pub struct ReadOnly(Dynamo);
@@ -105,12 +105,12 @@ impl ReadRows for ReadOnly {
         self.0.page(of).await
     }
 
-    async fn look(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
-        self.0.look(keys).await
+    async fn get_consistent(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+        self.0.get_consistent(keys).await
     }
 
-    async fn glance(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
-        self.0.glance(keys).await
+    async fn get_eventual(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+        self.0.get_eventual(keys).await
     }
 }
 

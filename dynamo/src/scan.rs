@@ -79,7 +79,7 @@ impl ReadActors for Dynamo {
         Ok(answer.items.is_some_and(|items| !items.is_empty()))
     }
 
-    async fn look_for_actors(&self, ids: &[String]) -> Result<Vec<ActorLookup>> {
+    async fn get_actors(&self, ids: &[String]) -> Result<Vec<ActorLookup>> {
         let table = self.actors_table()?;
         let mut wanted: Vec<&String> = ids.iter().collect();
         wanted.sort_unstable();
@@ -118,7 +118,7 @@ impl ReadActors for Dynamo {
             .iter()
             .map(|id| match (there.contains(id), unknown.contains(id)) {
                 (true, _) => ActorLookup::There,
-                (false, true) => ActorLookup::CouldNotLook,
+                (false, true) => ActorLookup::Unread,
                 (false, false) => ActorLookup::Absent,
             })
             .collect())

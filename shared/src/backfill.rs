@@ -159,7 +159,7 @@ fn settle(end: Result<EpochSeconds, LeaveReason>, now: EpochSeconds) -> Plan {
 pub fn plan_by_target(index_bucket: &Bucket, target: &Lookup, now: EpochSeconds) -> Option<Plan> {
     let unreadable = Plan::Leave(LeaveReason::TargetUnreadable);
     let row = match target {
-        Lookup::CouldNotLook => return None,
+        Lookup::Unread => return None,
         Lookup::Absent => return Some(Plan::Leave(LeaveReason::TargetAbsent)),
         Lookup::Found(row) => row,
     };

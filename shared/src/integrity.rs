@@ -12,7 +12,7 @@ pub enum Lookup {
     Found(Row),
     Absent,
     /// The store could not answer. Never absence.
-    CouldNotLook,
+    Unread,
 }
 
 /// What an index row asks for before it can be judged.
@@ -73,7 +73,7 @@ pub fn compare(
 ) -> Option<Verdict> {
     let target_bucket = index::target_of(index_bucket)?;
     let verdict = match target {
-        Lookup::CouldNotLook => return None,
+        Lookup::Unread => return None,
         Lookup::Absent => Verdict::Delete(DeleteReason::Dangling),
         // Another bucket's row under the target's key: older releases would read it, so it is not absence.
         Lookup::Found(target) if !target.is_of(target_bucket) => Verdict::Keep(KeepReason::Foreign),

@@ -298,10 +298,10 @@ class Rehearsal:
             assert [target["DeadLetterConfig"] for target in targets] == [{"Arn": queue}], f"{variant}: {targets}"
             pattern = rule["EventPattern"]
             function = made.resolve({"Fn::GetAtt": "DailyCleanup.Arn"})
-            cut_off = {"complete": False, "outcome": "out-of-time", "cut_off_in_a_row": 3}
-            assert matches(pattern, answered(function, {**cut_off, "hand_over": "segments"})), f"{variant}: {rule}"
+            cut_off = {"complete": False, "outcome": "out-of-time", "consecutive_incomplete_runs": 3}
+            assert matches(pattern, answered(function, {**cut_off, "start_backlog": True})), f"{variant}: {rule}"
             assert not matches(pattern, answered(function, cut_off)), f"{variant}: {rule}"
-            assert not matches(pattern, answered(function + "x", {**cut_off, "hand_over": "segments"})), f"{variant}: {rule}"
+            assert not matches(pattern, answered(function + "x", {**cut_off, "start_backlog": True})), f"{variant}: {rule}"
 
     def look_at_mapping(self, variant, made, function):
         """The mapping from the table's stream to the cascade."""

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use jobs::revoke::{self, Fate, Found, MOST_HELD, Reach, Remaining, Removal};
+use jobs::revoke::{self, Fate, Found, MOST_HELD, Reach, Remaining, RevokeResult};
 use jobs::run::clock::Watch;
 use jobs::store::{Budget, Consistency, InspectTable, StoreError, Usage};
 use serde_json::{Value, json};
@@ -206,7 +206,7 @@ fn tell_found(
 
 fn tell_removal(
     about: &About,
-    removal: &Removal,
+    removal: &RevokeResult,
     listed: &Listed,
     remaining: &[Remaining],
     usage: Usage,
@@ -258,7 +258,7 @@ fn tell_end(
 }
 
 /// Why a removal has not come to its end, in words.
-fn why_unfinished(removal: &Removal) -> Option<String> {
+fn why_unfinished(removal: &RevokeResult) -> Option<String> {
     const AGAIN: &str = "run the same command again: it goes on with what is left";
     match (&removal.stopped, removal.is_complete) {
         (Some(StoreError::OutOfTime), _) => Some(format!("stopped as asked; {AGAIN}")),
@@ -273,7 +273,7 @@ fn why_unfinished(removal: &Removal) -> Option<String> {
 /// How it went, for the document.
 enum Ended<'a> {
     Dry(&'a Found),
-    Applied(&'a Removal),
+    Applied(&'a RevokeResult),
 }
 
 impl About<'_> {

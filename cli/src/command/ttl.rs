@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jobs::run::clock::RunClock;
 use jobs::store::{InspectTable, TtlSetting};
-use jobs::table_setup::ttl::{self, Step, SwitchError, Switched};
+use jobs::table_setup::ttl::{self, SwitchError, Switched, TtlStep};
 use serde_json::json;
 use shared::bucket::TTL_ATTRIBUTE;
 use shared::settings::Purpose;
@@ -110,13 +110,13 @@ async fn enable(
     let setting = table.ttl_setting().await?;
     let (_, attribute, words) = in_words(&setting);
     let (outcome, told, code) = match (ttl::plan(&setting, false), applying.apply) {
-        (Step::Accept, _) => ("was-on", words, DONE),
-        (Step::Refuse, _) => return Err(other_attribute(name, attribute.unwrap_or_default())),
-        (Step::Enable, false) => {
+        (TtlStep::Accept, _) => ("was-on", words, DONE),
+        (TtlStep::Refuse, _) => return Err(other_attribute(name, attribute.unwrap_or_default())),
+        (TtlStep::Enable, false) => {
             ("would-enable", format!("would switch TTL on for {TTL_ATTRIBUTE}; run it again with --apply"), DONE)
         }
-        (Step::Wait(_), false) => ("would-wait", format!("{words}; with --apply this waits for it"), DONE),
-        (Step::Enable | Step::Wait(_), true) => {
+        (TtlStep::Wait(_), false) => ("would-wait", format!("{words}; with --apply this waits for it"), DONE),
+        (TtlStep::Enable | TtlStep::Wait(_), true) => {
             stop_on_signals(target.watch);
             if !applying.yes {
                 let what = format!(

@@ -21,7 +21,7 @@ use crate::target::{Place, Target, now};
 
 async fn read(table: &Dynamo, row: &RowName, screen: Screen) -> Result<Option<Row>, Failure> {
     let key = key(&row.owner, &row.bucket, &row.name, screen)?;
-    match table.look(&[key]).await?.pop() {
+    match table.get_consistent(&[key]).await?.pop() {
         // Another bucket's row can be under the key: the stored bucket says whose it is.
         Some(Lookup::Found(found)) if found.bucket.text() == Some(row.bucket.as_str()) => Ok(Some(found)),
         Some(Lookup::Found(_)) => Err(Failure::usage(format!(
@@ -29,7 +29,7 @@ async fn read(table: &Dynamo, row: &RowName, screen: Screen) -> Result<Option<Ro
             Shown::Masked.bucket(&row.bucket)
         ))),
         Some(Lookup::Absent) => Ok(None),
-        None | Some(Lookup::CouldNotLook) => Err(Failure::unfinished("the row could not be read: run this again")),
+        None | Some(Lookup::Unread) => Err(Failure::unfinished("the row could not be read: run this again")),
     }
 }
 

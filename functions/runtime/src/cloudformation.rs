@@ -43,7 +43,7 @@ pub struct Properties {
 
 /// What is to be done. Create and Update are one: both end with the table as the properties say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Action {
     SetUp(Properties),
     /// Delete, whatever its properties: a stack that could not be made must still be removable.
     Leave,
@@ -69,7 +69,7 @@ pub enum RequestError {
 /// One event, without the address of its answer: nothing that works on it can let that out.
 #[derive(Clone, Debug)]
 pub struct Request {
-    pub asked: Result<Asked, RequestError>,
+    pub asked: Result<Action, RequestError>,
     echo: Echo,
 }
 
@@ -109,10 +109,10 @@ impl Request {
     }
 }
 
-fn asked(event: &Value) -> Result<Asked, RequestError> {
+fn asked(event: &Value) -> Result<Action, RequestError> {
     match event["RequestType"].as_str() {
-        Some("Create" | "Update") => properties(event).map(Asked::SetUp),
-        Some("Delete") => Ok(Asked::Leave),
+        Some("Create" | "Update") => properties(event).map(Action::SetUp),
+        Some("Delete") => Ok(Action::Leave),
         Some(other) => Err(RequestError::Type(shown(other))),
         None => Err(RequestError::Type("(none)".to_owned())),
     }
@@ -225,7 +225,7 @@ fn one_line(text: &str, limit: usize) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Asked, BODY_LIMIT, Done, Properties, Request, RequestError, Status};
+    use super::{Action, BODY_LIMIT, Done, Properties, Request, RequestError, Status};
 
     fn event(kind: &str, properties: Value) -> Value {
         json!({"RequestType": kind, "ResponseURL": "https://example.com/?X-Amz-Signature=secret", "StackId": "stack",
@@ -243,11 +243,11 @@ mod tests {
     #[test]
     fn create_and_update_ask_for_the_same_and_delete_for_nothing() {
         let properties = json!({"ServiceToken": "arn", "ServiceTimeout": "60", "TableName": "a_attributes"});
-        let wanted = Asked::SetUp(Properties { table: "a_attributes".to_owned(), ttl: true, stream: false });
+        let wanted = Action::SetUp(Properties { table: "a_attributes".to_owned(), ttl: true, stream: false });
         assert_eq!(read(&event("Create", properties.clone())).asked, Ok(wanted.clone()));
         assert_eq!(read(&event("Update", properties)).asked, Ok(wanted));
         for properties in [json!(null), json!({}), json!({"Tablename": 1}), json!("x")] {
-            assert_eq!(read(&event("Delete", properties)).asked, Ok(Asked::Leave));
+            assert_eq!(read(&event("Delete", properties)).asked, Ok(Action::Leave));
         }
     }
 
@@ -258,7 +258,7 @@ mod tests {
             (json!({"TableName": "abc", "TimeToLive": "leave", "Stream": "true"}), false, true),
             (json!({"TableName": "abc", "Stream": "false"}), true, false),
         ] {
-            let wanted = Asked::SetUp(Properties { table: "abc".to_owned(), ttl, stream });
+            let wanted = Action::SetUp(Properties { table: "abc".to_owned(), ttl, stream });
             assert_eq!(read(&event("Create", properties)).asked, Ok(wanted));
         }
         for properties in

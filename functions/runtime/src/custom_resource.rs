@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::Value;
 
-use crate::cloudformation::{Asked, Done, Properties, Request, Status};
+use crate::cloudformation::{Action, Done, Properties, Request, Status};
 use crate::lambda::Function;
 use dynamo::Dynamo;
 use jobs::run::clock::RunClock;
@@ -123,10 +123,10 @@ pub async fn answer<E: std::fmt::Display>(
     };
     let for_work = budget.saturating_sub((budget / ANSWER_DIVISOR).clamp(ANSWER_LEAST, ANSWER_MOST));
     let outcome = match &request.asked {
-        Ok(Asked::SetUp(properties)) => {
+        Ok(Action::SetUp(properties)) => {
             in_time(for_work, work(properties.clone(), RunClock::start(now, Some(for_work)))).await
         }
-        Ok(Asked::Leave) => {
+        Ok(Action::Leave) => {
             Ok(Done { reason: "the table, its TTL and its stream are left as they are".to_owned(), ..Done::default() })
         }
         Err(error) => Err(error.to_string()),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::event;
 use dynamo::{Client, Dynamo, ReadOnly};
 use jobs::backlog::Overrides;
-use jobs::backlog::part::Part;
+use jobs::backlog::segment_run::SegmentRun;
 use jobs::cleanup::{self, DailyCleanup};
 use jobs::metric::{self, Sample};
 use jobs::metrics::{self, Measurement};
@@ -154,16 +154,16 @@ impl Function {
         overrides: &Overrides,
         kind: &Kind<J>,
         clock: RunClock,
-        part: Option<(&Part, Segment)>,
+        part: Option<(&SegmentRun, Segment)>,
     ) -> Result<RunReport, RunError> {
         let mut settings = self.settings(J::NAME, overrides, kind.purpose)?;
-        settings.pace_shared_by = part.and_then(|(part, _)| part.side_by_side).unwrap_or(1);
+        settings.pace_shared_by = part.and_then(|(part, _)| part.concurrency).unwrap_or(1);
         tracing::info!(
             run = J::NAME,
             table = settings.table,
             mode = settings.mode.name(),
             now = clock.now().get(),
-            segment = part.map(|(part, _)| part.segment),
+            segment = part.map(|(part, _)| part.index),
             "run begins"
         );
         let result = Box::pin(self.run(&settings, clock, (kind.job)(&settings), part)).await;
@@ -201,12 +201,12 @@ impl Function {
         settings: &Settings,
         clock: RunClock,
         job: J,
-        part: Option<(&Part, Segment)>,
+        part: Option<(&SegmentRun, Segment)>,
     ) -> Result<RunReport, RunError> {
         let table = self.open(settings, clock).await?;
         match part {
             None => run::run(&table, &job, settings, table.clock()).await,
-            Some(part) => run::run_part(&table, &job, part, settings, table.clock()).await,
+            Some(part) => run::run_segment(&table, &job, part, settings, table.clock()).await,
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::event;
 use crate::lambda::{DAILY, Function, Kind, REPAIR, understood};
 use dynamo::Dynamo;
-use jobs::backlog::{self, Asked, Begin, End};
+use jobs::backlog::{self, Finish, Request, Start};
 use jobs::metric::{self, Sample};
 use jobs::run::clock::RunClock;
 use jobs::run::{self, Job, RunError};
@@ -39,66 +39,71 @@ impl Function {
 
     async fn answer<J: Job<Dynamo>>(&self, event: Value, kind: &Kind<J>, clock: RunClock) -> Result<Value, RunError> {
         let fields = understood(J::NAME, event::overrides(event))?;
-        match understood(J::NAME, backlog::asked(fields))? {
-            Asked::Run(overrides) => {
+        match understood(J::NAME, backlog::parse(fields))? {
+            Request::Run(overrides) => {
                 let mut report = self.invoke(&overrides, kind, clock, None).await?;
-                report.hand_over &= backlog::may_hand_over(&overrides);
+                report.start_backlog &= backlog::may_start_backlog(&overrides);
                 Ok((kind.answer)(&report))
             }
-            Asked::Part(part, segment, overrides) => {
+            Request::Segment(part, segment, overrides) => {
                 let report = self.invoke(&overrides, kind, clock, Some((&part, segment))).await?;
                 let part = part.after(&report);
                 let mut answer = (kind.answer)(&report);
                 answer["next"] = backlog::next_event(&part, &overrides);
-                answer["part"] = json!(part);
+                answer["segment"] = json!(part);
                 Ok(answer)
             }
-            Asked::Begin(begin) => Box::pin(self.begin(&begin, kind, clock)).await,
-            Asked::End(end) => Box::pin(self.end(&end, kind, clock)).await,
+            Request::Start(start) => Box::pin(self.start(&start, kind, clock)).await,
+            Request::Finish(finish) => Box::pin(self.finish(&finish, kind, clock)).await,
         }
     }
 
-    async fn begin<J: Job<Dynamo>>(&self, begin: &Begin, kind: &Kind<J>, clock: RunClock) -> Result<Value, RunError> {
-        understood(J::NAME, begin.check_job(J::NAME))?;
-        let settings = self.settings(J::NAME, &begin.input.settings, kind.purpose)?;
+    async fn start<J: Job<Dynamo>>(&self, start: &Start, kind: &Kind<J>, clock: RunClock) -> Result<Value, RunError> {
+        understood(J::NAME, start.check_job(J::NAME))?;
+        let settings = self.settings(J::NAME, &start.input.settings, kind.purpose)?;
         let job = (kind.job)(&settings);
         let may_begin = async {
             let table = self.open(&settings, clock).await?;
-            run::begin(&table, &job, &begin.lease, &settings, table.clock()).await
+            run::start(&table, &job, &start.lease, &settings, table.clock()).await
         };
         may_begin.await.inspect_err(|error| self.failed(J::NAME, &settings, error, clock.now()))?;
         tracing::info!(
             run = J::NAME,
             table = settings.table,
             mode = settings.mode.name(),
-            execution = begin.lease,
-            segments = begin.input.segments,
-            side_by_side = begin.input.side_by_side,
+            execution = start.lease,
+            segments = start.input.segments,
+            concurrency = start.input.concurrency,
             "execution begins"
         );
-        Ok(begin.answer(clock.now().get()))
+        Ok(start.answer(clock.now().get()))
     }
 
-    async fn end<J: Job<Dynamo>>(&self, end: &End, kind: &Kind<J>, clock: RunClock) -> Result<Value, RunError> {
-        let settings = self.settings(J::NAME, &end.begun.settings, kind.purpose)?;
+    async fn finish<J: Job<Dynamo>>(
+        &self,
+        finish: &Finish,
+        kind: &Kind<J>,
+        clock: RunClock,
+    ) -> Result<Value, RunError> {
+        let settings = self.settings(J::NAME, &finish.started.settings, kind.purpose)?;
         let closed = async {
             let table = self.open(&settings, clock).await?;
-            Ok(end.close(&table, J::NAME, &settings, table.clock()).await?)
+            Ok(finish.close(&table, J::NAME, &settings, table.clock()).await?)
         };
         closed.await.inspect_err(|error| self.failed(J::NAME, &settings, error, clock.now()))?;
-        let answer = end.answer(J::NAME, settings.mode);
+        let answer = finish.answer(J::NAME, settings.mode);
         tracing::info!(
             run = J::NAME,
             table = settings.table,
             mode = settings.mode.name(),
-            execution = end.begun.lease,
-            complete = end.is_complete(),
+            execution = finish.started.lease,
+            complete = finish.is_complete(),
             totals = answer["totals"].to_string(),
             "execution ended"
         );
         if settings.mode == Mode::Delete {
             let sample = Sample::of(&[(metric::TABLE, &settings.table), (metric::FUNCTION, J::NAME)]);
-            self.tell(&[sample.flag(metric::COMPLETE, end.is_complete())], clock.now());
+            self.tell(&[sample.flag(metric::COMPLETE, finish.is_complete())], clock.now());
         }
         Ok(answer)
     }

@@ -15,10 +15,10 @@ use shared::time::EpochSeconds;
 /// When the row that decides could not be read: that is not the same as no end.
 pub async fn own_end<S: ReadRows>(store: &S, row: &Row, bucket: &Bucket) -> Result<Option<EpochSeconds>> {
     let Some(target) = integrity::target_key(row, bucket) else { return Ok(end_by_fields(row, bucket)) };
-    match store.look(&[target]).await?.pop() {
+    match store.get_consistent(&[target]).await?.pop() {
         Some(Lookup::Found(target)) => Ok(target.known_bucket().and_then(|of| end_by_fields(&target, of))),
         Some(Lookup::Absent) => Ok(None),
-        None | Some(Lookup::CouldNotLook) => Err(StoreError::KeepsFailing { pieces: 1 }),
+        None | Some(Lookup::Unread) => Err(StoreError::KeepsFailing { pieces: 1 }),
     }
 }
 

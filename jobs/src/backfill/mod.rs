@@ -211,7 +211,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
     /// Index rows, by what they point at: looked up a batch at a time.
     async fn ask_targets(&self, pointers: Vec<(Row, &'static Bucket, RowKey)>, dated: &mut Vec<Dated>) -> Result<()> {
         let keys: Vec<RowKey> = pointers.iter().map(|(_, _, target)| target.clone()).collect();
-        let targets = if keys.is_empty() { Vec::new() } else { self.store.look(&keys).await? };
+        let targets = if keys.is_empty() { Vec::new() } else { self.store.get_consistent(&keys).await? };
         for ((row, bucket, _), target) in pointers.into_iter().zip(targets) {
             self.settle(row, bucket, plan_by_target(bucket, &target, self.now), dated);
         }

@@ -1,14 +1,14 @@
 //! An execution: many runs of a job, one after another in each of many segments, under one lease.
 //!
-//! What drives it (the state machine of `template.yaml`) knows no row and no cursor: it asks to begin, hands each `next` that
-//! it is given back until there is none, and hands over what the parts came to at the end.
+//! What drives it (the state machine of `template.yaml`) knows no row and no cursor: it sends `start`, sends each `next`
+//! back until there is none, and sends the segments' results with `finish`.
 
-pub mod part;
+pub mod segment_run;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::backlog::part::{Part, Totals, check_lease};
+use crate::backlog::segment_run::{SegmentRun, Totals, check_lease};
 use crate::run::clock::RunClock;
 use crate::run::lease::Lease;
 use crate::run::state::JobState;
@@ -21,24 +21,24 @@ pub type Overrides = Map<String, Value>;
 
 /// What an event asks of a function that works in parts as well.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Asked {
+pub enum Request {
     /// A whole run, as on its schedule.
     Run(Overrides),
-    Begin(Begin),
-    Part(Box<Part>, Segment, Overrides),
-    End(End),
+    Start(Start),
+    Segment(Box<SegmentRun>, Segment, Overrides),
+    Finish(Finish),
 }
 
 /// The first step.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Begin {
+pub struct Start {
     /// The execution's name, which the lease is in.
     pub lease: String,
     pub input: Input,
     /// How many parts may run side by side, if there is a limit: as many as the function has been given.
     #[serde(default)]
-    pub at_most: Option<u16>,
+    pub max_concurrency: Option<u16>,
 }
 
 /// What the execution was started with, all of it: a field that nobody knows must not be a silent default, least of all a
@@ -49,45 +49,45 @@ pub struct Input {
     #[serde(default)]
     pub job: Option<String>,
     pub segments: u16,
-    pub side_by_side: u16,
+    pub concurrency: u16,
     #[serde(default)]
     pub settings: Overrides,
 }
 
-const INPUTS: [&str; 4] = ["job", "segments", "side_by_side", "settings"];
+const INPUTS: [&str; 4] = ["job", "segments", "concurrency", "settings"];
 
 /// What the last step has to know of the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Begun {
+pub struct Started {
     pub lease: String,
     pub segments: u16,
-    pub began: i64,
+    pub started_at: i64,
     pub settings: Overrides,
 }
 
 /// The last step, after success with every part, after a failure with none.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct End {
-    pub begun: Begun,
-    pub parts: Vec<Part>,
+pub struct Finish {
+    pub started: Started,
+    pub segments: Vec<SegmentRun>,
 }
 
 /// # Errors
 /// When the event is none of these, or says something that cannot be.
-pub fn asked(mut fields: Overrides) -> Result<Asked, ConfigError> {
-    let steps = ["begin", "part", "end"].map(|step| fields.remove(step).map(|value| (step, value)));
+pub fn parse(mut fields: Overrides) -> Result<Request, ConfigError> {
+    let steps = ["start", "segment", "finish"].map(|step| fields.remove(step).map(|value| (step, value)));
     let mut steps = steps.into_iter().flatten();
-    let Some((step, value)) = steps.next() else { return Ok(Asked::Run(fields)) };
+    let Some((step, value)) = steps.next() else { return Ok(Request::Run(fields)) };
     if let Some((other, _)) = steps.next() {
         return Err(wrong(step, &format!("it comes with {other}")));
     }
-    if step != "part" && !fields.is_empty() {
+    if step != "segment" && !fields.is_empty() {
         return Err(wrong(step, "settings belong into it"));
     }
     match step {
-        "begin" => {
+        "start" => {
             let unknown =
                 value["input"].as_object().and_then(|input| input.keys().find(|key| !INPUTS.contains(&key.as_str())));
             if let Some(unknown) = unknown {
@@ -98,19 +98,19 @@ pub fn asked(mut fields: Overrides) -> Result<Asked, ConfigError> {
                 );
                 return Err(wrong(step, &problem));
             }
-            let begin: Begin = read(step, value)?;
-            begin.check().map_err(|problem| wrong(step, &problem))?;
-            Ok(Asked::Begin(begin))
+            let start: Start = read(step, value)?;
+            start.check().map_err(|problem| wrong(step, &problem))?;
+            Ok(Request::Start(start))
         }
-        "part" => {
-            let part: Part = read(step, value)?;
+        "segment" => {
+            let part: SegmentRun = read(step, value)?;
             let segment = part.segment().map_err(|problem| wrong(step, &problem))?;
-            Ok(Asked::Part(Box::new(part.sharing()), segment, fields))
+            Ok(Request::Segment(Box::new(part.sharing()), segment, fields))
         }
         _ => {
-            let end: End = read(step, value)?;
-            end.check().map_err(|problem| wrong(step, &problem))?;
-            Ok(Asked::End(end))
+            let finish: Finish = read(step, value)?;
+            finish.check().map_err(|problem| wrong(step, &problem))?;
+            Ok(Request::Finish(finish))
         }
     }
 }
@@ -125,28 +125,28 @@ fn wrong(step: &str, problem: &str) -> ConfigError {
 }
 
 /// The event that goes on with a part.
-pub fn next_event(part: &Part, overrides: &Overrides) -> Value {
+pub fn next_event(part: &SegmentRun, overrides: &Overrides) -> Value {
     if part.done {
         return Value::Null;
     }
     let mut event = overrides.clone();
-    event.insert("part".to_owned(), json!(part));
+    event.insert("segment".to_owned(), json!(part));
     Value::Object(event)
 }
 
 /// Whether a whole run of these settings may hand over: an execution has those of the stack, and would lose what an event
 /// brought for that run, be it a slower pace or a longer reuse window.
-pub fn may_hand_over(overrides: &Overrides) -> bool {
+pub fn may_start_backlog(overrides: &Overrides) -> bool {
     overrides.is_empty()
 }
 
-impl Begin {
+impl Start {
     fn check(&self) -> Result<(), String> {
         check_lease(&self.lease)?;
         self.part(0).segment()?;
-        match self.at_most {
-            Some(most) if self.input.side_by_side > most => Err(format!(
-                "side_by_side is above the {most} that the function may run at a time (the parameter BacklogSideBySide)"
+        match self.max_concurrency {
+            Some(most) if self.input.concurrency > most => Err(format!(
+                "concurrency is above the {most} that the function may run at a time (the parameter BacklogSideBySide)"
             )),
             _ => Ok(()),
         }
@@ -156,15 +156,15 @@ impl Begin {
     /// When it is another job's.
     pub fn check_job(&self, name: &str) -> Result<(), ConfigError> {
         match &self.input.job {
-            Some(job) if job != name => Err(wrong("begin", &format!("its job is {}, and this is {name}", shown(job)))),
+            Some(job) if job != name => Err(wrong("start", &format!("its job is {}, and this is {name}", shown(job)))),
             _ => Ok(()),
         }
     }
 
-    fn part(&self, segment: u16) -> Part {
-        let Input { segments, side_by_side, .. } = self.input;
+    fn part(&self, segment: u16) -> SegmentRun {
+        let Input { segments, concurrency, .. } = self.input;
         let lease = Some(self.lease.clone());
-        Part { segment, segments, side_by_side: Some(side_by_side), lease, ..Part::default() }
+        SegmentRun { index: segment, count: segments, concurrency: Some(concurrency), lease, ..SegmentRun::default() }
     }
 
     /// The answer: what to ask first, once for each segment.
@@ -172,18 +172,19 @@ impl Begin {
         let Input { segments, settings, .. } = &self.input;
         let parts = (0..*segments).map(|segment| json!({"next": next_event(&self.part(segment).sharing(), settings)}));
         let parts: Vec<Value> = parts.collect();
-        let begun = Begun { lease: self.lease.clone(), segments: *segments, began: now, settings: settings.clone() };
-        json!({"statusCode": 200, "begun": begun, "parts": parts})
+        let started =
+            Started { lease: self.lease.clone(), segments: *segments, started_at: now, settings: settings.clone() };
+        json!({"statusCode": 200, "started": started, "segments": parts})
     }
 }
 
-impl End {
+impl Finish {
     fn check(&self) -> Result<(), String> {
-        let Begun { lease, segments, .. } = &self.begun;
+        let Started { lease, segments, .. } = &self.started;
         check_lease(lease)?;
-        Part { segments: *segments, ..Part::default() }.segment()?;
-        self.parts.iter().try_for_each(|part| part.segment().map(drop))?;
-        if self.parts.iter().any(|part| part.segments != *segments) {
+        SegmentRun { count: *segments, ..SegmentRun::default() }.segment()?;
+        self.segments.iter().try_for_each(|part| part.segment().map(drop))?;
+        if self.segments.iter().any(|part| part.count != *segments) {
             return Err("a part is one of another number of segments".to_owned());
         }
         Ok(())
@@ -191,7 +192,7 @@ impl End {
 
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        self.parts.iter().for_each(|part| totals.add(&part.totals));
+        self.segments.iter().for_each(|part| totals.add(&part.totals));
         totals
     }
 
@@ -202,9 +203,9 @@ impl End {
 
     /// Whether each segment was gone through once, so that no part is at work any more.
     fn is_through(&self) -> bool {
-        let once = |segment| self.parts.iter().filter(|part| part.segment == segment && part.done).count() == 1;
-        let all = (0..self.begun.segments).all(once);
-        all && self.parts.len() == usize::from(self.begun.segments)
+        let once = |segment| self.segments.iter().filter(|part| part.index == segment && part.done).count() == 1;
+        let all = (0..self.started.segments).all(once);
+        all && self.segments.len() == usize::from(self.started.segments)
     }
 
     pub fn answer(&self, name: &str, mode: Mode) -> Value {
@@ -213,8 +214,8 @@ impl End {
             "job": name,
             "mode": mode.name(),
             "complete": self.is_complete(),
-            "began": self.begun.began,
-            "segments": self.begun.segments,
+            "started_at": self.started.started_at,
+            "segments": self.started.segments,
             "totals": self.totals(),
         })
     }
@@ -234,15 +235,15 @@ impl End {
         if settings.mode == Mode::DryRun {
             return Ok(());
         }
-        let lease = Lease::shared(store, clock, &self.begun.lease);
+        let lease = Lease::shared(store, clock, &self.started.lease);
         if !self.is_through() {
             return lease.recall().await;
         }
         if self.is_complete() {
             let stored = store.read_state(name).await?;
             let state = JobState::from_json(&stored.map_or(Value::Null, |stored| stored.value));
-            let Begun { lease, began, .. } = &self.begun;
-            if let Some(state) = state.after_execution(lease, *began, &self.totals()) {
+            let Started { lease, started_at, .. } = &self.started;
+            if let Some(state) = state.after_execution(lease, *started_at, &self.totals()) {
                 store.write_state(name, &json!(state)).await?;
             }
         }
@@ -257,41 +258,41 @@ mod tests {
 
     use shared::settings::ConfigError;
 
-    use super::{Asked, End, next_event};
-    use crate::backlog::part::Part;
+    use super::{Finish, Request, next_event};
+    use crate::backlog::segment_run::SegmentRun;
     use crate::run::state::JobState;
 
-    fn asked(event: Value) -> Result<Asked, ConfigError> {
+    fn parse(event: Value) -> Result<Request, ConfigError> {
         let Value::Object(fields) = event else { panic!("{event}") };
-        super::asked(fields)
+        super::parse(fields)
     }
 
-    fn begun() -> Value {
-        json!({"lease": "run-1", "segments": 2, "began": 100, "settings": {"mode": "dry-run"}})
+    fn started() -> Value {
+        json!({"lease": "run-1", "segments": 2, "started_at": 100, "settings": {"mode": "dry-run"}})
     }
 
     fn part(segment: u16, skipped: u64) -> Value {
-        json!({"segment": segment, "segments": 2, "done": true, "totals": {"skipped": skipped, "deleted": 3, "runs": 1}})
+        json!({"index": segment, "count": 2, "done": true, "totals": {"skipped": skipped, "deleted": 3, "runs": 1}})
     }
 
-    fn end(parts: &[Value]) -> End {
-        match asked(json!({"end": {"begun": begun(), "parts": parts}})) {
-            Ok(Asked::End(end)) => end,
+    fn end(parts: &[Value]) -> Finish {
+        match parse(json!({"finish": {"started": started(), "segments": parts}})) {
+            Ok(Request::Finish(finish)) => finish,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn what_begins_hands_out_each_segment_once_and_what_ends_adds_them_up() {
-        let input = json!({"segments": 2, "side_by_side": 3, "settings": {"mode": "dry-run"}});
-        let Ok(Asked::Begin(begin)) = asked(json!({"begin": {"lease": "run-1", "input": input}})) else { panic!() };
-        let answer = begin.answer(100);
-        assert_eq!(answer["begun"], begun());
-        for (number, item) in answer["parts"].as_array().unwrap().iter().enumerate() {
-            let Ok(Asked::Part(part, _, overrides)) = asked(item["next"].clone()) else { panic!("{item}") };
-            assert_eq!((usize::from(part.segment), part.segments), (number, 2));
+        let input = json!({"segments": 2, "concurrency": 3, "settings": {"mode": "dry-run"}});
+        let Ok(Request::Start(start)) = parse(json!({"start": {"lease": "run-1", "input": input}})) else { panic!() };
+        let answer = start.answer(100);
+        assert_eq!(answer["started"], started());
+        for (number, item) in answer["segments"].as_array().unwrap().iter().enumerate() {
+            let Ok(Request::Segment(part, _, overrides)) = parse(item["next"].clone()) else { panic!("{item}") };
+            assert_eq!((usize::from(part.index), part.count), (number, 2));
             assert_eq!((part.lease.as_deref(), &overrides["mode"]), (Some("run-1"), &json!("dry-run")));
-            assert_eq!(part.side_by_side, Some(2), "two segments share the pace, however many might");
+            assert_eq!(part.concurrency, Some(2), "two segments share the pace, however many might");
         }
         let all = end(&[part(1, 0), part(0, 0)]);
         assert!(all.is_complete());
@@ -315,40 +316,40 @@ mod tests {
     /// A setting beside `settings`, or a mistyped `settings`, would otherwise start an execution that deletes.
     #[test]
     fn an_input_with_a_field_that_nobody_knows_begins_nothing() {
-        let begin = |more: &Value| {
-            let mut input = json!({"job": "daily-cleanup", "segments": 2, "side_by_side": 2, "settings": {}});
+        let start = |more: &Value| {
+            let mut input = json!({"job": "daily-cleanup", "segments": 2, "concurrency": 2, "settings": {}});
             input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            asked(json!({"begin": {"lease": "run-1", "input": input, "at_most": 4}}))
+            parse(json!({"start": {"lease": "run-1", "input": input, "max_concurrency": 4}}))
         };
-        assert!(begin(&json!({})).is_ok());
+        assert!(start(&json!({})).is_ok());
         for (more, said) in [
             (json!({"mode": "dry-run"}), "mode is not a field of its input"),
             (json!({"setings": {"mode": "dry-run"}}), "setings is not a field of its input"),
             (json!({"lease": "run-2"}), "lease is not a field of its input"),
             (json!({"function": "another"}), "function is not a field of its input"),
-            (json!({"side_by_side": 5}), "side_by_side is above the 4"),
+            (json!({"concurrency": 5}), "concurrency is above the 4"),
             (json!({"segments": "2"}), "its fields are not those"),
         ] {
-            let error = begin(&more).expect_err(&more.to_string()).to_string();
+            let error = start(&more).expect_err(&more.to_string()).to_string();
             assert!(error.contains(said), "{error}");
         }
-        let Ok(Asked::Begin(begin)) = begin(&json!({})) else { panic!() };
-        assert!(begin.check_job("daily-cleanup").is_ok());
-        assert!(begin.check_job("index-repair").is_err());
+        let Ok(Request::Start(start)) = start(&json!({})) else { panic!() };
+        assert!(start.check_job("daily-cleanup").is_ok());
+        assert!(start.check_job("index-repair").is_err());
     }
 
     #[test]
     fn an_end_that_does_not_fit_its_beginning_is_refused() {
-        let ended = |begun: Value, parts: &[Value]| asked(json!({"end": {"begun": begun, "parts": parts}}));
-        let segments = |n: u16| json!({"lease": "run-1", "segments": n, "began": 100, "settings": {}});
+        let ended = |started: Value, parts: &[Value]| parse(json!({"finish": {"started": started, "segments": parts}}));
+        let segments = |n: u16| json!({"lease": "run-1", "segments": n, "started_at": 100, "settings": {}});
         assert!(ended(segments(2), &[part(0, 0), part(1, 0)]).is_ok());
-        for (begun, parts) in [
+        for (started, parts) in [
             (segments(0), vec![]),
             (segments(65), vec![]),
             (segments(3), vec![part(0, 0), part(1, 0)]),
             (segments(2), vec![part(0, 0), part(2, 0)]),
         ] {
-            assert!(ended(begun.clone(), &parts).is_err(), "{begun} {parts:?}");
+            assert!(ended(started.clone(), &parts).is_err(), "{started} {parts:?}");
         }
     }
 
@@ -365,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_part_that_is_done_asks_for_nothing_more() {
-        let done = Part { segments: 1, done: true, ..Part::default() };
+        let done = SegmentRun { count: 1, done: true, ..SegmentRun::default() };
         assert_eq!(next_event(&done, &super::Overrides::new()), Value::Null);
     }
 
@@ -373,23 +374,23 @@ mod tests {
     fn what_cannot_be_is_refused_without_being_repeated() {
         let secret = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
         for event in [
-            json!({"part": {"segment": 2, "segments": 2}}),
-            json!({"part": {"segment": 0, "segments": 65}}),
-            json!({"part": {"segment": 0}}),
-            json!({"part": {"segment": 0, "segments": 1, "side_by_side": 0}}),
-            json!({"part": {"segment": 0, "segments": 1, "lease": secret.repeat(2)}}),
-            json!({"part": {"segment": secret, "segments": 1}}),
-            json!({"part": {"segment": 0, "segments": 1, (secret): 1}}),
-            json!({"part": {"segment": 0, "segments": 1}, "end": {}}),
-            json!({"part": secret}),
-            json!({"begin": {"lease": "", "input": {"segments": 1, "side_by_side": 1}}}),
-            json!({"begin": {"lease": "x", "input": {"segments": 0, "side_by_side": 1}}}),
-            json!({"begin": {"lease": "x", "input": {"segments": 1, "side_by_side": 1}}, "mode": "dry-run"}),
-            json!({"begin": {"lease": "x", "input": {"segments": 1, "side_by_side": 1, (secret): 1}}}),
-            json!({"begin": {"lease": "x", "input": secret}}),
-            json!({"end": {"begun": begun(), "parts": [secret]}}),
+            json!({"segment": {"index": 2, "count": 2}}),
+            json!({"segment": {"index": 0, "count": 65}}),
+            json!({"segment": {"index": 0}}),
+            json!({"segment": {"index": 0, "count": 1, "concurrency": 0}}),
+            json!({"segment": {"index": 0, "count": 1, "lease": secret.repeat(2)}}),
+            json!({"segment": {"index": secret, "count": 1}}),
+            json!({"segment": {"index": 0, "count": 1, (secret): 1}}),
+            json!({"segment": {"index": 0, "count": 1}, "finish": {}}),
+            json!({"segment": secret}),
+            json!({"start": {"lease": "", "input": {"segments": 1, "concurrency": 1}}}),
+            json!({"start": {"lease": "x", "input": {"segments": 0, "concurrency": 1}}}),
+            json!({"start": {"lease": "x", "input": {"segments": 1, "concurrency": 1}}, "mode": "dry-run"}),
+            json!({"start": {"lease": "x", "input": {"segments": 1, "concurrency": 1, (secret): 1}}}),
+            json!({"start": {"lease": "x", "input": secret}}),
+            json!({"finish": {"started": started(), "segments": [secret]}}),
         ] {
-            let error = asked(event.clone()).expect_err(&event.to_string()).to_string();
+            let error = parse(event.clone()).expect_err(&event.to_string()).to_string();
             // No more of it than the mask shows.
             assert!(!error.contains(&secret[..7]), "{error}");
         }

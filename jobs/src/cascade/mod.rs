@@ -18,12 +18,12 @@ use futures_util::StreamExt;
 use serde_json::Value;
 
 pub use report::{Broken, CascadeReport, Records};
-pub use shared::cascade::{Ignored, Record, Removal, index_row, provider_row, read};
+pub use shared::cascade::{Ignored, Record, RemovedToken, index_row, provider_row, read};
 
 use crate::run::clock::RunClock;
 use crate::run::report::{Outcome, Tally};
 use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, StoreError};
-use crate::walk::{Hands, Stop};
+use crate::walk::{Context, Stop};
 use shared::bucket::{self, Bucket};
 use shared::expiry::{Condemned, KeepReason, Policy, Verdict};
 use shared::integrity::{Lookup, Referrers};
@@ -43,7 +43,7 @@ const SIDE_BY_SIDE: usize = 8;
 #[derive(Debug)]
 pub struct Batch {
     /// In the order of their actors, so that one reading of an actor's rows serves all of its removals.
-    removals: Vec<Removal>,
+    removals: Vec<RemovedToken>,
     records: Records,
 }
 
@@ -58,7 +58,7 @@ impl Batch {
         for record in records {
             batch.records.received += 1;
             match read(record, table) {
-                Record::Removal(removal) => batch.removals.push(removal),
+                Record::RemovedToken(removal) => batch.removals.push(removal),
                 Record::Ignored(why) => batch.records.ignored(why),
                 Record::Malformed => batch.records.malformed += 1,
             }
@@ -81,7 +81,7 @@ struct Worked {
 }
 
 impl Worked {
-    fn nothing(removals: &[Removal], stop: Stop) -> Self {
+    fn nothing(removals: &[RemovedToken], stop: Stop) -> Self {
         Self { unfinished: vec![true; removals.len()], stop: Some(stop) }
     }
 }
@@ -102,7 +102,7 @@ where
     let policy =
         Policy { reuse_window: settings.reuse_window_seconds, grace: settings.grace_seconds, ..Policy::default() };
     let dry = settings.mode == Mode::DryRun;
-    let work = Work { hands: Hands::new(store, clock.now(), policy, dry, settings.max_deletes) };
+    let work = Work { context: Context::new(store, clock.now(), policy, dry, settings.max_deletes) };
     let mut report = CascadeReport::new(settings, clock, batch.records);
     let mut stopped = None;
     for piece in batch.removals.chunks(PIECE) {
@@ -134,15 +134,15 @@ where
 }
 
 struct Work<'a, S> {
-    hands: Hands<'a, S>,
+    context: Context<'a, S>,
 }
 
 /// What was found under the keys that can hang on removed tokens, and of which bucket each key is.
 type Hanging = BTreeMap<RowKey, (&'static Bucket, Lookup)>;
 
 impl<S: ReadRows + DeleteRows> Work<'_, S> {
-    async fn work(&self, removals: &[Removal], counts: &mut Tally, records: &mut Records) -> Worked {
-        let seen = match self.look(removals, counts, records).await {
+    async fn work(&self, removals: &[RemovedToken], counts: &mut Tally, records: &mut Records) -> Worked {
+        let seen = match self.get_consistent(removals, counts, records).await {
             Ok(seen) => seen,
             Err(stop) => return Worked::nothing(removals, stop),
         };
@@ -154,10 +154,10 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
         let mut unfinished = vec![false; removals.len()];
         let (mut doomed, mut kept) = (BTreeMap::new(), BTreeMap::new());
         for (removal, unfinished) in removals.iter().zip(&mut unfinished) {
-            let target = targets.get(&removal.token).unwrap_or(&Lookup::CouldNotLook);
+            let target = targets.get(&removal.token).unwrap_or(&Lookup::Unread);
             for key in keys_of(removal) {
                 match hanging.get(&key) {
-                    None | Some((_, Lookup::CouldNotLook)) => *unfinished = true,
+                    None | Some((_, Lookup::Unread)) => *unfinished = true,
                     Some((_, Lookup::Absent)) => {}
                     Some((bucket, Lookup::Found(row))) => match self.judge(removal, row, bucket, target, &referenced) {
                         None => {
@@ -190,9 +190,9 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
     }
 
     /// Index rows and provider rows first, and then, where there is one, the token that they hung on.
-    async fn look(
+    async fn get_consistent(
         &self,
-        removals: &[Removal],
+        removals: &[RemovedToken],
         counts: &mut Tally,
         records: &mut Records,
     ) -> Result<(Hanging, HashMap<RowKey, Lookup>), Stop> {
@@ -202,13 +202,13 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
             buckets.extend(removal.provider.iter().map(|key| (key.clone(), bucket::provider())));
         }
         let keys: Vec<RowKey> = buckets.keys().cloned().collect();
-        let found = self.hands.store.look(&keys).await?;
+        let found = self.context.store.get_consistent(&keys).await?;
         let hanging: Hanging =
             buckets.into_iter().zip(found).map(|((key, bucket), found)| (key, (bucket, found))).collect();
         for (bucket, found) in hanging.values() {
             match found {
                 Lookup::Found(_) => counts.read(bucket),
-                Lookup::CouldNotLook => counts.skipped(bucket),
+                Lookup::Unread => counts.skipped(bucket),
                 Lookup::Absent => {}
             }
         }
@@ -219,7 +219,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
             .map(|removal| removal.token.clone())
             .collect();
         tokens.dedup();
-        let targets = if tokens.is_empty() { Vec::new() } else { self.hands.store.look(&tokens).await? };
+        let targets = if tokens.is_empty() { Vec::new() } else { self.context.store.get_consistent(&tokens).await? };
         records.written_again += targets.iter().filter(|target| matches!(target, Lookup::Found(_))).count() as u64;
         Ok((hanging, tokens.into_iter().zip(targets).collect()))
     }
@@ -228,7 +228,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
     /// be told.
     async fn find_referrers(
         &self,
-        removals: &[Removal],
+        removals: &[RemovedToken],
         (hanging, targets): &(Hanging, HashMap<RowKey, Lookup>),
     ) -> Result<HashMap<RowKey, Referrers>, Stop> {
         let mut undecided: BTreeMap<&str, BTreeMap<&RowKey, &Row>> = BTreeMap::new();
@@ -239,7 +239,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
             else {
                 continue;
             };
-            let (now, policy) = (self.hands.now, &self.hands.policy);
+            let (now, policy) = (self.context.now, &self.context.policy);
             if provider_row(row, &Lookup::Absent, Referrers::Unknown, now, policy).is_none() {
                 undecided.entry(&key.owner).or_default().insert(key, row);
             }
@@ -247,7 +247,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
         let found: Vec<Result<Vec<(RowKey, Referrers)>, StoreError>> = futures_util::stream::iter(undecided)
             .map(|(actor, rows)| async move {
                 let rows: Vec<Row> = rows.into_values().cloned().collect();
-                match self.hands.referenced(actor, &rows, &HashSet::new()).await {
+                match self.context.referenced(actor, &rows, &HashSet::new()).await {
                     Ok(referenced) => Ok(rows
                         .into_iter()
                         .zip(referenced)
@@ -269,7 +269,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
 
     fn judge(
         &self,
-        removal: &Removal,
+        removal: &RemovedToken,
         row: &Row,
         bucket: &'static Bucket,
         target: &Lookup,
@@ -277,7 +277,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
     ) -> Option<Verdict> {
         if *bucket == *bucket::provider() {
             let referrers = referrers.get(&row.key).copied().unwrap_or(Referrers::Unknown);
-            provider_row(row, target, referrers, self.hands.now, &self.hands.policy)
+            provider_row(row, target, referrers, self.context.now, &self.context.policy)
         } else {
             index_row(row, bucket, &removal.token, target)
         }
@@ -287,12 +287,12 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
     async fn delete(
         &self,
         doomed: BTreeMap<RowKey, Condemned>,
-        removals: &[Removal],
+        removals: &[RemovedToken],
         unfinished: &mut [bool],
         counts: &mut Tally,
     ) -> Option<Stop> {
         let keys: Vec<RowKey> = doomed.keys().cloned().collect();
-        let (outcomes, stop) = self.hands.try_delete(doomed.into_values().collect(), counts).await;
+        let (outcomes, stop) = self.context.try_delete(doomed.into_values().collect(), counts).await;
         let left: HashSet<RowKey> = keys
             .into_iter()
             .zip(outcomes)
@@ -308,6 +308,6 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
 }
 
 /// Every key under which something can hang on a removed token.
-fn keys_of(removal: &Removal) -> impl Iterator<Item = RowKey> {
+fn keys_of(removal: &RemovedToken) -> impl Iterator<Item = RowKey> {
     removal.index_keys().map(|(_, key)| key).chain(removal.provider.clone())
 }

@@ -61,9 +61,9 @@ impl CascadeReport {
             findings: Value::Null,
             notes: Vec::new(),
             next: None,
-            of_part: false,
-            cut_off_in_a_row: 0,
-            hand_over: false,
+            of_segment: false,
+            consecutive_incomplete_runs: 0,
+            start_backlog: false,
         };
         Self { run, records, failed: Vec::new() }
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::run::{Checkpoint, Job, Pass};
 use crate::store::{Budget, DeleteRows, ReadRows};
-use crate::walk::Hands;
+use crate::walk::Context;
 pub use cursor::Cursor;
 use shared::segment::Segment;
 pub use walk::sweep;
@@ -22,8 +22,14 @@ pub struct DailyCleanup;
 impl<S: ReadRows + DeleteRows + Budget> Job<S> for DailyCleanup {
     const NAME: &'static str = NAME;
 
-    async fn walk(&self, hands: &Hands<'_, S>, segment: Option<Segment>, from: &Value, _: &Checkpoint<'_, S>) -> Pass {
-        let swept = sweep(hands, segment, Cursor::from_json(from)).await;
+    async fn walk(
+        &self,
+        context: &Context<'_, S>,
+        segment: Option<Segment>,
+        from: &Value,
+        _: &Checkpoint<'_, S>,
+    ) -> Pass {
+        let swept = sweep(context, segment, Cursor::from_json(from)).await;
         let end = swept.end.map(|at| at.to_json());
         Pass { counts: swept.counts, end, findings: Value::Null, notes: Vec::new() }
     }

@@ -6,7 +6,7 @@ use super::cursor::Cursor;
 use super::steps::{STEPS, Step};
 use crate::run::report::Tally;
 use crate::store::{Budget, Consistency, PageOf, PageSize, ReadRows, Result};
-use crate::walk::{Hands, Source};
+use crate::walk::{Context, Source};
 use shared::bucket::{Bucket, Rule};
 use shared::expiry::{self, Condemned};
 use shared::integrity::{self, Question};
@@ -31,7 +31,7 @@ pub(super) struct Pointed {
 }
 
 pub(super) struct SystemRows<'a, S> {
-    hands: &'a Hands<'a, S>,
+    context: &'a Context<'a, S>,
     segment: Option<Segment>,
     step: usize,
     /// Name of the last row that was handed on in this step.
@@ -65,7 +65,7 @@ impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
     /// A lookup's worth of units, or a lot of rows without any.
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
         let (mut counts, mut units) = (Tally::default(), Vec::new());
-        let (most_units, mut examined) = (self.hands.store.lookup_batch(), 0);
+        let (most_units, mut examined) = (self.context.store.lookup_batch(), 0);
         while self.step < STEPS.len() {
             let Some(group) = self.next_group().await? else {
                 self.step += 1;
@@ -91,9 +91,9 @@ impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
 }
 
 impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
-    pub(super) fn new(hands: &'a Hands<'a, S>, segment: Option<Segment>, from: Option<Cursor>) -> Self {
+    pub(super) fn new(context: &'a Context<'a, S>, segment: Option<Segment>, from: Option<Cursor>) -> Self {
         let Cursor { step, name } = from.unwrap_or_default();
-        let mut rows = Self { hands, segment, step, name, sources: Vec::new() };
+        let mut rows = Self { context, segment, step, name, sources: Vec::new() };
         rows.open();
         rows
     }
@@ -108,7 +108,7 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
     }
 
     fn examine(&self, row: Row, bucket: &'static Bucket, counts: &mut Tally, units: &mut Vec<Unit>) {
-        let Hands { now, policy, .. } = self.hands;
+        let Context { now, policy, .. } = self.context;
         if !matches!(bucket.rule, Rule::Pointer { .. }) {
             match expiry::condemn(row, bucket, *now, policy) {
                 Ok(condemned) => units.push(Unit::Dead(condemned)),
@@ -129,7 +129,7 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
     /// The rows with the next name: one, or one of each generation. The buckets are sorted by name, so this is a merge.
     async fn next_group(&mut self) -> Result<Option<Vec<(Row, &'static Bucket)>>> {
         for source in &mut self.sources {
-            source.fill(self.hands.store).await?;
+            source.fill(self.context.store).await?;
         }
         let Some(name) = self.sources.iter().filter_map(BucketRows::head).min().map(str::to_owned) else {
             return Ok(None);

@@ -6,23 +6,23 @@ use super::source::{Pointed, SystemRows, Unit};
 
 use crate::run::report::Tally;
 use crate::store::{Budget, DeleteRows, ReadRows};
-use crate::walk::{Chain, Hands, Stop, Walked, walk};
+use crate::walk::{Chain, Context, Stop, Walked, walk};
 use shared::expiry::{self, Condemned, Verdict};
 use shared::integrity::{self, Lookup};
 use shared::row::RowKey;
 use shared::segment::Segment;
 
 /// Walks over all rows, or those of a segment, from `from` until the end, the deadline, the ceiling or a fault.
-pub async fn sweep<S>(hands: &Hands<'_, S>, segment: Option<Segment>, from: Option<Cursor>) -> Walked<Cursor>
+pub async fn sweep<S>(context: &Context<'_, S>, segment: Option<Segment>, from: Option<Cursor>) -> Walked<Cursor>
 where
     S: ReadRows + DeleteRows + Budget,
 {
-    let source = SystemRows::new(hands, segment, from.clone());
-    let walked = walk(hands, source, async |units, counts: &mut Tally| work(hands, units, counts).await).await;
+    let source = SystemRows::new(context, segment, from.clone());
+    let walked = walk(context, source, async |units, counts: &mut Tally| work(context, units, counts).await).await;
     Walked { end: walked.end.map(|at| at.blurred(from.as_ref())), counts: walked.counts }
 }
 
-async fn work<S>(hands: &Hands<'_, S>, units: Vec<Unit>, counts: &mut Tally) -> Result<(), Stop>
+async fn work<S>(context: &Context<'_, S>, units: Vec<Unit>, counts: &mut Tally) -> Result<(), Stop>
 where
     S: ReadRows + DeleteRows,
 {
@@ -33,19 +33,20 @@ where
             Unit::Pointed(token) => pointed.push(token),
         }
     }
-    hands.delete(dead, counts).await?;
+    context.delete(dead, counts).await?;
     if pointed.is_empty() {
         return Ok(());
     }
     let keys: Vec<RowKey> = pointed.iter().map(|token| token.target.clone()).collect();
-    let targets = hands.look_cheaply(&keys).await?;
-    let chains = pointed.into_iter().zip(targets).map(|(token, target)| judge(hands, token, target, counts)).collect();
-    hands.delete_chains(chains, counts).await
+    let targets = context.look_cheaply(&keys).await?;
+    let chains =
+        pointed.into_iter().zip(targets).map(|(token, target)| judge(context, token, target, counts)).collect();
+    context.delete_chains(chains, counts).await
 }
 
 /// Keeps of a token what is dead.
-fn judge<S>(hands: &Hands<'_, S>, token: Pointed, target: Lookup, counts: &mut Tally) -> Chain {
-    let (now, policy) = (hands.now, &hands.policy);
+fn judge<S>(context: &Context<'_, S>, token: Pointed, target: Lookup, counts: &mut Tally) -> Chain {
+    let (now, policy) = (context.now, &context.policy);
     let mut chain = Chain::default();
     for (row, index_bucket) in token.index_rows {
         match integrity::compare(&row, index_bucket, &target, now, policy) {

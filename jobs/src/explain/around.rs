@@ -110,7 +110,7 @@ fn relation(tie: Tie, key: RowKey, found: Lookup, now: EpochSeconds, policy: &Po
         (Lookup::Found(row), Tie::Target | Tie::AccessToken | Tie::Referrer) => {
             row.known_bucket().map(|bucket| expiry::judge(row, bucket, now, policy))
         }
-        (Lookup::Absent | Lookup::CouldNotLook, _) => None,
+        (Lookup::Absent | Lookup::Unread, _) => None,
     };
     Relation { tie, key, found, verdict }
 }
@@ -125,7 +125,7 @@ pub(super) enum Reached {
     LeftToTtl,
     /// What is in the index does not lead here.
     No,
-    CouldNotLook,
+    Unread,
 }
 
 pub(super) fn reached(token: &RowKey, index_rows: &[Indexed], now: EpochSeconds, policy: &Policy) -> Reached {
@@ -133,7 +133,7 @@ pub(super) fn reached(token: &RowKey, index_rows: &[Indexed], now: EpochSeconds,
     for Indexed { bucket, found, .. } in index_rows {
         let by_this = match found {
             Lookup::Absent => Reached::No,
-            Lookup::CouldNotLook => Reached::CouldNotLook,
+            Lookup::Unread => Reached::Unread,
             Lookup::Found(row) => match integrity::ask(row, bucket, now, policy) {
                 Question::LookAt(key) if key == *token => return Reached::Yes,
                 Question::LookAt(_) => Reached::No,
@@ -143,7 +143,7 @@ pub(super) fn reached(token: &RowKey, index_rows: &[Indexed], now: EpochSeconds,
             },
         };
         reached = match (reached, by_this) {
-            (Reached::CouldNotLook, _) | (_, Reached::CouldNotLook) => Reached::CouldNotLook,
+            (Reached::Unread, _) | (_, Reached::Unread) => Reached::Unread,
             (Reached::NotDue, _) | (_, Reached::NotDue) => Reached::NotDue,
             (Reached::LeftToTtl, _) | (_, Reached::LeftToTtl) => Reached::LeftToTtl,
             (Reached::No | Reached::Yes, _) => Reached::No,
@@ -157,7 +157,7 @@ fn points_at(index_row: &Row, token: &RowKey) -> bool {
 }
 
 async fn look_at<S: ReadRows>(store: &S, key: RowKey) -> Result<Lookup> {
-    Ok(store.look(&[key]).await?.pop().unwrap_or(Lookup::CouldNotLook))
+    Ok(store.get_consistent(&[key]).await?.pop().unwrap_or(Lookup::Unread))
 }
 
 /// For what nothing can be said without: a fault is never taken for absence.
@@ -165,7 +165,7 @@ async fn look_surely<S: ReadRows>(store: &S, key: RowKey) -> Result<Option<Row>>
     match look_at(store, key).await? {
         Lookup::Found(row) => Ok(Some(row)),
         Lookup::Absent => Ok(None),
-        Lookup::CouldNotLook => Err(StoreError::KeepsFailing { pieces: 1 }),
+        Lookup::Unread => Err(StoreError::KeepsFailing { pieces: 1 }),
     }
 }
 
@@ -179,7 +179,7 @@ async fn index_rows<S: ReadRows>(store: &S, row: &Row, bucket: &'static Bucket) 
         return Ok(Vec::new());
     }
     let keys: Vec<RowKey> = places.iter().map(|(_, key)| key.clone()).collect();
-    let found = store.look(&keys).await?;
+    let found = store.get_consistent(&keys).await?;
     Ok(places.into_iter().zip(found).map(|((bucket, key), found)| Indexed { bucket, key, found }).collect())
 }
 

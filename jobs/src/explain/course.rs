@@ -63,14 +63,14 @@ pub(super) fn daily(row: &Row, bucket: &'static Bucket, around: &Around, now: Ep
             Reached::NotDue => Course::NotMet(NotMet::IndexNotDue),
             Reached::LeftToTtl => Course::NotMet(NotMet::IndexLeftToTtl),
             Reached::No => Course::NotMet(NotMet::NoIndexRow),
-            Reached::CouldNotLook => Course::CouldNotTell,
+            Reached::Unread => Course::CouldNotTell,
         },
         (Owner::System(_), _) => expiry::judge(row, bucket, now, policy).into(),
     }
 }
 
 fn by_target(row: &Row, bucket: &Bucket, around: &Around, now: EpochSeconds, policy: &Policy) -> Course {
-    let target = around.target.as_ref().map_or(&Lookup::CouldNotLook, |(_, found)| found);
+    let target = around.target.as_ref().map_or(&Lookup::Unread, |(_, found)| found);
     or_skip(integrity::compare(row, bucket, target, now, policy))
 }
 
@@ -140,7 +140,7 @@ fn repair_token(
         return integrity::judge_unindexed(row, bucket, Sighting::First, now, policy).into();
     }
     let is_there = |indexed: &Indexed| matches!(&indexed.found, Lookup::Found(index_row) if !integrity::leads_elsewhere(index_row, &row.key));
-    let is_hidden = |indexed: &Indexed| indexed.found == Lookup::CouldNotLook;
+    let is_hidden = |indexed: &Indexed| indexed.found == Lookup::Unread;
     match (index_rows.iter().any(is_there), index_rows.iter().any(is_hidden)) {
         (true, _) => match expiry::judge(row, bucket, now, policy) {
             Verdict::Delete(_) => Course::Keep(KeepReason::LeftToDaily),

@@ -167,14 +167,14 @@ fn relations(relations: &[Relation], shown: Shown) -> Vec<Value> {
         .map(|relation| {
             let bucket = match &relation.found {
                 Lookup::Found(row) => row.bucket.text(),
-                Lookup::Absent | Lookup::CouldNotLook => bucket_of(&relation.key),
+                Lookup::Absent | Lookup::Unread => bucket_of(&relation.key),
             };
             let mut told = place(&relation.key, bucket, shown);
             let found = match &relation.found {
                 Lookup::Found(row) if row.known_bucket().is_none() => "another bucket's row",
                 Lookup::Found(_) => "there",
                 Lookup::Absent => "not there",
-                Lookup::CouldNotLook => "could not be read",
+                Lookup::Unread => "could not be read",
             };
             told["tie"] = json!(words::tie(relation.tie));
             told["found"] = json!(found);

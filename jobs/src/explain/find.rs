@@ -88,11 +88,11 @@ pub async fn find<S: ReadRows>(store: &S, name: &str) -> Result<Candidates> {
     }
     let (mut rows, mut incomplete) = (Vec::new(), false);
     let mut looked_at = keys.len();
-    for found in store.look(&keys).await? {
+    for found in store.get_consistent(&keys).await? {
         match found {
             Lookup::Found(row) => rows.push(row),
             Lookup::Absent => {}
-            Lookup::CouldNotLook => incomplete = true,
+            Lookup::Unread => incomplete = true,
         }
     }
     let mut further: Vec<RowKey> = rows.iter().filter_map(|row| target(row, code.is_some().then_some(name))).collect();
@@ -101,11 +101,11 @@ pub async fn find<S: ReadRows>(store: &S, name: &str) -> Result<Candidates> {
     further.dedup();
     looked_at += further.len();
     if !further.is_empty() {
-        for found in store.look(&further).await? {
+        for found in store.get_consistent(&further).await? {
             match found {
                 Lookup::Found(row) => rows.push(row),
                 Lookup::Absent => {}
-                Lookup::CouldNotLook => incomplete = true,
+                Lookup::Unread => incomplete = true,
             }
         }
     }

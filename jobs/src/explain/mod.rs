@@ -173,7 +173,7 @@ fn verdict(row: &Row, bucket: &Bucket, around: &Around, now: EpochSeconds, polic
 fn dead_from(row: &Row, bucket: &Bucket, around: &Around, policy: &Policy) -> Option<EpochSeconds> {
     let target = around.target.as_ref().and_then(|(_, found)| match found {
         Lookup::Found(target) => Some((target, target.known_bucket()?)),
-        Lookup::Absent | Lookup::CouldNotLook => None,
+        Lookup::Absent | Lookup::Unread => None,
     });
     match (bucket.rule, target) {
         (Rule::Pointer { .. }, Some((target, target_bucket))) => expiry::dead_from(target, target_bucket, policy),

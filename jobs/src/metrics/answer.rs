@@ -127,8 +127,8 @@ fn run(state: &JobState, measured: &Measurement) -> Value {
     json!({
         "last_complete_at": state.last_complete_at,
         "last_complete_age_seconds": age(state, measured),
-        "cut_off": state.cut_off_in_a_row > 0,
-        "cut_off_in_a_row": state.cut_off_in_a_row,
+        "cut_off": state.consecutive_incomplete_runs > 0,
+        "consecutive_incomplete_runs": state.consecutive_incomplete_runs,
         "last_run": state.last_run.as_ref().map(last_run),
     })
 }
@@ -167,7 +167,7 @@ impl Measurement {
             Some(
                 Sample::of(&[(metric::TABLE, table), (metric::FUNCTION, name)])
                     .count_if_known(metric::LAST_COMPLETE_AGE, age(state, self))
-                    .count(metric::CUT_OFF_IN_A_ROW, state.cut_off_in_a_row),
+                    .count(metric::CUT_OFF_IN_A_ROW, state.consecutive_incomplete_runs),
             )
         }));
         if self.ended != Ended::Complete {

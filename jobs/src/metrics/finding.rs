@@ -163,13 +163,13 @@ fn runs(measured: &Measurement, name: &str, add: &mut impl FnMut(&'static str, S
         }
         Some(Some(_)) => {}
     }
-    if state.cut_off_in_a_row >= CUT_OFF_TOO_OFTEN {
+    if state.consecutive_incomplete_runs >= CUT_OFF_TOO_OFTEN {
         add(
             "cut-off",
             format!(
                 "{name} was cut off {} times in a row: give it more time or a higher MAX_WRITE_UNITS_PER_SECOND or \
                  MAX_DELETES",
-                state.cut_off_in_a_row
+                state.consecutive_incomplete_runs
             ),
         );
     }

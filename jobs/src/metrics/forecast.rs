@@ -116,7 +116,7 @@ pub fn forecast(census: &Census, daily: &JobState, now: EpochSeconds) -> Forecas
     });
     let complete = Outcome::named(&run.outcome).is_some_and(Outcome::is_complete);
     let backlog = if complete { system.since_last_run } else { all };
-    let trend = match (complete, daily.cut_off_in_a_row, died_per_day, deleted_per_day) {
+    let trend = match (complete, daily.consecutive_incomplete_runs, died_per_day, deleted_per_day) {
         _ if since > overdue_after(daily, OVERDUE_AFTER) && backlog > 0 => Trend::Grows,
         (true, ..) if run.deferred > 0 => Trend::LeftToTtl,
         (true, ..) => {

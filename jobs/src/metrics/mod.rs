@@ -168,7 +168,7 @@ fn states(own: &[Row]) -> BTreeMap<&'static str, JobState> {
 }
 
 /// Why no page was had.
-enum Stop {
+enum CountStop {
     Ended(Ended),
     Fault(StoreError),
 }
@@ -202,8 +202,8 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
             let mut after: Option<String> = None;
             loop {
                 let page = match self.within_limits(self.store.page(whole_page(owner, after.as_deref()))).await {
-                    Err(Stop::Ended(ended)) => return Ok(ended),
-                    Err(Stop::Fault(error)) => return Err(error),
+                    Err(CountStop::Ended(ended)) => return Ok(ended),
+                    Err(CountStop::Fault(error)) => return Err(error),
                     Ok(page) => page,
                 };
                 page.rows.iter().for_each(|row| self.census.count(row, against));
@@ -240,8 +240,8 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         let mut after: Option<RowKey> = None;
         loop {
             let page = match self.within_limits(self.store.scan(segment, SEGMENTS, after.as_ref())).await {
-                Err(Stop::Ended(ended)) => return Ok((census, ended)),
-                Err(Stop::Fault(error)) => return Err(error),
+                Err(CountStop::Ended(ended)) => return Ok((census, ended)),
+                Err(CountStop::Fault(error)) => return Err(error),
                 Ok(page) => page,
             };
             page.rows.iter().for_each(|row| census.count(row, against));
@@ -254,22 +254,22 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
     }
 
     /// Asks for a page, if there is time for it and the budget has room for what it may cost.
-    async fn within_limits<P>(&self, page: impl Future<Output = Result<P>>) -> Result<P, Stop> {
+    async fn within_limits<P>(&self, page: impl Future<Output = Result<P>>) -> Result<P, CountStop> {
         if self.store.time_is_up() {
-            return Err(Stop::Ended(Ended::OutOfTime));
+            return Err(CountStop::Ended(Ended::OutOfTime));
         }
         // Rows to come may be larger than those seen: with room to spare.
         let cost = 1.5 * self.store.page_units() + 0.5;
         let spent = self.store.usage().read_units + self.in_flight.get();
         if self.most_units.is_some_and(|most| spent + cost > most) {
-            return Err(Stop::Ended(Ended::ReadBudget));
+            return Err(CountStop::Ended(Ended::ReadBudget));
         }
         self.in_flight.set(self.in_flight.get() + cost);
         let page = page.await;
         self.in_flight.set(self.in_flight.get() - cost);
         page.map_err(|error| match error {
-            StoreError::OutOfTime => Stop::Ended(Ended::OutOfTime),
-            error => Stop::Fault(error),
+            StoreError::OutOfTime => CountStop::Ended(Ended::OutOfTime),
+            error => CountStop::Fault(error),
         })
     }
 

@@ -2,7 +2,7 @@
 //! behind them agree.
 //!
 //! *Relations* in ROWS.md is the specification. **No index row is ever written for a token**: a token without one may have
-//! been revoked. What is deleted, and in which order, goes through the same hands as the daily cleanup.
+//! been revoked. What is deleted, and in which order, goes through the same context as the daily cleanup.
 
 mod seen;
 mod source;
@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 use seen::Seen;
 use source::{SegmentRows, TablePlace};
 
-use crate::backlog::part::KINDS;
+use crate::backlog::segment_run::KINDS;
 use crate::run::report::Tally;
 use crate::run::{Checkpoint, Job, Pass};
 use crate::store::{Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, ScanTable};
-use crate::walk::{End, Hands, Walked, walk};
+use crate::walk::{Context, WalkEnd, Walked, walk};
 use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
 use shared::integrity::Sighting;
 use shared::row::{Row, RowKey};
@@ -33,7 +33,7 @@ use shared::time::EpochSeconds;
 /// Parts of the table that are read on their own, each with a cursor of its own.
 const SEGMENTS: i32 = 8;
 /// Segments under way at a time.
-const SIDE_BY_SIDE: usize = 2;
+const CONCURRENT_SEGMENTS: usize = 2;
 
 pub const NAME: &str = "index-repair";
 
@@ -52,8 +52,8 @@ struct Findings {
 }
 
 /// What the segments of one pass share.
-struct Context<'a, S> {
-    hands: &'a Hands<'a, S>,
+struct RepairPass<'a, S> {
+    context: &'a Context<'a, S>,
     restore_clients: bool,
     /// Whether the actors' table can be read and believed.
     actors_readable: Cell<bool>,
@@ -76,20 +76,20 @@ where
 
     async fn walk(
         &self,
-        hands: &Hands<'_, S>,
+        context: &Context<'_, S>,
         segment: Option<Segment>,
         from: &Value,
         checkpoint: &Checkpoint<'_, S>,
     ) -> Pass {
         let mut notes = Vec::new();
-        let seen = match Seen::read(hands.store, hands.now, hands.policy.grace).await {
+        let seen = match Seen::read(context.store, context.now, context.policy.grace).await {
             Ok(seen) => seen,
             Err(error) => {
-                let end = End::Fault(from.clone(), error);
+                let end = WalkEnd::Fault(from.clone(), error);
                 return Pass { counts: Tally::default(), end, findings: Value::Null, notes };
             }
         };
-        let actors_readable = match hands.store.holds_actors().await {
+        let actors_readable = match context.store.holds_actors().await {
             Ok(true) => true,
             Ok(false) => {
                 notes.push(
@@ -103,8 +103,8 @@ where
                 false
             }
         };
-        let context = Context {
-            hands,
+        let pass = RepairPass {
+            context,
             restore_clients: self.restore_clients,
             actors_readable: Cell::new(actors_readable),
             notes: RefCell::new(notes),
@@ -116,20 +116,20 @@ where
             Some((number, of)) => (number..number + 1, of),
         };
         let progress = RefCell::new(Progress::from_json(from, of));
-        let (counts, end) = context.walk_segments(wanted, &progress, checkpoint).await;
+        let (counts, end) = pass.walk_segments(wanted, &progress, checkpoint).await;
         // Only a walk over all of it that began at the beginning has seen all that there is to see.
-        let whole = end == End::Through && from.is_null() && segment.is_none();
-        let mut notes = context.notes.take();
-        if !hands.is_dry()
-            && let Err(error) = context.seen.write(hands.store, whole).await
+        let whole = end == WalkEnd::Through && from.is_null() && segment.is_none();
+        let mut notes = pass.notes.take();
+        if !context.is_dry()
+            && let Err(error) = pass.seen.write(context.store, whole).await
         {
             notes.push(format!("what was seen could not be written down ({error}): rows of unknown age wait longer"));
         }
-        Pass { counts, end, findings: context.findings(), notes }
+        Pass { counts, end, findings: pass.findings(), notes }
     }
 }
 
-impl<S> Context<'_, S>
+impl<S> RepairPass<'_, S>
 where
     S: ReadRows + ScanTable + DeleteRows + RestoreClient + ReadActors + OwnState + Budget,
 {
@@ -138,20 +138,20 @@ where
         wanted: Range<i32>,
         progress: &RefCell<Progress>,
         checkpoint: &Checkpoint<'_, S>,
-    ) -> (Tally, End<Value>) {
+    ) -> (Tally, WalkEnd<Value>) {
         let open: Vec<i32> = wanted.filter(|segment| !progress.borrow().done.contains(segment)).collect();
         // A ceiling is exact only if the segments come one after another.
-        let side_by_side = if self.hands.one_by_one() { 1 } else { SIDE_BY_SIDE };
-        let ended: RefCell<Option<End<()>>> = RefCell::new(None);
+        let concurrency = if self.context.one_by_one() { 1 } else { CONCURRENT_SEGMENTS };
+        let ended: RefCell<Option<WalkEnd<()>>> = RefCell::new(None);
         let counts = futures_util::stream::iter(open)
             .map(|segment| self.walk_segment(segment, progress, &ended, checkpoint))
-            .buffer_unordered(side_by_side)
+            .buffer_unordered(concurrency)
             .fold(Tally::default(), async |mut sum, counts| {
                 sum.add(&counts);
                 sum
             })
             .await;
-        let end = ended.into_inner().unwrap_or(End::Through).map(|()| progress.borrow().to_json());
+        let end = ended.into_inner().unwrap_or(WalkEnd::Through).map(|()| progress.borrow().to_json());
         (counts, end)
     }
 
@@ -159,29 +159,29 @@ where
         &self,
         segment: i32,
         progress: &RefCell<Progress>,
-        ended: &RefCell<Option<End<()>>>,
+        ended: &RefCell<Option<WalkEnd<()>>>,
         checkpoint: &Checkpoint<'_, S>,
     ) -> Tally {
         if ended.borrow().is_some() {
             return Tally::default();
         }
         let (from, of) = (progress.borrow().place_in(segment), progress.borrow().of);
-        let source = SegmentRows::new(self.hands, segment, of, from);
+        let source = SegmentRows::new(self.context, segment, of, from);
         let Walked { counts, end } =
-            walk(self.hands, source, async |units, counts: &mut Tally| self.work(units, counts).await).await;
+            walk(self.context, source, async |units, counts: &mut Tally| self.work(units, counts).await).await;
         let end = match end {
-            End::Through => {
+            WalkEnd::Through => {
                 progress.borrow_mut().finish(segment);
                 let so_far = progress.borrow().to_json();
                 match checkpoint.save(so_far).await {
                     Ok(()) => return counts,
-                    Err(error) => End::Fault((), error),
+                    Err(error) => WalkEnd::Fault((), error),
                 }
             }
             end => end.map(|at| progress.borrow_mut().stop(segment, at)),
         };
         // A fault outweighs the clock.
-        if !matches!(*ended.borrow(), Some(End::Fault(..))) {
+        if !matches!(*ended.borrow(), Some(WalkEnd::Fault(..))) {
             *ended.borrow_mut() = Some(end);
         }
         counts

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::run::report::Tally;
 use crate::store::{Budget, Result, ScanTable};
-use crate::walk::{Hands, Source};
+use crate::walk::{Context, Source};
 use shared::bucket::{self, Bucket, JANITOR_OWNER, OAUTH_OWNER, Rule};
 use shared::expiry::{self, Condemned, KeepReason};
 use shared::integrity::{self, Question};
@@ -54,7 +54,7 @@ pub(super) struct Actor {
 }
 
 pub(super) struct SegmentRows<'a, S> {
-    hands: &'a Hands<'a, S>,
+    context: &'a Context<'a, S>,
     segment: i32,
     segments: i32,
     rows: VecDeque<Row>,
@@ -81,7 +81,7 @@ impl<S: ScanTable + Budget> Source for SegmentRows<'_, S> {
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
         let (mut counts, mut units, mut examined) = (Tally::default(), Vec::new(), 0);
         // An actor's rows stay together, so a piece rarely ends on a full batch: a few batches waste less of the last one.
-        let most_lookups = BATCHES * self.hands.store.lookup_batch();
+        let most_lookups = BATCHES * self.context.store.lookup_batch();
         let mut lookups = 0;
         while let Some(row) = self.next_row().await? {
             if self.owner.as_ref() != Some(&row.key.owner) {
@@ -117,9 +117,9 @@ impl<S: ScanTable + Budget> Source for SegmentRows<'_, S> {
 }
 
 impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
-    pub(super) fn new(hands: &'a Hands<'a, S>, segment: i32, segments: i32, from: Option<RowKey>) -> Self {
+    pub(super) fn new(context: &'a Context<'a, S>, segment: i32, segments: i32, from: Option<RowKey>) -> Self {
         Self {
-            hands,
+            context,
             segment,
             segments,
             rows: VecDeque::new(),
@@ -136,7 +136,7 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
 
     async fn next_row(&mut self) -> Result<Option<Row>> {
         while self.rows.is_empty() && !self.at_end {
-            let page = self.hands.store.scan(self.segment, self.segments, self.after.as_ref()).await?;
+            let page = self.context.store.scan(self.segment, self.segments, self.after.as_ref()).await?;
             self.at_end = page.next.is_none();
             self.after = page.next;
             self.rows = page.rows.into();
@@ -160,7 +160,7 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
 
     /// Sorts a row; how much work it will make, in lookups or rows held.
     fn examine(&mut self, row: Row, counts: &mut Tally, units: &mut Vec<Unit>) -> usize {
-        let Hands { now, policy, .. } = self.hands;
+        let Context { now, policy, .. } = self.context;
         if row.key.owner == JANITOR_OWNER {
             return 0;
         }
@@ -200,7 +200,7 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
     }
 
     fn examine_actors_row(&mut self, row: Row, bucket: &'static Bucket, counts: &mut Tally) -> usize {
-        let Hands { now, policy, .. } = self.hands;
+        let Context { now, policy, .. } = self.context;
         self.together += 1;
         if bucket.rule == Rule::Provider {
             self.actor.providers.push(row);

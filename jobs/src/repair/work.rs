@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Context;
+use super::RepairPass;
 use super::source::{Actor, Unit};
 use crate::run::report::Tally;
 use crate::store::{
@@ -51,10 +51,10 @@ impl Others {
 enum Indexed {
     Yes,
     No,
-    CouldNotLook,
+    Unread,
 }
 
-impl<S> Context<'_, S>
+impl<S> RepairPass<'_, S>
 where
     S: ReadRows + ScanTable + DeleteRows + RestoreClient + ReadActors + OwnState + Budget,
 {
@@ -69,11 +69,11 @@ where
             }
         }
         self.look_for_owners(owners).await?;
-        self.hands.delete(dead, counts).await?;
+        self.context.delete(dead, counts).await?;
         let mut chains = self.judge_pointers(pointers, counts).await?;
         let (more, providers) = self.judge_actors(actors, counts).await?;
         chains.extend(more);
-        self.hands.delete_in_order(chains, providers, counts).await
+        self.context.delete_in_order(chains, providers, counts).await
     }
 
     /// Index rows whose target is gone. One whose target is there and dead is the daily cleanup's.
@@ -81,9 +81,9 @@ where
         if pointers.is_empty() {
             return Ok(Vec::new());
         }
-        let (now, policy) = (self.hands.now, &self.hands.policy);
+        let (now, policy) = (self.context.now, &self.context.policy);
         let keys: Vec<RowKey> = pointers.iter().map(|pointer| pointer.target.clone()).collect();
-        let targets = self.hands.store.look(&keys).await?;
+        let targets = self.context.store.get_consistent(&keys).await?;
         let (mut chains, mut vouched_for) = (Vec::new(), Vec::new());
         for (pointer, target) in pointers.into_iter().zip(targets) {
             let Pointer { row, bucket, .. } = pointer;
@@ -119,12 +119,13 @@ where
             return Ok(());
         }
         let keys: Vec<RowKey> = clients.iter().map(|(name, _)| RowKey::in_bucket(OAUTH_OWNER, new, name)).collect();
-        for ((name, actor), found) in clients.iter().zip(self.hands.store.look(&keys).await?) {
+        for ((name, actor), found) in clients.iter().zip(self.context.store.get_consistent(&keys).await?) {
             if found != Lookup::Absent {
                 continue;
             }
             self.findings.borrow_mut().stranded_clients += 1;
-            if self.restore_clients && (self.hands.is_dry() || self.hands.store.restore_client(name, actor).await?) {
+            if self.restore_clients && (self.context.is_dry() || self.context.store.restore_client(name, actor).await?)
+            {
                 self.findings.borrow_mut().restored_clients += 1;
             }
         }
@@ -133,7 +134,7 @@ where
 
     /// Tokens that no index row leads to, and provider rows that nobody needs.
     async fn judge_actors(&self, actors: Vec<Actor>, counts: &mut Tally) -> Result<(Vec<Chain>, Providers), Stop> {
-        let (now, policy) = (self.hands.now, &self.hands.policy);
+        let (now, policy) = (self.context.now, &self.context.policy);
         let doubtful: Vec<(RowKey, &'static Bucket)> = actors
             .iter()
             .flat_map(|actor| actor.doubtful.iter().map(|(row, bucket)| (row.key.clone(), *bucket)))
@@ -145,8 +146,8 @@ where
             let (mut going, mut taken_along) = (HashSet::new(), HashSet::new());
             for (row, bucket) in doubtful {
                 let named = integrity::provider_named_by(&row);
-                let stays = match indexed.next().unwrap_or(Indexed::CouldNotLook) {
-                    Indexed::CouldNotLook => {
+                let stays = match indexed.next().unwrap_or(Indexed::Unread) {
+                    Indexed::Unread => {
                         counts.skipped(bucket);
                         true
                     }
@@ -208,13 +209,13 @@ where
                 break;
             }
             let keys: Vec<RowKey> = open.iter().map(|(_, key)| key.clone()).collect();
-            for ((i, _), found) in open.into_iter().zip(self.hands.store.look(&keys).await?) {
+            for ((i, _), found) in open.into_iter().zip(self.context.store.get_consistent(&keys).await?) {
                 indexed[i] = match found {
                     // Whether this run has taken it already or not: it is no way to the token.
                     Lookup::Found(row) if integrity::leads_elsewhere(&row, &tokens[i].0) => Indexed::No,
                     // Whatever is there, it is not nothing.
                     Lookup::Found(_) => Indexed::Yes,
-                    Lookup::CouldNotLook => Indexed::CouldNotLook,
+                    Lookup::Unread => Indexed::Unread,
                     Lookup::Absent => Indexed::No,
                 };
             }
@@ -231,7 +232,7 @@ where
         providers: &mut Providers,
         counts: &mut Tally,
     ) -> Result<(), Stop> {
-        let (now, policy, bucket) = (self.hands.now, &self.hands.policy, bucket::provider());
+        let (now, policy, bucket) = (self.context.now, &self.context.policy, bucket::provider());
         let mut unreferenced: HashMap<String, Vec<Row>> = HashMap::new();
         for row in rows {
             let name = row.name_in(bucket).unwrap_or_default();
@@ -260,7 +261,7 @@ where
         }
         // Where what was scanned does not tell, the actor's rows are read again, consistently.
         for (actor, rows) in unreferenced {
-            let referenced = match self.hands.referenced(&actor, &rows, &others.going).await {
+            let referenced = match self.context.referenced(&actor, &rows, &others.going).await {
                 Ok(referenced) => referenced,
                 Err(error) if error.is_passing() => {
                     rows.iter().for_each(|_| counts.skipped(bucket));
@@ -291,8 +292,8 @@ where
             return Ok(());
         }
         let ids: Vec<String> = actors.iter().map(|(id, _)| id.clone()).collect();
-        let found = match self.hands.store.look_for_actors(&ids).await {
-            Ok(found) if !found.contains(&ActorLookup::CouldNotLook) => Ok(found),
+        let found = match self.context.store.get_actors(&ids).await {
+            Ok(found) if !found.contains(&ActorLookup::Unread) => Ok(found),
             Ok(_) => Err("the actors' table could not be read in full".to_owned()),
             Err(StoreError::OutOfTime) => return Err(Stop::OutOfTime),
             Err(error) => Err(error.to_string()),

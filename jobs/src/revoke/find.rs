@@ -90,7 +90,7 @@ pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: 
             search.follow_links().await?;
         }
         Selector::Token(token) => {
-            search.look(places_of(token)).await?;
+            search.get_consistent(places_of(token)).await?;
             search.follow_links().await?;
             let leads_nowhere = search.held.borrow().rows.iter().all(|row| row.kind() == Kind::Index);
             // What an earlier round has learned is enough to go on from.
@@ -270,17 +270,17 @@ impl<S: Searchable> Search<'_, S> {
             });
             providers.chain(index_rows).filter(|key| !held.taken.contains(key)).collect()
         };
-        self.look(keys).await
+        self.get_consistent(keys).await
     }
 
     /// What could not be looked at is not absent: the search has failed.
-    async fn look(&self, keys: Vec<RowKey>) -> Result<()> {
+    async fn get_consistent(&self, keys: Vec<RowKey>) -> Result<()> {
         let mut rows = Vec::new();
-        for lookup in self.store.look(&keys).await? {
+        for lookup in self.store.get_consistent(&keys).await? {
             match lookup {
                 Lookup::Found(row) => rows.push(row),
                 Lookup::Absent => {}
-                Lookup::CouldNotLook => return Err(StoreError::KeepsFailing { pieces: 1 }),
+                Lookup::Unread => return Err(StoreError::KeepsFailing { pieces: 1 }),
             }
         }
         self.examine(rows).map(|_| ())

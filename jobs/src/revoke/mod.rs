@@ -10,4 +10,4 @@ mod remove;
 
 pub use find::{Found, MOST_HELD, Reach, Searchable, find};
 pub use remain::{Remaining, remaining};
-pub use remove::{Fate, Removal, remove};
+pub use remove::{Fate, RevokeResult, remove};

@@ -37,7 +37,7 @@ impl Fate {
 
 /// What a revocation came to.
 #[derive(Debug, Default)]
-pub struct Removal {
+pub struct RevokeResult {
     /// Every row that was found, in any round, in the order in which they went.
     pub rows: Vec<(Revoked, Fate)>,
     /// Searches that were made after the deletes.
@@ -52,20 +52,23 @@ pub struct Removal {
     pub unassigned_sessions: u64,
 }
 
-impl Removal {
+impl RevokeResult {
     pub fn count(&self, fate: Fate) -> u64 {
         self.rows.iter().filter(|(_, became)| *became == fate).count() as u64
     }
 }
 
 /// Deletes what was found, searches again, and deletes what was issued in between, until a search finds nothing.
-pub async fn remove<S>(store: &S, selection: &mut Selection, found: Found) -> Removal
+pub async fn remove<S>(store: &S, selection: &mut Selection, found: Found) -> RevokeResult
 where
     S: Searchable + RevokeRows,
 {
     let mut work = Work { store, selection, fates: BTreeMap::new() };
-    let mut removal =
-        Removal { unreadable: found.unreadable, unassigned_sessions: found.unassigned_sessions, ..Removal::default() };
+    let mut removal = RevokeResult {
+        unreadable: found.unreadable,
+        unassigned_sessions: found.unassigned_sessions,
+        ..RevokeResult::default()
+    };
     let mut found = found;
     while !found.rows.is_empty() {
         // A part that was all that could be held is no round: as long as something goes, the next part follows.
@@ -138,7 +141,7 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
                 return Err(stopped);
             }
             let keys: Vec<RowKey> = open.iter().map(|row| row.key().clone()).collect();
-            let looks = self.store.look(&keys).await?;
+            let looks = self.store.get_consistent(&keys).await?;
             let mut again = Vec::new();
             for (row, look) in open.into_iter().zip(looks) {
                 match look {
@@ -148,7 +151,7 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
                     }
                     Lookup::Found(now) => again.extend(self.as_it_is_now(&row, now)),
                     // Deleting what is gone does no harm, and then it is looked at again.
-                    Lookup::CouldNotLook => again.push(row),
+                    Lookup::Unread => again.push(row),
                 }
             }
             open = again;

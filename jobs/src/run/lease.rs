@@ -13,7 +13,7 @@ use crate::store::{OwnState, Result};
 
 const LEASE: &str = "lease";
 /// In the lease of an execution whose first step has found nothing against it.
-const MAY_BEGIN: &str = "may_begin";
+const MAY_BEGIN: &str = "may_start";
 
 /// How long a lease holds without being renewed.
 const LEASE_SECONDS: i64 = 60;
@@ -35,13 +35,13 @@ pub struct Lease<'a, S> {
     seconds: i64,
     /// When the lease was asked for, by the run's own clock.
     began: Duration,
-    /// Of an execution's: it may begin, as whoever held the lease before had seen and written into it.
-    may_begin: bool,
+    /// Of an execution's: it may start, as whoever held the lease before had seen and written into it.
+    may_start: bool,
 }
 
 /// What asking for the lease came to.
-pub enum Asked<'a, S> {
-    Got(Lease<'a, S>),
+pub enum Acquire<'a, S> {
+    Acquired(Lease<'a, S>),
     /// Another run has it, for so many seconds more unless it renews.
     Held {
         by: String,
@@ -57,37 +57,37 @@ impl<'a, S: OwnState> Lease<'a, S> {
     /// A lease of this run alone.
     pub fn own(store: &'a S, clock: &'a RunClock, who: &str) -> Self {
         let holder = format!("{who}-{:016x}", fastrand::u64(..));
-        Self { store, clock, holder, seconds: LEASE_SECONDS, began: clock.elapsed(), may_begin: false }
+        Self { store, clock, holder, seconds: LEASE_SECONDS, began: clock.elapsed(), may_start: false }
     }
 
     /// The lease of all parts of an execution: each takes it where another part has it, and none gives it back.
     pub fn shared(store: &'a S, clock: &'a RunClock, execution: &str) -> Self {
         let holder = execution.to_owned();
-        Self { store, clock, holder, seconds: SHARED_SECONDS, began: clock.elapsed(), may_begin: false }
+        Self { store, clock, holder, seconds: SHARED_SECONDS, began: clock.elapsed(), may_start: false }
     }
 
     /// Takes the lease if nobody holds it, or if who held it has let it lapse.
     ///
     /// # Errors
     /// When the state row could not be read or written.
-    pub async fn ask(mut self) -> Result<Asked<'a, S>> {
+    pub async fn acquire(mut self) -> Result<Acquire<'a, S>> {
         let current = self.store.read_state(LEASE).await?;
         if let Some(held) = current.as_ref().and_then(|current| self.held_by_another(&current.value)) {
             return Ok(held);
         }
-        self.may_begin =
+        self.may_start =
             current.as_ref().is_some_and(|current| self.is_ours(&current.value) && current.value[MAY_BEGIN] == true);
         let expected = current.map(|current| current.text);
         if self.store.swap_state(LEASE, expected.as_deref(), Some(&self.value())).await? {
-            return Ok(Asked::Got(self));
+            return Ok(Acquire::Acquired(self));
         }
         // Somebody was quicker; or our own write landed and its answer was lost, and the retry met it.
         match self.store.read_state(LEASE).await? {
-            Some(current) if self.is_ours(&current.value) => Ok(Asked::Got(self)),
+            Some(current) if self.is_ours(&current.value) => Ok(Acquire::Acquired(self)),
             Some(current) => Ok(self
                 .held_by_another(&current.value)
-                .unwrap_or(Asked::Held { by: "another run".to_owned(), seconds: LEASE_SECONDS })),
-            None => Ok(Asked::Held { by: "another run".to_owned(), seconds: 0 }),
+                .unwrap_or(Acquire::Held { by: "another run".to_owned(), seconds: LEASE_SECONDS })),
+            None => Ok(Acquire::Held { by: "another run".to_owned(), seconds: 0 }),
         }
     }
 
@@ -146,16 +146,16 @@ impl<'a, S: OwnState> Lease<'a, S> {
     }
 
     /// Whether it says that the execution may begin.
-    pub fn may_begin(&self) -> bool {
-        self.may_begin
+    pub fn may_start(&self) -> bool {
+        self.may_start
     }
 
-    /// Writes into it that the execution may begin, for the parts that come after; `false` if it is no longer ours.
+    /// Writes into it that the execution may start, for the parts that come after; `false` if it is no longer ours.
     ///
     /// # Errors
     /// When the state row could not be read or written.
     pub async fn allow(&mut self) -> Result<bool> {
-        self.may_begin = true;
+        self.may_start = true;
         self.renew().await
     }
 
@@ -184,7 +184,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
 
     fn value(&self) -> Value {
         let mut lease = json!({"holder": self.holder, "until": self.clock.wall().plus(self.seconds).get()});
-        if self.may_begin {
+        if self.may_start {
             lease[MAY_BEGIN] = json!(true);
         }
         lease
@@ -195,11 +195,11 @@ impl<'a, S: OwnState> Lease<'a, S> {
     }
 
     /// `None` when the lease has lapsed, is ours already, or is not one that we can read.
-    fn held_by_another(&self, lease: &Value) -> Option<Asked<'a, S>> {
+    fn held_by_another(&self, lease: &Value) -> Option<Acquire<'a, S>> {
         let seconds = lease["until"].as_i64()?.saturating_sub(self.clock.wall().get());
         // A lease further ahead than any lease is written came from a clock that was wrong; it must not block for ever.
         let held = (0..=2 * SHARED_SECONDS).contains(&seconds) && !self.is_ours(lease);
-        held.then(|| Asked::Held {
+        held.then(|| Acquire::Held {
             by: lease["holder"].as_str().unwrap_or("another run").chars().take(40).collect(),
             seconds,
         })
@@ -217,7 +217,7 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{Asked, LEASE_SECONDS, Lease, Lost};
+    use super::{Acquire, LEASE_SECONDS, Lease, Lost};
     use crate::run::clock::RunClock;
     use crate::store::{OwnState, Result, StoreError, Stored};
     use shared::time::EpochSeconds;
@@ -262,15 +262,15 @@ mod tests {
     const START: EpochSeconds = EpochSeconds::new(1_800_000_000);
 
     async fn got<'a>(row: &'a Row, clock: &'a RunClock) -> Option<Lease<'a, Row>> {
-        match Lease::own(row, clock, "test").ask().await {
-            Ok(Asked::Got(lease)) => Some(lease),
+        match Lease::own(row, clock, "test").acquire().await {
+            Ok(Acquire::Acquired(lease)) => Some(lease),
             _ => None,
         }
     }
 
     async fn joined<'a>(row: &'a Row, clock: &'a RunClock, execution: &str) -> Option<Lease<'a, Row>> {
-        match Lease::shared(row, clock, execution).ask().await {
-            Ok(Asked::Got(lease)) => Some(lease),
+        match Lease::shared(row, clock, execution).acquire().await {
+            Ok(Acquire::Acquired(lease)) => Some(lease),
             _ => None,
         }
     }
@@ -377,15 +377,15 @@ mod tests {
     async fn only_what_was_allowed_may_begin() {
         let (row, clock) = (Row::default(), RunClock::start(START, None));
         let mut first = joined(&row, &clock, "clean-up-1").await.unwrap();
-        assert!(!first.may_begin());
-        assert!(!joined(&row, &clock, "clean-up-1").await.unwrap().may_begin(), "taken, and not looked yet");
+        assert!(!first.may_start());
+        assert!(!joined(&row, &clock, "clean-up-1").await.unwrap().may_start(), "taken, and not looked yet");
         assert_eq!(first.allow().await, Ok(true));
         let part = joined(&row, &clock, "clean-up-1").await.unwrap();
-        assert!(part.may_begin());
+        assert!(part.may_start());
         assert_eq!(part.hold(tokio::time::sleep(Duration::from_mins(20))).await, Ok(()));
-        assert!(joined(&row, &clock, "clean-up-1").await.unwrap().may_begin(), "a renewal forgets it");
+        assert!(joined(&row, &clock, "clean-up-1").await.unwrap().may_start(), "a renewal forgets it");
         tokio::time::sleep(Duration::from_mins(11)).await;
-        assert!(!joined(&row, &clock, "clean-up-2").await.unwrap().may_begin(), "another's");
+        assert!(!joined(&row, &clock, "clean-up-2").await.unwrap().may_start(), "another's");
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::backlog::part::Part;
+use crate::backlog::segment_run::SegmentRun;
 use crate::run::clock::RunClock;
-use crate::run::lease::{Asked, Lease};
+use crate::run::lease::{Acquire, Lease};
 use crate::run::report::{Outcome, RunReport, Tally};
 use crate::run::state::JobState;
 use crate::store::{
     Budget, Consistency, DeleteRows, InspectTable, OwnState, PageOf, PageSize, ReadRows, ScanTable, StoreError,
     TtlSetting,
 };
-use crate::walk::{End, Hands};
+use crate::walk::{Context, WalkEnd};
 use shared::bucket::{BUCKETS, JANITOR_OWNER, TTL_ATTRIBUTE};
 use shared::expiry::Policy;
 use shared::segment::Segment;
@@ -19,11 +19,11 @@ use shared::settings::{ConfigError, ExpiredRows, Mode, Settings};
 
 pub mod clock;
 pub mod lease;
-mod parts;
 pub mod report;
+mod segment;
 pub mod state;
 
-pub use parts::{begin, run_part};
+pub use segment::{run_segment, start};
 
 /// What a run does between taking its lease and writing its report.
 #[expect(async_fn_in_trait, reason = "used with static dispatch only")]
@@ -34,7 +34,7 @@ pub trait Job<S> {
     /// Walks over its rows, or those of a segment, from where an earlier run stopped.
     async fn walk(
         &self,
-        hands: &Hands<'_, S>,
+        context: &Context<'_, S>,
         segment: Option<Segment>,
         from: &Value,
         checkpoint: &Checkpoint<'_, S>,
@@ -46,7 +46,7 @@ pub trait Job<S> {
 pub struct Pass {
     pub counts: Tally,
     /// Where the next run goes on is the job's own business.
-    pub end: End<Value>,
+    pub end: WalkEnd<Value>,
     /// What the job found beside the counts.
     pub findings: Value,
     pub notes: Vec<String>,
@@ -167,10 +167,10 @@ async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
     Ok(false)
 }
 
-async fn asked<S: OwnState>(lease: Lease<'_, S>) -> Result<Lease<'_, S>, RunError> {
-    match lease.ask().await? {
-        Asked::Got(lease) => Ok(lease),
-        Asked::Held { by, seconds } => Err(RunError::LeaseHeld { by, seconds }),
+async fn acquire<S: OwnState>(lease: Lease<'_, S>) -> Result<Lease<'_, S>, RunError> {
+    match lease.acquire().await? {
+        Acquire::Acquired(lease) => Ok(lease),
+        Acquire::Held { by, seconds } => Err(RunError::LeaseHeld { by, seconds }),
     }
 }
 
@@ -179,7 +179,7 @@ struct Run<'a, S, J> {
     job: &'a J,
     settings: &'a Settings,
     clock: &'a RunClock,
-    part: Option<(&'a Part, Segment)>,
+    part: Option<(&'a SegmentRun, Segment)>,
     policy: Policy,
     table_is_empty: bool,
     /// Somebody has looked at the share of dead rows before this run.
@@ -194,7 +194,7 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
         job: &'a J,
         settings: &'a Settings,
         clock: &'a RunClock,
-        part: Option<(&'a Part, Segment)>,
+        part: Option<(&'a SegmentRun, Segment)>,
     ) -> Result<Self, RunError> {
         let mut notes = Vec::new();
         if clock.ahead() > 0 {
@@ -213,14 +213,14 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
 
     /// Walks while it has the lease.
     async fn under(&mut self, lease: Lease<'a, S>) -> Result<RunReport, RunError> {
-        let lease = asked(lease).await?;
+        let lease = acquire(lease).await?;
         let done = lease.hold(Box::pin(self.walk())).await;
         lease.release().await;
-        self.told(done.unwrap_or(Err(RunError::LeaseLost)))
+        self.with_usage(done.unwrap_or(Err(RunError::LeaseLost)))
     }
 
     /// What the run came to, and all that it cost.
-    fn told(&self, mut done: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
+    fn with_usage(&self, mut done: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
         let report = match &mut done {
             Ok(report) => Some(report),
             Err(RunError::Interrupted { report, .. }) => Some(&mut **report),
@@ -289,12 +289,12 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
         // Of the whole table, not of what an earlier run has left of it.
         let Pass { counts, end, .. } = self.pass(true, None, state, &Value::Null).await;
         match end {
-            End::Through => check_share(&counts, limit),
-            End::Fault(_, cause) => {
+            WalkEnd::Through => check_share(&counts, limit),
+            WalkEnd::Fault(_, cause) => {
                 let report = self.report(Outcome::Failed, Tally::default(), state, Value::Null, None);
                 Err(RunError::Interrupted { report: Box::new(report), cause })
             }
-            End::OutOfTime(_) | End::MaxDeletes(_) => {
+            WalkEnd::OutOfTime(_) | WalkEnd::MaxDeletes(_) => {
                 Err(RunError::ShareUnknown { problem: "there was not enough time for one".to_owned() })
             }
         }
@@ -310,7 +310,7 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
         let Pass { counts, end, findings, notes } =
             self.pass(dry, self.settings.max_deletes, &state, &state.cursor).await;
         let (outcome, next) = match end {
-            End::Fault(cursor, cause) => {
+            WalkEnd::Fault(cursor, cause) => {
                 let report = self.report(Outcome::Failed, counts, &state, findings, Some(cursor));
                 if writes_state {
                     // The fault is what the caller has to hear of; where it happened is only worth a try.
@@ -318,12 +318,12 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
                 }
                 return Err(RunError::Interrupted { report: Box::new(report), cause });
             }
-            End::OutOfTime(cursor) if self.clock.is_stopped() => (Outcome::Stopped, Some(cursor)),
-            End::OutOfTime(cursor) => (Outcome::OutOfTime, Some(cursor)),
-            End::MaxDeletes(cursor) => (Outcome::MaxDeletes, Some(cursor)),
-            End::Through if counts.rows_skipped() > 0 => (Outcome::Skipped, None),
-            End::Through if self.table_is_empty => (Outcome::EmptyTable, None),
-            End::Through => (Outcome::Complete, None),
+            WalkEnd::OutOfTime(cursor) if self.clock.is_stopped() => (Outcome::Stopped, Some(cursor)),
+            WalkEnd::OutOfTime(cursor) => (Outcome::OutOfTime, Some(cursor)),
+            WalkEnd::MaxDeletes(cursor) => (Outcome::MaxDeletes, Some(cursor)),
+            WalkEnd::Through if counts.rows_skipped() > 0 => (Outcome::Skipped, None),
+            WalkEnd::Through if self.table_is_empty => (Outcome::EmptyTable, None),
+            WalkEnd::Through => (Outcome::Complete, None),
         };
         self.notes.extend(notes);
         self.note(outcome, &counts, &state);
@@ -344,10 +344,10 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
     }
 
     async fn pass(&self, dry: bool, max_deletes: Option<u64>, state: &JobState, from: &Value) -> Pass {
-        let hands = Hands::new(self.store, self.clock.now(), self.policy, dry, max_deletes);
+        let context = Context::new(self.store, self.clock.now(), self.policy, dry, max_deletes);
         let silent = dry || self.part.is_some();
         let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, silent };
-        self.job.walk(&hands, self.part.map(|(_, segment)| segment), from, &checkpoint).await
+        self.job.walk(&context, self.part.map(|(_, segment)| segment), from, &checkpoint).await
     }
 
     fn note(&mut self, outcome: Outcome, counts: &Tally, state: &JobState) {
@@ -382,7 +382,7 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
         next: Option<Value>,
     ) -> RunReport {
         let cut_offs = state.cut_offs_after(outcome);
-        let too_many = self.settings.hand_over_after_cut_offs.is_some_and(|limit| cut_offs >= limit);
+        let too_many = self.settings.backlog_after_incomplete_runs.is_some_and(|limit| cut_offs >= limit);
         RunReport {
             outcome,
             mode: self.settings.mode,
@@ -395,10 +395,10 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
             findings,
             notes: self.notes.clone(),
             next,
-            of_part: self.part.is_some(),
-            cut_off_in_a_row: cut_offs,
+            of_segment: self.part.is_some(),
+            consecutive_incomplete_runs: cut_offs,
             // Not around an operator's ceiling, whichever ended this run: an execution has none.
-            hand_over: too_many
+            start_backlog: too_many
                 && outcome == Outcome::OutOfTime
                 && self.settings.mode == Mode::Delete
                 && self.settings.max_deletes.is_none(),

@@ -233,11 +233,11 @@ pub struct RunReport {
     /// Where the next run goes on; `None` when this one came to the end.
     pub next: Option<Value>,
     /// Of one segment only: it completes nothing by itself.
-    pub of_part: bool,
+    pub of_segment: bool,
     /// Runs that were cut off one after another, this one included.
-    pub cut_off_in_a_row: u64,
+    pub consecutive_incomplete_runs: u64,
     /// So many that it is time for an execution.
-    pub hand_over: bool,
+    pub start_backlog: bool,
 }
 
 impl Usage {
@@ -274,7 +274,7 @@ impl RunReport {
             .count(metric::LOST_RACES, counts.lost_races())
             .count(metric::ROWS_SKIPPED, counts.rows_skipped());
         all = self.usage.sample(all, self.elapsed_ms);
-        if self.mode == Mode::Delete && !self.of_part {
+        if self.mode == Mode::Delete && !self.of_segment {
             all = all.flag(metric::COMPLETE, self.outcome.is_complete());
         }
         let bucket = |(name, counts): (&&'static str, &BucketCounts)| {
@@ -296,7 +296,7 @@ impl RunReport {
             "table": self.table,
             "now": self.now,
             "resumed": self.resumed,
-            "cut_off_in_a_row": self.cut_off_in_a_row,
+            "consecutive_incomplete_runs": self.consecutive_incomplete_runs,
             "rows": {
                 "read": self.counts.rows_read(),
                 "deleted": self.counts.rows_deleted(),
@@ -321,9 +321,9 @@ impl RunReport {
         if !self.findings.is_null() {
             report["findings"] = self.findings.clone();
         }
-        if self.hand_over {
+        if self.start_backlog {
             // What the rule in template.yaml looks for.
-            report["hand_over"] = json!("segments");
+            report["start_backlog"] = json!(true);
         }
         report
     }

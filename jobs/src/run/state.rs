@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::backlog::part::Totals;
+use crate::backlog::segment_run::Totals;
 use crate::run::report::{BucketCounts, Outcome, RunReport};
 use shared::bucket::{BUCKETS, Bucket, Owner};
 use shared::expiry::KeepReason;
@@ -19,7 +19,7 @@ pub struct JobState {
     /// When the last run began that reached the end, with nothing skipped.
     pub last_complete_at: Option<i64>,
     /// Runs that were stopped by their deadline or by `MAX_DELETES`, one after another.
-    pub cut_off_in_a_row: u64,
+    pub consecutive_incomplete_runs: u64,
     pub last_run: Option<LastRun>,
     /// Rows that the last run left, by bucket, if it went over all of them in one go: what was read and not deleted.
     pub left: Option<BTreeMap<String, u64>>,
@@ -60,7 +60,7 @@ impl JobState {
         Self {
             cursor: value["cursor"].clone(),
             last_complete_at: read(&value["last_complete_at"]),
-            cut_off_in_a_row: read(&value["cut_off_in_a_row"]).unwrap_or(0),
+            consecutive_incomplete_runs: read(&value["consecutive_incomplete_runs"]).unwrap_or(0),
             last_run: read(&value["last_run"]).flatten(),
             left: read(&value["left"]).flatten(),
             last_execution: read(&value["last_execution"]).flatten(),
@@ -88,9 +88,9 @@ impl JobState {
     /// Runs that were cut off one after another, with one more that ended so.
     pub fn cut_offs_after(&self, outcome: Outcome) -> u64 {
         match outcome {
-            Outcome::OutOfTime | Outcome::MaxDeletes => self.cut_off_in_a_row.saturating_add(1),
+            Outcome::OutOfTime | Outcome::MaxDeletes => self.consecutive_incomplete_runs.saturating_add(1),
             // Neither the work nor the limits ended these.
-            Outcome::Failed | Outcome::Stopped | Outcome::LeaseHeld => self.cut_off_in_a_row,
+            Outcome::Failed | Outcome::Stopped | Outcome::LeaseHeld => self.consecutive_incomplete_runs,
             Outcome::Complete | Outcome::EmptyTable | Outcome::Skipped | Outcome::Unrecorded => 0,
         }
     }
@@ -105,7 +105,7 @@ impl JobState {
         Some(Self {
             cursor: Value::Null,
             last_complete_at: Some(now),
-            cut_off_in_a_row: 0,
+            consecutive_incomplete_runs: 0,
             last_run: Some(LastRun {
                 at: now,
                 previous_at: self.last_run.as_ref().map(|run| run.at),
@@ -146,7 +146,7 @@ impl JobState {
         let of_system = system_buckets().filter_map(|bucket| counts.buckets().get(bucket.name));
         Self {
             last_complete_at: if report.outcome.is_complete() { Some(report.now) } else { self.last_complete_at },
-            cut_off_in_a_row: self.cut_offs_after(report.outcome),
+            consecutive_incomplete_runs: self.cut_offs_after(report.outcome),
             cursor: report.next.clone().unwrap_or_default(),
             last_run: Some(LastRun {
                 at: report.now,

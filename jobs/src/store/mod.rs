@@ -115,11 +115,11 @@ pub struct PageOf<'a> {
 pub trait ReadRows {
     async fn page(&self, of: PageOf<'_>) -> Result<Page>;
 
-    /// Looks at each key with consistent reads, in the order given. What a fault of the moment hid is `CouldNotLook`.
-    async fn look(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
+    /// Looks at each key with consistent reads, in the order given. What a fault of the moment hid is `Unread`.
+    async fn get_consistent(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
 
     /// The same at half price, a moment behind: what was found was there, and what was not may be there by now.
-    async fn glance(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
+    async fn get_eventual(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
 }
 
 /// One page of a segment of the whole table.
@@ -157,7 +157,7 @@ pub trait WriteTtl {
 pub enum ActorLookup {
     There,
     Absent,
-    CouldNotLook,
+    Unread,
 }
 
 /// `dynamodb:Scan` and `dynamodb:BatchGetItem` on the sibling table of the actors.
@@ -166,7 +166,7 @@ pub trait ReadActors {
     /// Whether the actors' table holds any actor at all: an empty one is not to be believed.
     async fn holds_actors(&self) -> Result<bool>;
 
-    async fn look_for_actors(&self, ids: &[String]) -> Result<Vec<ActorLookup>>;
+    async fn get_actors(&self, ids: &[String]) -> Result<Vec<ActorLookup>>;
 }
 
 /// What became of one conditional delete.

@@ -20,7 +20,7 @@ const VIEWS: [&str; 2] = ["OLD_IMAGE", "NEW_AND_OLD_IMAGES"];
 
 /// What to do about a table's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum StreamStep {
     Accept,
     Enable,
     Wait(Wait),
@@ -56,14 +56,14 @@ pub enum StreamError {
 }
 
 /// `said_on`: DynamoDB has accepted the change, or said that there is a stream already. Its description can lag behind.
-pub fn plan(table: &TableStream, said_on: bool) -> Step {
+pub fn plan(table: &TableStream, said_on: bool) -> StreamStep {
     match (&table.setting, table.busy, said_on) {
-        (StreamSetting::On { view, .. }, _, _) if !VIEWS.contains(&view.as_str()) => Step::Refuse,
+        (StreamSetting::On { view, .. }, _, _) if !VIEWS.contains(&view.as_str()) => StreamStep::Refuse,
         // While it is being made it cannot be read, and the table takes no other change: its TTL comes next.
-        (_, true, _) => Step::Wait(Wait::TableBusy),
-        (StreamSetting::On { .. }, false, _) => Step::Accept,
-        (StreamSetting::Off, false, false) => Step::Enable,
-        (StreamSetting::Off, false, true) => Step::Wait(Wait::NotShown),
+        (_, true, _) => StreamStep::Wait(Wait::TableBusy),
+        (StreamSetting::On { .. }, false, _) => StreamStep::Accept,
+        (StreamSetting::Off, false, false) => StreamStep::Enable,
+        (StreamSetting::Off, false, true) => StreamStep::Wait(Wait::NotShown),
     }
 }
 
@@ -81,12 +81,14 @@ pub async fn switch_on<S: SwitchStream>(
     loop {
         let seen = store.table_stream().await?;
         let wait = match (plan(&seen, said_on), seen.setting) {
-            (Step::Accept, StreamSetting::On { arn, view }) => return Ok(Stream { arn, view, switched_on: asked }),
-            (Step::Refuse, StreamSetting::On { view, .. }) => {
+            (StreamStep::Accept, StreamSetting::On { arn, view }) => {
+                return Ok(Stream { arn, view, switched_on: asked });
+            }
+            (StreamStep::Refuse, StreamSetting::On { view, .. }) => {
                 return Err(StreamError::View { table: table.to_owned(), view });
             }
-            (Step::Wait(wait), _) => wait,
-            (Step::Enable | Step::Accept | Step::Refuse, _) => match store.enable_stream().await? {
+            (StreamStep::Wait(wait), _) => wait,
+            (StreamStep::Enable | StreamStep::Accept | StreamStep::Refuse, _) => match store.enable_stream().await? {
                 answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn) => {
                     asked |= answer == EnableAnswer::Accepted;
                     said_on = true;
@@ -112,7 +114,7 @@ mod tests {
     use std::cell::RefCell;
     use std::time::Duration;
 
-    use super::{Step, Stream, StreamError, Wait, plan, switch_on};
+    use super::{Stream, StreamError, StreamStep, Wait, plan, switch_on};
     use crate::run::clock::RunClock;
     use crate::store::{EnableAnswer, Result, StreamSetting, SwitchStream, TableStream};
     use shared::time::EpochSeconds;
@@ -130,14 +132,14 @@ mod tests {
     #[test]
     fn every_stream_has_its_step() {
         for (table, before, after) in [
-            (off(false), Step::Enable, Step::Wait(Wait::NotShown)),
-            (off(true), Step::Wait(Wait::TableBusy), Step::Wait(Wait::TableBusy)),
-            (on("OLD_IMAGE", false), Step::Accept, Step::Accept),
-            (on("NEW_AND_OLD_IMAGES", false), Step::Accept, Step::Accept),
-            (on("OLD_IMAGE", true), Step::Wait(Wait::TableBusy), Step::Wait(Wait::TableBusy)),
-            (on("NEW_IMAGE", false), Step::Refuse, Step::Refuse),
-            (on("KEYS_ONLY", true), Step::Refuse, Step::Refuse),
-            (on("", false), Step::Refuse, Step::Refuse),
+            (off(false), StreamStep::Enable, StreamStep::Wait(Wait::NotShown)),
+            (off(true), StreamStep::Wait(Wait::TableBusy), StreamStep::Wait(Wait::TableBusy)),
+            (on("OLD_IMAGE", false), StreamStep::Accept, StreamStep::Accept),
+            (on("NEW_AND_OLD_IMAGES", false), StreamStep::Accept, StreamStep::Accept),
+            (on("OLD_IMAGE", true), StreamStep::Wait(Wait::TableBusy), StreamStep::Wait(Wait::TableBusy)),
+            (on("NEW_IMAGE", false), StreamStep::Refuse, StreamStep::Refuse),
+            (on("KEYS_ONLY", true), StreamStep::Refuse, StreamStep::Refuse),
+            (on("", false), StreamStep::Refuse, StreamStep::Refuse),
         ] {
             assert_eq!((plan(&table, false), plan(&table, true)), (before, after), "{table:?}");
         }

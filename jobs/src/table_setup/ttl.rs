@@ -17,7 +17,7 @@ pub enum Switched {
 
 /// What to do about a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TtlStep {
     Accept,
     Enable,
     Wait(Wait),
@@ -85,16 +85,16 @@ impl From<StoreError> for SwitchError {
 }
 
 /// `said_on`: DynamoDB has accepted the change, or said that TTL is on already. Its description can lag behind that.
-pub fn plan(setting: &TtlSetting, said_on: bool) -> Step {
+pub fn plan(setting: &TtlSetting, said_on: bool) -> TtlStep {
     let ours = |attribute: &str| attribute == TTL_ATTRIBUTE;
     match (setting, said_on) {
-        (TtlSetting::On { attribute }, _) if ours(attribute) => Step::Accept,
-        (TtlSetting::Enabling { attribute }, _) if ours(attribute) => Step::Wait(Wait::Enabling),
-        (TtlSetting::On { .. } | TtlSetting::Enabling { .. }, _) => Step::Refuse,
+        (TtlSetting::On { attribute }, _) if ours(attribute) => TtlStep::Accept,
+        (TtlSetting::Enabling { attribute }, _) if ours(attribute) => TtlStep::Wait(Wait::Enabling),
+        (TtlSetting::On { .. } | TtlSetting::Enabling { .. }, _) => TtlStep::Refuse,
         // Of whichever attribute: once it is off, it can be ours.
-        (TtlSetting::Disabling { .. }, _) => Step::Wait(Wait::Disabling),
-        (TtlSetting::Off, false) => Step::Enable,
-        (TtlSetting::Off, true) => Step::Wait(Wait::NotShown),
+        (TtlSetting::Disabling { .. }, _) => TtlStep::Wait(Wait::Disabling),
+        (TtlSetting::Off, false) => TtlStep::Enable,
+        (TtlSetting::Off, true) => TtlStep::Wait(Wait::NotShown),
     }
 }
 
@@ -133,10 +133,10 @@ pub async fn switch_on<S: InspectTable + SwitchTtl>(
             said_on = false;
         }
         let wait = match plan(&setting, said_on) {
-            Step::Accept => return Ok(if asked { Switched::NowOn } else { Switched::WasOn }),
-            Step::Refuse => return Err(other_attribute(table, setting)),
-            Step::Wait(wait) => wait,
-            Step::Enable => match store.enable_ttl().await {
+            TtlStep::Accept => return Ok(if asked { Switched::NowOn } else { Switched::WasOn }),
+            TtlStep::Refuse => return Err(other_attribute(table, setting)),
+            TtlStep::Wait(wait) => wait,
+            TtlStep::Enable => match store.enable_ttl().await {
                 Ok(answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn)) => {
                     asked |= answer == EnableAnswer::Accepted;
                     said_on = true;
@@ -173,7 +173,7 @@ mod tests {
     use std::cell::RefCell;
     use std::time::Duration;
 
-    use super::{Step, SwitchError, Switched, Wait, plan, switch_on};
+    use super::{SwitchError, Switched, TtlStep, Wait, plan, switch_on};
     use crate::run::clock::RunClock;
     use crate::store::{Billing, EnableAnswer, InspectTable, Result, StoreError, SwitchTtl, TableFigures, TtlSetting};
     use shared::time::EpochSeconds;
@@ -196,15 +196,15 @@ mod tests {
     fn every_setting_has_its_step() {
         // Setting; step before and after DynamoDB has said that TTL is on.
         for (setting, before, after) in [
-            (TtlSetting::Off, Step::Enable, Step::Wait(Wait::NotShown)),
-            (on(OURS), Step::Accept, Step::Accept),
-            (on("ttl"), Step::Refuse, Step::Refuse),
-            (on("TTL_timestamp"), Step::Refuse, Step::Refuse),
-            (on(""), Step::Refuse, Step::Refuse),
-            (enabling(OURS), Step::Wait(Wait::Enabling), Step::Wait(Wait::Enabling)),
-            (enabling("ttl"), Step::Refuse, Step::Refuse),
-            (disabling(OURS), Step::Wait(Wait::Disabling), Step::Wait(Wait::Disabling)),
-            (disabling("ttl"), Step::Wait(Wait::Disabling), Step::Wait(Wait::Disabling)),
+            (TtlSetting::Off, TtlStep::Enable, TtlStep::Wait(Wait::NotShown)),
+            (on(OURS), TtlStep::Accept, TtlStep::Accept),
+            (on("ttl"), TtlStep::Refuse, TtlStep::Refuse),
+            (on("TTL_timestamp"), TtlStep::Refuse, TtlStep::Refuse),
+            (on(""), TtlStep::Refuse, TtlStep::Refuse),
+            (enabling(OURS), TtlStep::Wait(Wait::Enabling), TtlStep::Wait(Wait::Enabling)),
+            (enabling("ttl"), TtlStep::Refuse, TtlStep::Refuse),
+            (disabling(OURS), TtlStep::Wait(Wait::Disabling), TtlStep::Wait(Wait::Disabling)),
+            (disabling("ttl"), TtlStep::Wait(Wait::Disabling), TtlStep::Wait(Wait::Disabling)),
         ] {
             assert_eq!(plan(&setting, false), before, "{setting:?}");
             assert_eq!(plan(&setting, true), after, "{setting:?}");

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Hands, Stop};
+use super::{Context, Stop};
 use crate::run::report::Tally;
 use crate::store::{Consistency, DeleteOutcome, DeleteRows, PageOf, PageSize, ReadRows, StoreError};
 use shared::bucket::{self, Bucket};
@@ -56,7 +56,7 @@ struct TakenAlong {
     in_doubt: HashSet<RowKey>,
 }
 
-impl<S: ReadRows + DeleteRows> Hands<'_, S> {
+impl<S: ReadRows + DeleteRows> Context<'_, S> {
     /// Deletes chains, each as far as its provider row and its token row really went.
     pub(crate) async fn delete_chains(&self, chains: Vec<Chain>, counts: &mut Tally) -> Result<(), Stop> {
         let providers = self.judge_providers(&chains, counts).await?;
@@ -76,9 +76,9 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
         // read could still miss would be left behind, for the index repair; none would be deleted. A refresh token's may have
         // gone with the access token a moment ago, and must not be counted once more.
         let looks = if named.iter().any(|(_, target)| integrity::access_token_of(target.row()).is_some()) {
-            self.store.look(&providers_named).await?
+            self.store.get_consistent(&providers_named).await?
         } else {
-            self.store.glance(&providers_named).await?
+            self.store.get_eventual(&providers_named).await?
         };
         let mut found: HashMap<RowKey, Lookup> = providers_named.into_iter().zip(looks).collect();
         // A refresh token names the provider row of the access token that it was issued with. That one is worth a look only
@@ -91,7 +91,7 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
             .collect();
         let access_keys: Vec<RowKey> = issued_with.iter().flatten().cloned().collect();
         if !access_keys.is_empty() {
-            let looks = self.store.look(&access_keys).await?;
+            let looks = self.store.get_consistent(&access_keys).await?;
             found.extend(access_keys.into_iter().zip(looks));
         }
         // One that names another provider row takes that one along, and not this.
@@ -107,7 +107,7 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
         for ((key, _), access_token) in named.iter().zip(&issued_with) {
             let access_token = access_token.as_ref();
             let could_not_look = access_token
-                .is_some_and(|key| found.get(key) == Some(&Lookup::CouldNotLook) || taken_along.in_doubt.contains(key));
+                .is_some_and(|key| found.get(key) == Some(&Lookup::Unread) || taken_along.in_doubt.contains(key));
             let is_taken = |token: &RowKey| taken_along.reached.contains(token) && same(key, token).is_some();
             if access_token.is_some_and(is_taken) || !seen.insert(*key) {
                 continue;
@@ -118,7 +118,7 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
                     counts.read(bucket::provider());
                     self.judge_provider(row.clone(), Referrers::Unknown, &mut providers, &mut undecided, counts);
                 }
-                None | Some(Lookup::Found(_) | Lookup::CouldNotLook) => {
+                None | Some(Lookup::Found(_) | Lookup::Unread) => {
                     providers.unjudged.insert((*key).clone());
                 }
             }
@@ -147,12 +147,12 @@ impl<S: ReadRows + DeleteRows> Hands<'_, S> {
             return Ok(TakenAlong::default());
         }
         let keys: Vec<RowKey> = index_keys.iter().map(|(_, _, key)| key.clone()).collect();
-        let index_rows = self.store.look(&keys).await?;
+        let index_rows = self.store.get_consistent(&keys).await?;
         let mut taken_along = TakenAlong::default();
         for ((token, bucket, _), index_row) in index_keys.iter().zip(index_rows) {
             match index_row {
                 Lookup::Absent => {}
-                Lookup::CouldNotLook => {
+                Lookup::Unread => {
                     taken_along.in_doubt.insert((*token).clone());
                 }
                 Lookup::Found(row) => {

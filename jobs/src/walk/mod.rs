@@ -1,7 +1,7 @@
 //! How a run goes over rows, whichever they are: pieces of work of about a hundred rows, a few side by side, until the
 //! end, the deadline, the ceiling or a fault. Rows stream through, so memory stays flat.
 //!
-//! A [`Source`] hands out pieces; [`Hands`] is what they are worked on with: the store, the rules, and the one delete
+//! A [`Source`] yields pieces of work; [`Context`] is what they are worked on with: the store, the rules, and the one delete
 //! that knows of dry runs and ceilings. [`chain`] is the order in which a token and what hangs on it go.
 
 mod chain;
@@ -27,7 +27,7 @@ const SIDE_BY_SIDE: usize = 8;
 const FAULTS_IN_A_ROW: u32 = 3;
 
 /// What every piece of a run is worked on with.
-pub struct Hands<'a, S> {
+pub struct Context<'a, S> {
     pub store: &'a S,
     pub now: EpochSeconds,
     pub policy: Policy,
@@ -35,17 +35,17 @@ pub struct Hands<'a, S> {
     dry: bool,
     /// Deletes that may still be planned.
     allowance: Cell<u64>,
-    side_by_side: usize,
+    concurrency: usize,
     /// Rows that were glanced at, and how many of them were not there.
     glances: Cell<(usize, usize)>,
 }
 
-impl<'a, S> Hands<'a, S> {
+impl<'a, S> Context<'a, S> {
     pub fn new(store: &'a S, now: EpochSeconds, policy: Policy, dry: bool, max_deletes: Option<u64>) -> Self {
         // A ceiling is exact, and the same in a dry run, only if the pieces come one after another.
-        let side_by_side = if max_deletes.is_some() { 1 } else { SIDE_BY_SIDE };
+        let concurrency = if max_deletes.is_some() { 1 } else { SIDE_BY_SIDE };
         let allowance = Cell::new(max_deletes.unwrap_or(u64::MAX));
-        Self { store, now, policy, dry, allowance, side_by_side, glances: Cell::default() }
+        Self { store, now, policy, dry, allowance, concurrency, glances: Cell::default() }
     }
 
     pub fn is_dry(&self) -> bool {
@@ -54,11 +54,11 @@ impl<'a, S> Hands<'a, S> {
 
     /// Whether pieces, and segments, come one after another.
     pub(crate) fn one_by_one(&self) -> bool {
-        self.side_by_side == 1
+        self.concurrency == 1
     }
 }
 
-impl<S: ReadRows> Hands<'_, S> {
+impl<S: ReadRows> Context<'_, S> {
     /// Looks at rows as cheaply as can be: at half price, and once more, consistently, for those that were not there. What
     /// was found is judged as it was read, and its delete is conditional on just that; absence alone decides by itself.
     ///
@@ -66,14 +66,14 @@ impl<S: ReadRows> Hands<'_, S> {
     pub(crate) async fn look_cheaply(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
         let (glanced, absent) = self.glances.get();
         if 2 * absent > glanced {
-            return self.store.look(keys).await;
+            return self.store.get_consistent(keys).await;
         }
-        let mut found = self.store.glance(keys).await?;
+        let mut found = self.store.get_eventual(keys).await?;
         let again: Vec<usize> = (0..keys.len()).filter(|i| found[*i] == Lookup::Absent).collect();
         self.glances.set((glanced + keys.len(), absent + again.len()));
         if !again.is_empty() {
             let keys: Vec<RowKey> = again.iter().map(|i| keys[*i].clone()).collect();
-            for (i, lookup) in again.into_iter().zip(self.store.look(&keys).await?) {
+            for (i, lookup) in again.into_iter().zip(self.store.get_consistent(&keys).await?) {
                 found[i] = lookup;
             }
         }
@@ -81,7 +81,7 @@ impl<S: ReadRows> Hands<'_, S> {
     }
 }
 
-impl<S: DeleteRows> Hands<'_, S> {
+impl<S: DeleteRows> Context<'_, S> {
     /// Deletes, or in a dry run pretends to, as far as the ceiling allows. Every row has an outcome if there is no `Stop`.
     pub(crate) async fn delete(&self, rows: Vec<Condemned>, counts: &mut Tally) -> Result<Vec<DeleteOutcome>, Stop> {
         match self.try_delete(rows, counts).await {
@@ -140,7 +140,7 @@ impl From<StoreError> for Stop {
 
 /// How a walk ended, and where the next one goes on.
 #[derive(Clone, Debug, PartialEq)]
-pub enum End<P> {
+pub enum WalkEnd<P> {
     /// Went through to the last row.
     Through,
     /// Stopped before its time was up.
@@ -151,14 +151,14 @@ pub enum End<P> {
     Fault(P, StoreError),
 }
 
-impl<P> End<P> {
+impl<P> WalkEnd<P> {
     /// The same end, its place told in another way.
-    pub(crate) fn map<Q>(self, tell: impl FnOnce(P) -> Q) -> End<Q> {
+    pub(crate) fn map<Q>(self, tell: impl FnOnce(P) -> Q) -> WalkEnd<Q> {
         match self {
-            End::Through => End::Through,
-            End::OutOfTime(at) => End::OutOfTime(tell(at)),
-            End::MaxDeletes(at) => End::MaxDeletes(tell(at)),
-            End::Fault(at, error) => End::Fault(tell(at), error),
+            WalkEnd::Through => WalkEnd::Through,
+            WalkEnd::OutOfTime(at) => WalkEnd::OutOfTime(tell(at)),
+            WalkEnd::MaxDeletes(at) => WalkEnd::MaxDeletes(tell(at)),
+            WalkEnd::Fault(at, error) => WalkEnd::Fault(tell(at), error),
         }
     }
 }
@@ -167,7 +167,7 @@ impl<P> End<P> {
 #[derive(Debug)]
 pub struct Walked<P> {
     pub counts: Tally,
-    pub end: End<P>,
+    pub end: WalkEnd<P>,
 }
 
 /// Rows in order, as pieces of work.
@@ -190,7 +190,7 @@ pub(crate) trait Source {
 
 /// Walks over `source` with `work` on each piece. What was counted is returned in every case.
 pub(crate) async fn walk<S, R>(
-    hands: &Hands<'_, S>,
+    context: &Context<'_, S>,
     source: R,
     work: impl AsyncFn(Vec<R::Unit>, &mut Tally) -> Result<(), Stop>,
 ) -> Walked<R::Place>
@@ -199,24 +199,24 @@ where
     R: Source,
 {
     let walk = Walk {
-        store: hands.store,
+        store: context.store,
         faults_in_a_row: Cell::new(0),
         stopped: RefCell::new(None),
         under_way: RwLock::new(()),
     };
     let counts = futures_util::stream::unfold(source, |source| walk.next_piece(source))
         .map(|piece| Box::pin(walk.finish(piece, &work)))
-        .buffer_unordered(hands.side_by_side)
+        .buffer_unordered(context.concurrency)
         .fold(Tally::default(), async |mut sum, counts| {
             sum.add(&counts);
             sum
         })
         .await;
     let end = match walk.stopped.into_inner() {
-        None => End::Through,
-        Some((at, Stop::OutOfTime)) => End::OutOfTime(at),
-        Some((at, Stop::MaxDeletes)) => End::MaxDeletes(at),
-        Some((at, Stop::Fault(error))) => End::Fault(at, error),
+        None => WalkEnd::Through,
+        Some((at, Stop::OutOfTime)) => WalkEnd::OutOfTime(at),
+        Some((at, Stop::MaxDeletes)) => WalkEnd::MaxDeletes(at),
+        Some((at, Stop::Fault(error))) => WalkEnd::Fault(at, error),
     };
     Walked { counts, end }
 }

@@ -4,4 +4,4 @@ mod judge;
 mod record;
 
 pub use judge::{index_row, provider_row};
-pub use record::{Ignored, Record, Removal, read};
+pub use record::{Ignored, Record, RemovedToken, read};

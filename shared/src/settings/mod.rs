@@ -69,7 +69,7 @@ pub struct Settings {
     pub reuse_window_seconds: i64,
     pub grace_seconds: i64,
     /// Of the daily cleanup only: after so many runs in a row that their time cut off, the answer asks for an execution.
-    pub hand_over_after_cut_offs: Option<u64>,
+    pub backlog_after_incomplete_runs: Option<u64>,
     /// Of the index repair only: write the missing index row of a client that the 3.10 rename stranded.
     pub restore_clients: bool,
     /// Of the index repair only: delete what nothing has read since ActingWeb 3.3.
@@ -117,7 +117,7 @@ const GRACE: &str = "GRACE_SECONDS";
 const RESTORE_CLIENTS: &str = "RESTORE_CLIENTS";
 const REMOVE_LEGACY: &str = "REMOVE_LEGACY";
 
-const HAND_OVER: &str = "HAND_OVER_AFTER_CUT_OFFS";
+const BACKLOG_AFTER: &str = "BACKLOG_AFTER_INCOMPLETE_RUNS";
 
 const SCOPE: &str = "SCOPE";
 const MAX_AUDIT_UNITS: &str = "MAX_AUDIT_UNITS";
@@ -137,7 +137,7 @@ const OVERRIDABLE: [&str; 10] = [
 ];
 
 /// What only the daily cleanup knows.
-const OF_CLEANUP: [&str; 1] = [HAND_OVER];
+const OF_CLEANUP: [&str; 1] = [BACKLOG_AFTER];
 
 /// What only the index repair knows.
 const OF_REPAIR: [&str; 2] = [RESTORE_CLIENTS, REMOVE_LEGACY];
@@ -207,9 +207,9 @@ impl Settings {
             grace_seconds: given
                 .number(GRACE, "a number of seconds from 0 up", |seconds| (0..=MOST_SECONDS).contains(seconds))?
                 .unwrap_or(GRACE_SECONDS),
-            hand_over_after_cut_offs: given
-                .number(HAND_OVER, "a whole number from 1 up", |n| *n >= 1)?
-                .filter(|_| given.knows(HAND_OVER)),
+            backlog_after_incomplete_runs: given
+                .number(BACKLOG_AFTER, "a whole number from 1 up", |n| *n >= 1)?
+                .filter(|_| given.knows(BACKLOG_AFTER)),
             restore_clients: given.flag(RESTORE_CLIENTS)?,
             remove_legacy: given.flag(REMOVE_LEGACY)?,
             scope: given.own_choice(SCOPE, &Scope::NAMES)?.unwrap_or(Scope::System),

@@ -248,7 +248,7 @@ impl Simulation {
                     .into_iter()
                     .filter(|record| {
                         let read = jobs::cascade::read(record, &self.table);
-                        matches!(read, jobs::cascade::Record::Removal(_))
+                        matches!(read, jobs::cascade::Record::RemovedToken(_))
                     })
                     .collect();
                 for batch in records.chunks(100) {

@@ -1,7 +1,7 @@
 //! A run as a step of an execution: one segment's, or the look before the first of them.
 
-use super::{Job, Run, RunError, Store, asked};
-use crate::backlog::part::Part;
+use super::{Job, Run, RunError, Store, acquire};
+use crate::backlog::segment_run::SegmentRun;
 use crate::run::clock::RunClock;
 use crate::run::lease::Lease;
 use crate::run::report::RunReport;
@@ -13,10 +13,10 @@ use shared::settings::{Mode, Settings};
 ///
 /// # Errors
 /// As [`run`](super::run); and when another run holds the lease, because a part that did nothing is not done.
-pub async fn run_part<S, J>(
+pub async fn run_segment<S, J>(
     store: &S,
     job: &J,
-    (part, segment): (&Part, Segment),
+    (part, segment): (&SegmentRun, Segment),
     settings: &Settings,
     clock: &RunClock,
 ) -> Result<RunReport, RunError>
@@ -38,20 +38,20 @@ where
     if settings.mode == Mode::DryRun {
         return run.walk().await;
     }
-    let mut lease = asked(Lease::shared(store, clock, execution)).await?;
-    if !lease.may_begin() {
+    let mut lease = acquire(Lease::shared(store, clock, execution)).await?;
+    if !lease.may_start() {
         lease = run.allowed(lease).await?;
     }
     // It is the last step's to give back.
     let done = lease.hold(Box::pin(run.walk())).await;
-    run.told(done.unwrap_or(Err(RunError::LeaseLost)))
+    run.with_usage(done.unwrap_or(Err(RunError::LeaseLost)))
 }
 
 /// What an execution of many parts checks before the first of them: the settings, the table, the lease, the share.
 ///
 /// # Errors
 /// When it must not begin.
-pub async fn begin<S, J>(
+pub async fn start<S, J>(
     store: &S,
     job: &J,
     execution: &str,
@@ -67,7 +67,7 @@ where
     if settings.mode == Mode::DryRun {
         return run.refuse_above_share(&JobState::default()).await;
     }
-    let lease = asked(Lease::shared(store, clock, execution)).await?;
+    let lease = acquire(Lease::shared(store, clock, execution)).await?;
     run.allowed(lease).await.map(drop)
 }
 

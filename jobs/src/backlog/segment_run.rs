@@ -1,4 +1,4 @@
-//! One segment's work, which takes as many runs as it takes: what one of them answers is what the next one is asked.
+//! One segment's work, which takes as many runs as it takes: what one of them answers is what the next one is sent.
 //!
 //! No row, no name, no secret: the cursor holds no more of a token than a state row's does.
 
@@ -14,11 +14,11 @@ use shared::segment::Segment;
 /// A segment, how far it is, and what has come of it so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Part {
-    pub segment: u16,
-    pub segments: u16,
+pub struct SegmentRun {
+    pub index: u16,
+    pub count: u16,
     /// How many parts run at a time: they share the pace.
-    pub side_by_side: Option<u16>,
+    pub concurrency: Option<u16>,
     /// The lease that the parts of one execution share; without it a part takes one of its own.
     pub lease: Option<String>,
     /// Where to go on; null is the beginning.
@@ -70,25 +70,24 @@ fn named<'de, D: Deserializer<'de>>(from: D, known: fn(&str) -> bool) -> Result<
     Ok(counts)
 }
 
-impl Part {
+impl SegmentRun {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn segment(&self) -> Result<Segment, String> {
-        if self.side_by_side.is_some_and(|parts| !(1..=Segment::MOST).contains(&parts)) {
-            return Err(format!("side_by_side must be from 1 to {}", Segment::MOST));
+        if self.concurrency.is_some_and(|parts| !(1..=Segment::MOST).contains(&parts)) {
+            return Err(format!("concurrency must be from 1 to {}", Segment::MOST));
         }
         if let Some(lease) = &self.lease {
             check_lease(lease)?;
         }
-        Segment::new(self.segment, self.segments).ok_or_else(|| {
-            format!("segment must be from 0 up and below segments, and segments from 1 to {}", Segment::MOST)
-        })
+        Segment::new(self.index, self.count)
+            .ok_or_else(|| format!("index must be at least 0 and below count, and count from 1 to {}", Segment::MOST))
     }
 
     /// How many runs share the pace: no more than there are segments.
     pub fn sharing(self) -> Self {
-        let side_by_side = self.side_by_side.map(|parts| parts.min(self.segments));
-        Self { side_by_side, ..self }
+        let concurrency = self.concurrency.map(|runs| runs.min(self.count));
+        Self { concurrency, ..self }
     }
 
     /// The part after a run of it.
@@ -160,7 +159,7 @@ impl Totals {
 mod tests {
     use serde_json::json;
 
-    use super::{Part, Totals};
+    use super::{SegmentRun, Totals};
 
     #[test]
     fn only_names_that_are_ours_are_kept() {
@@ -182,10 +181,10 @@ mod tests {
 
     #[test]
     fn no_more_parts_share_the_pace_than_there_are_segments() {
-        for (side_by_side, segments, sharing) in [(4, 2, 2), (2, 4, 2), (4, 4, 4)] {
-            let part = Part { segments, side_by_side: Some(side_by_side), ..Part::default() };
-            assert_eq!(part.sharing().side_by_side, Some(sharing));
+        for (concurrency, segments, sharing) in [(4, 2, 2), (2, 4, 2), (4, 4, 4)] {
+            let part = SegmentRun { count: segments, concurrency: Some(concurrency), ..SegmentRun::default() };
+            assert_eq!(part.sharing().concurrency, Some(sharing));
         }
-        assert_eq!(Part { segments: 2, ..Part::default() }.sharing().side_by_side, None);
+        assert_eq!(SegmentRun { count: 2, ..SegmentRun::default() }.sharing().concurrency, None);
     }
 }
