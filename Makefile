@@ -46,7 +46,7 @@ integration: tools ## all tests, on genuine DynamoDB Local and on the embedded e
 	$(CARGO) build --locked --workspace --bins
 	RUST_BACKTRACE=0 $(CARGO) test --locked --workspace --no-fail-fast
 
-# Not part of `test`, which makes the same attacks briefly: this takes an hour or so. The figures of docs/reliability.md.
+# Not part of `test`, which makes the same attacks briefly: this takes an hour or so. The figures of docs/dev/reliability.md.
 torture: tools ## the promises attacked at length: faults, kills of the release binary, a living application, rivals, clocks, rows from hell
 	$(CARGO) build --locked --release --package janitor
 	$(CARGO) build --locked --workspace --bins
@@ -73,12 +73,12 @@ bench: tools ## the daily cleanup beside the library's own, a good script and th
 	$(CARGO) build --locked --release --package tests --example bench --example bare_lambda
 	BENCH_SIZES="$(BENCH_SIZES)" BENCH_REPEATS="$(or $(BENCH_REPEATS),3)" BENCH_STARTS="$(or $(BENCH_STARTS),20)" $(BENCH) run $(SECTIONS)
 
-bench-report: ## docs/benchmarks.md, its plots and the model's predictions, from what `make bench` has measured so far
+bench-report: ## docs/dev/benchmarks.md, its plots and the model's predictions, from what `make bench` has measured so far
 	$(BENCH) report
-	cp target/bench/results.json docs/benchmarks.json
+	cp target/bench/results.json docs/dev/benchmarks.json
 	python3 tests/python/scaling.py
 
-# Not part of `test`: an hour. docs/mutations.md tells what came of it.
+# Not part of `test`: an hour. docs/dev/mutations.md tells what came of it.
 mutants: tools ## the program broken on purpose: each mistake must be caught by the test that it names
 	python3 tests/python/mutations.py
 	test -x .tools/bin/cargo-mutants || $(CARGO) install --quiet --locked --root .tools --version 27.1.0 cargo-mutants

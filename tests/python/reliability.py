@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts the figures that `make torture` collected into docs/reliability.md, between its two markers.
+"""Puts the figures that `make torture` collected into docs/dev/reliability.md, between its two markers.
 
     reliability.py FIGURES.jsonl
 
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/reliability.md"
+PAGE = ROOT / "docs/dev/reliability.md"
 BEGIN, END = "<!-- figures: written by make torture -->", "<!-- end of figures -->"
 COLUMNS = {
     "attempts": "runs",

@@ -4,7 +4,7 @@
     scaling.py            write its tables into docs/scaling.md
     scaling.py --check    only say whether they are what the model gives
 
-Everything it assumes is a constant below. What was measured comes from docs/benchmarks.json, which `make bench-report` writes; without
+Everything it assumes is a constant below. What was measured comes from docs/dev/benchmarks.json, which `make bench-report` writes; without
 that file the constants that it would replace count.
 """
 
@@ -15,13 +15,13 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "scaling.md"
-FIGURES = DOCS / "benchmarks.json"
+FIGURES = DOCS / "dev" / "benchmarks.json"
 
 # DynamoDB's own limits for one partition.
 PARTITION_WRITE, PARTITION_READ, PARTITION_BYTES = 1_000, 3_000, 10 * 2**30
 # The defaults of shared/src/dynamo/pace.rs on demand.
 PACE_WRITE, PACE_READ = 500, 1_500
-# Of the real library's rows, as `make bench` writes them (docs/benchmarks.json has the census).
+# Of the real library's rows, as `make bench` writes them (docs/dev/benchmarks.json has the census).
 DEAD = 0.70
 # Of the dead rows, those in the OAuth system actor's one item collection; the others are spread over the actors.
 IN_COLLECTION = 0.78
@@ -36,7 +36,7 @@ PAGED, LOOKED_UP, DELETED, EVERY_RUN = 1_000, 100, 25, 28
 # three), one at provider rows; and of provider, token and index rows a batch each that is half empty.
 A_PIECE = 1 + 2 / 3 + 1 + 3 / 2
 # Read units for each row of the table, when the dead ones are deleted and when they are left to TTL; and processor seconds for
-# each row of a run that leaves them. Assumed only while docs/benchmarks.json is not there to say: see `Measured`.
+# each row of a run that leaves them. Assumed only while docs/dev/benchmarks.json is not there to say: see `Measured`.
 ASSUMED_READ_UNITS, ASSUMED_DEFERRED_READ_UNITS, ASSUMED_DEFERRED_CPU = 0.25, 0.05, 0.00001
 # A run of 15 minutes, less what it keeps back for its last words.
 RUN_SECONDS = 885
@@ -58,7 +58,7 @@ SIZES = [10**power for power in range(4, 10)]
 
 
 class Measured:
-    """What docs/benchmarks.json says, and in its absence what is assumed."""
+    """What docs/dev/benchmarks.json says, and in its absence what is assumed."""
 
     def __init__(self, sections):
         self.tables = list(self.told(sections, DELETING, "daily-cleanup"))

@@ -1,4 +1,4 @@
-//! docs/benchmarks.md: the figures between its two markers are written here, from results.json; what stands around them is kept.
+//! docs/dev/benchmarks.md: the figures between its two markers are written here, from results.json; what stands around them is kept.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,9 +18,9 @@ const SECTIONS: [&str; 5] = ["local", "embedded", "million-local", "million-embe
 /// # Panics
 /// When the page has lost its markers.
 pub(crate) fn write(results: &Value) {
-    let docs = repository_root().join("docs");
+    let docs = repository_root().join("docs/dev");
     let page = docs.join("benchmarks.md");
-    let text = fs::read_to_string(&page).expect("docs/benchmarks.md is there");
+    let text = fs::read_to_string(&page).expect("docs/dev/benchmarks.md is there");
     let (before, rest) = text.split_once(BEGIN).expect("the page has its first marker");
     let (_, after) = rest.split_once(END).expect("the page has its second marker");
     fs::write(&page, format!("{before}{BEGIN}{}{END}{after}", figures(results))).expect("the page can be written");
@@ -29,11 +29,11 @@ pub(crate) fn write(results: &Value) {
     {
         fs::write(docs.join(format!("benchmarks-{name}.svg")), picture).expect("the plot can be written");
     }
-    println!("written: docs/benchmarks.md and its plots");
+    println!("written: docs/dev/benchmarks.md and its plots");
     let missed: BTreeSet<String> =
         verdicts(results).iter().filter(|verdict| verdict.is_missed()).map(|verdict| heading(verdict.name)).collect();
     for heading in missed.iter().filter(|heading| !after.contains(&format!("\n### {heading}\n"))) {
-        println!("docs/benchmarks.md does not say why this bar is missed: ### {heading}");
+        println!("docs/dev/benchmarks.md does not say why this bar is missed: ### {heading}");
     }
 }
 
