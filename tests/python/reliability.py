@@ -27,8 +27,8 @@ COLUMNS = {
     "lost_races": "lost races",
     "live_lost": "**live rows lost**",
     "dead_left": "**dead rows left**",
-    "dangling": "**index rows without target**",
-    "secrets": "**secrets out**",
+    "dangling": "**dangling index rows**",
+    "secrets": "**secrets printed**",
 }
 
 
@@ -43,7 +43,7 @@ def added_up(lines: list[str]) -> dict[str, dict]:
 
 
 def table(attacks: dict[str, dict]) -> str:
-    rows = [["attack", *COLUMNS.values(), "again, alone"], ["---", *["---:"] * len(COLUMNS), "---"]]
+    rows = [["attack", *COLUMNS.values(), "command"], ["---", *["---:"] * len(COLUMNS), "---"]]
     for name, figures in attacks.items():
         numbers = [f"{figures[column]:,}" for column in COLUMNS]
         rows.append([name, *numbers, f"`--test {figures['file']} {figures['test']}`"])
