@@ -5,7 +5,7 @@ They use nothing but each other, so they and the tests that need no engine are c
 target/: without the AWS SDK to compile and to link, a mutant takes a second or two and not half a minute. The copy is made
 anew every time; what it was made from is in the lists below, and a module that begins to need more does not compile there.
 
-What survives has to be what docs/mutations.md explains, no more and no less, and so has what runs for ever: a mutant that
+What survives has to be what docs/dev/mutations.md explains, no more and no less, and so has what runs for ever: a mutant that
 nobody has explained is a failure, and so is an explanation that nothing needs.
 
     decisions.py [arguments of cargo mutants: --list, --file shared/src/expiry.rs, --iterate to leave out what was caught]
@@ -20,7 +20,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = ROOT / "target" / "decisions"
-DOCS = ROOT / "docs" / "mutations.md"
+DOCS = ROOT / "docs" / "dev" / "mutations.md"
 MODULES = [
     "bucket", "cascade/judge", "config", "expiry", "index", "integrity", "mask", "pyjson", "pyread", "row", "segment", "time",
 ]
@@ -127,7 +127,7 @@ def main():
     if code not in RAN or "--list" in sys.argv:
         return code
     wrong = compared(whole=len(sys.argv) == 1)
-    print("\n".join(wrong) or "what survived is what docs/mutations.md explains")
+    print("\n".join(wrong) or "what survived is what docs/dev/mutations.md explains")
     return bool(wrong)
 
 

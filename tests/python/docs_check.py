@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Holds README.md and docs/ against what they speak of: links, parameters, alarms, metrics, settings, buckets,
-examples, commands, the words of answers.
+"""Compares the documents with the template and the code: links, parameters, alarms, metrics, settings, buckets, examples,
+commands, the names in answers. Also checks that the guides stay within their word budget.
 
-Needs PyYAML only. What it reads is read by its spelling; a list that comes out short is an error, not an empty check.
+Needs PyYAML only. Sources are read as text; a list that is shorter than expected is an error, not an empty check.
 """
 
 import json
@@ -13,7 +13,12 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DEVELOPER_PAGES = sorted((ROOT / "docs" / "dev").glob("*.md"))
+ROOT_PAGES = [ROOT / name for name in ("CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md")]
+PAGES = [*GUIDES, *DEVELOPER_PAGES, *ROOT_PAGES]
+# As `wc -w` counts, README.md and docs/*.md together.
+MOST_GUIDE_WORDS = 15_000
 # A setting of the Lambda runtime and of the logging crate, not of config.rs.
 FOREIGN_SETTINGS = {"AWS_LAMBDA_LOG_LEVEL", "RUST_LOG"}
 
@@ -116,10 +121,10 @@ def check_examples(page, text):
 
 
 def check_words(page, text, parameters):
-    for name in re.findall(r"\b((?:events|tests)/[\w./-]+\.\w+)", text):
-        expect((ROOT / name).is_file(), f"{page.name}: {name} is not there")
-    for name in re.findall(r"(?<![\w/])((?:shared|functions|cli)/[\w./-]+\.rs)", text):
-        expect((ROOT / name).is_file(), f"{page.name}: {name} is not there")
+    for name in re.findall(r"\b((?:events|tests|docs)/[\w./-]+\.\w+)", text):
+        expect((ROOT / name).is_file(), f"{page.name}: {name} does not exist")
+    for name in re.findall(r"(?<![\w/])((?:shared|jobs|dynamo|functions|cli)/[\w./-]+\.rs)", text):
+        expect((ROOT / name).is_file(), f"{page.name}: {name} does not exist")
     for line in re.findall(r"--parameter-overrides((?:[ ']+\w+=(?:\"[^\"]*\"|[^\s'`]*)'?)+)", text):
         for name in re.findall(r"(?:^|[ '])([A-Z]\w+)=", line):
             expect(name in parameters, f"{page.name}: {name} is no parameter of the template")
@@ -129,14 +134,20 @@ def check_words(page, text, parameters):
         expect(allowed is None or value in map(str, allowed), f"{page.name}: {name} cannot be {value}")
     commands = some("commands", set(re.findall(r"^    ([A-Z]\w+)(?:\(\w+\)| \{)", section_of_commands(), re.M)), 5)
     known = {command.lower() for command in commands}
+    shell = "\n".join(re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.M | re.S) + re.findall(r"`(make [^`\n]+)`", text))
+    for target in re.findall(r"(?:^|[;&|] ?|\w+=\S+ )make ([a-z][a-z-]*)", shell, re.M):
+        expect(re.search(rf"^{target}:", read("Makefile"), re.M), f"{page.name}: make {target} is no target")
     typed = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S) + re.findall(r"`(janitor [^`\n]+)`", text))
     for command, rest in re.findall(r"(?:^|--bin )janitor (?:-- )?([a-z]+)([^\n]*)", typed, re.M):
         expect(command in known, f"{page.name}: janitor {command} is no command")
         for flag in re.findall(r"--([a-z-]+)", rest):
             expect(f"pub {flag.replace('-', '_')}: " in read("cli/src/args.rs") or flag in ("copies", "keep"),
                    f"{page.name}: janitor {command} has no --{flag}")
-    machine = re.search(r"(?<![\w.])/(?:home|work|root|Users)/", text)
-    expect(machine is None, f"{page.name}: a path of somebody's machine")
+
+
+def check_paths(page, text):
+    local_path = re.search(r"(?<![\w.])/(?:home|work|root|Users)/", text)
+    expect(local_path is None, f"{page.name}: a path of a developer's machine")
 
 
 def section_of_commands():
@@ -185,17 +196,20 @@ def check_settings():
     source = read("shared/src/settings/mod.rs")
     real = set(re.findall(r'^const [A-Z_]+: &str = "([A-Z_]+)";', source, re.M))
     real |= set(re.findall(r'"([A-Z_]+)"', re.search(r"^const ENDPOINTS.*;$", source, re.M)[0]))
-    documented = first_names(section(read("README.md"), "Settings")) - FOREIGN_SETTINGS
+    found = re.search(r"<!-- settings:start -->\n(.*?)<!-- settings:end -->", section(read("README.md"), "Settings"), re.S)
+    if found is None:
+        sys.exit("docs_check.py: README.md, Settings: no markers settings:start and settings:end")
+    documented = first_names(found[1]) - FOREIGN_SETTINGS
     same("README.md, Settings", documented, some("settings", real, 10))
 
 
 def check_buckets():
     buckets = set(re.findall(r'^    row\("(\w+)",', read("shared/src/bucket.rs"), re.M))
-    text = read("docs/lifecycle.md")
+    text = read("docs/rows.md")
     documented = first_names(section(text, "Owner `_actingweb_oauth2`")) | first_names(section(text, "Each actor"))
     for cells in rows(section(text, "Other system owners")):
         documented |= set(names(cells[1]))
-    same("docs/lifecycle.md", documented - {"state"}, some("buckets", buckets, 20))
+    same("docs/rows.md", documented - {"state"}, some("buckets", buckets, 20))
 
 
 def check_reports():
@@ -214,16 +228,32 @@ def check_reports():
          some("outcomes", outcomes, 5) | some("reasons", reasons, 15))
 
 
+def check_length():
+    counts = {page: len(page.read_text(encoding="utf-8").split()) for page in GUIDES}
+    words = sum(counts.values())
+    longest = ", ".join(f"{page.name} {counts[page]:,}" for page in sorted(counts, key=counts.get, reverse=True)[:4])
+    expect(words <= MOST_GUIDE_WORDS, f"the guides have {words:,} words, more than {MOST_GUIDE_WORDS:,}; the longest: {longest}")
+    return words
+
+
 def main():
     document = template()
     parameters = some("parameters", document["Parameters"], 20)
+    readme = read("README.md")
     for page in PAGES:
+        path = page.relative_to(ROOT)
+        if not page.is_file():
+            failures.append(f"{path} does not exist")
+            continue
         text = page.read_text(encoding="utf-8")
         check_links(page, text)
         check_examples(page, text)
-        check_words(page, text, parameters)
-        linked = page.name == "README.md" or f"](docs/{page.name})" in read("README.md")
-        expect(linked, f"README.md does not lead to docs/{page.name}")
+        check_paths(page, text)
+        # The changelog names things that are gone.
+        if path.name != "CHANGELOG.md":
+            check_words(page, text, parameters)
+        expect(path.name == "README.md" or f"]({path})" in readme, f"README.md does not link to {path}")
+    words = check_length()
     check_parameters(parameters)
     check_alarms(document["Resources"])
     check_metrics()
@@ -234,7 +264,7 @@ def main():
         print(f"docs_check.py: {failure}", file=sys.stderr)
     if failures:
         sys.exit(1)
-    print(f"docs: {len(PAGES)} pages agree with template and code")
+    print(f"docs: {len(PAGES)} pages agree with template and code; the guides have {words:,} words")
 
 
 if __name__ == "__main__":

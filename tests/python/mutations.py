@@ -11,8 +11,8 @@ each: a scratch worktree of HEAD is patched, built, and that test is run. It mus
 
     mutations.py [--check] [NN ...]
 
-`--check` only asks whether every patch applies, is in docs/mutations.md and names a test that is there, and whether
-docs/reliability.md tells how many there are: quick enough for `make check`. The scratch
+`--check` only asks whether every patch applies, is in docs/dev/mutations.md and names a test that is there, and whether
+docs/dev/reliability.md tells how many there are: quick enough for `make check`. The scratch
 worktree and its build are kept under target/mutations, so that a mutation costs one incremental build.
 """
 import argparse
@@ -62,12 +62,12 @@ def check(patches):
             wrong.append(f"{patch.name}: does not apply: {applied.stderr.strip().splitlines()[0]}")
         if not test_is_there(caught_by(patch)):
             wrong.append(f"{patch.name}: no such test: {caught_by(patch)[-1]}")
-        if f"| {patch.stem} |" not in (ROOT / "docs" / "mutations.md").read_text():
-            wrong.append(f"{patch.name}: not in docs/mutations.md")
-    told = re.search(r"(\d+) deliberate mistakes", (ROOT / "docs" / "reliability.md").read_text())
+        if f"| {patch.stem} |" not in (ROOT / "docs" / "dev" / "mutations.md").read_text():
+            wrong.append(f"{patch.name}: not in docs/dev/mutations.md")
+    told = re.search(r"(\d+) deliberate mistakes", (ROOT / "docs" / "dev" / "reliability.md").read_text())
     there = len(list(PATCHES.glob("*.patch")))
     if not told or int(told[1]) != there:
-        wrong.append(f"docs/reliability.md: does not say that there are {there} deliberate mistakes")
+        wrong.append(f"docs/dev/reliability.md: does not say that there are {there} deliberate mistakes")
     print("\n".join(wrong) or f"{len(patches)} mutations apply, and the tests that must catch them are there")
     return bool(wrong)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts the figures that `make torture` collected into docs/reliability.md, between its two markers.
+"""Puts the figures that `make torture` collected into docs/dev/reliability.md, between its two markers.
 
     reliability.py FIGURES.jsonl
 
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/reliability.md"
+PAGE = ROOT / "docs/dev/reliability.md"
 BEGIN, END = "<!-- figures: written by make torture -->", "<!-- end of figures -->"
 COLUMNS = {
     "attempts": "runs",
@@ -27,8 +27,8 @@ COLUMNS = {
     "lost_races": "lost races",
     "live_lost": "**live rows lost**",
     "dead_left": "**dead rows left**",
-    "dangling": "**index rows without target**",
-    "secrets": "**secrets out**",
+    "dangling": "**dangling index rows**",
+    "secrets": "**secrets printed**",
 }
 
 
@@ -43,7 +43,7 @@ def added_up(lines: list[str]) -> dict[str, dict]:
 
 
 def table(attacks: dict[str, dict]) -> str:
-    rows = [["attack", *COLUMNS.values(), "again, alone"], ["---", *["---:"] * len(COLUMNS), "---"]]
+    rows = [["attack", *COLUMNS.values(), "command"], ["---", *["---:"] * len(COLUMNS), "---"]]
     for name, figures in attacks.items():
         numbers = [f"{figures[column]:,}" for column in COLUMNS]
         rows.append([name, *numbers, f"`--test {figures['file']} {figures['test']}`"])

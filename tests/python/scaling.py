@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How long a backlog takes and what it costs, for ten thousand to a billion rows: the model behind docs/scaling.md.
+"""The model of docs/scaling.md: how long a backlog takes and what it costs, for ten thousand to a billion rows.
 
-    scaling.py            write its tables into docs/scaling.md
-    scaling.py --check    only say whether they are what the model gives
+    scaling.py            write the tables of docs/scaling.md and docs/dev/benchmarks.md
+    scaling.py --check    only compare the tables with the model
 
-Everything it assumes is a constant below. What was measured comes from docs/benchmarks.json, which `make bench-report` writes; without
+Everything it assumes is a constant below. What was measured comes from docs/dev/benchmarks.json, which `make bench-report` writes; without
 that file the constants that it would replace count.
 """
 
@@ -15,13 +15,14 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "scaling.md"
-FIGURES = DOCS / "benchmarks.json"
+BENCHMARKS = DOCS / "dev" / "benchmarks.md"
+FIGURES = DOCS / "dev" / "benchmarks.json"
 
 # DynamoDB's own limits for one partition.
 PARTITION_WRITE, PARTITION_READ, PARTITION_BYTES = 1_000, 3_000, 10 * 2**30
 # The defaults of dynamo/src/pace.rs on demand.
 PACE_WRITE, PACE_READ = 500, 1_500
-# Of the real library's rows, as `make bench` writes them (docs/benchmarks.json has the census).
+# Of the real library's rows, as `make bench` writes them (docs/dev/benchmarks.json has the census).
 DEAD = 0.70
 # Of the dead rows, those in the OAuth system actor's one item collection; the others are spread over the actors.
 IN_COLLECTION = 0.78
@@ -36,7 +37,7 @@ PAGED, LOOKED_UP, DELETED, EVERY_RUN = 1_000, 100, 25, 28
 # three), one at provider rows; and of provider, token and index rows a batch each that is half empty.
 A_PIECE = 1 + 2 / 3 + 1 + 3 / 2
 # Read units for each row of the table, when the dead ones are deleted and when they are left to TTL; and processor seconds for
-# each row of a run that leaves them. Assumed only while docs/benchmarks.json is not there to say: see `Measured`.
+# each row of a run that leaves them. Assumed only while docs/dev/benchmarks.json is not there to say: see `Measured`.
 ASSUMED_READ_UNITS, ASSUMED_DEFERRED_READ_UNITS, ASSUMED_DEFERRED_CPU = 0.25, 0.05, 0.00001
 # A run of 15 minutes, less what it keeps back for its last words.
 RUN_SECONDS = 885
@@ -58,7 +59,7 @@ SIZES = [10**power for power in range(4, 10)]
 
 
 class Measured:
-    """What docs/benchmarks.json says, and in its absence what is assumed."""
+    """What docs/dev/benchmarks.json says, and in its absence what is assumed."""
 
     def __init__(self, sections):
         self.tables = list(self.told(sections, DELETING, "daily-cleanup"))
@@ -99,7 +100,7 @@ def deletes_a_second(rows, pace=PACE_WRITE, read_pace=PACE_READ, application=0, 
     """The slowest of: the pace, what the collection's partitions have left, reading, and the function's processor."""
     room = max(0, (splits or partitions(rows)) * PARTITION_WRITE - application)
     bounds = {
-        "pace": pace / WRITE_UNITS,
+        "rate": pace / WRITE_UNITS,
         "partition": room / WRITE_UNITS / IN_COLLECTION,
         "reading": read_pace / (MEASURED.read_units / DEAD),
     }
@@ -145,8 +146,8 @@ def power(rows):
 
 def backlog_table():
     lines = [
-        "| rows, 70 % dead | daily runs of 15 min | state machine, default pace | the same at nine tenths of the partitions' ceiling | bound by | "
-        "deleting it costs | left to TTL |",
+        "| rows, 70 % dead | daily runs of 15 min | state machine, default rate | state machine, 90 % of the partitions' maximum | limited by | "
+        "cost of deleting | cost with TTL |",
         "|---:|---:|---:|---:|---|---:|---:|",
     ]
     for rows in SIZES:
@@ -168,7 +169,7 @@ def backlog_table():
 
 def traffic_table():
     lines = [
-        "| the application writes, units a second | 1 partition | 2 | 4 | 8 |",
+        "| application writes, units a second | 1 partition | 2 | 4 | 8 |",
         "|---:|---:|---:|---:|---:|",
     ]
     for application in (0, 250, 500, 750, 900):
@@ -200,7 +201,7 @@ def prediction_table():
 
         def by_the_row(figure, digits):
             if rows == BASE:
-                return "the base"
+                return "base"
             base = bases.get(section)
             return f"{rows * base[figure] / BASE:,.{digits}f}" if base else "–"
 
@@ -211,30 +212,32 @@ def prediction_table():
     return lines
 
 
-def page():
-    text = PAGE.read_text()
-    for name, lines in (
-        ("backlog", backlog_table()),
-        ("traffic", traffic_table()),
-        ("predictions", prediction_table()),
+def pages():
+    """Each page with its tables as the model gives them."""
+    texts = {page: page.read_text() for page in (PAGE, BENCHMARKS)}
+    for page, name, lines in (
+        (PAGE, "backlog", backlog_table()),
+        (PAGE, "traffic", traffic_table()),
+        (BENCHMARKS, "predictions", prediction_table()),
     ):
         begin, end = f"<!-- {name}: written by tests/python/scaling.py -->\n", f"<!-- end of {name} -->"
-        before, rest = text.split(begin)
+        before, rest = texts[page].split(begin)
         _, after = rest.split(end)
-        text = before + begin + "\n".join(lines) + "\n" + end + after
-    return text
+        texts[page] = before + begin + "\n".join(lines) + "\n" + end + after
+    return texts
 
 
 def main():
-    new = page()
-    if sys.argv[1:] == ["--check"]:
-        if new != PAGE.read_text():
-            sys.exit("scaling.py: docs/scaling.md is not what the model gives: run tests/python/scaling.py")
-        print("docs/scaling.md is what the model gives")
-    elif sys.argv[1:]:
+    if sys.argv[1:] not in ([], ["--check"]):
         sys.exit(__doc__)
-    else:
-        PAGE.write_text(new)
+    for page, text in pages().items():
+        name = page.relative_to(DOCS.parent)
+        if not sys.argv[1:]:
+            page.write_text(text)
+        elif text != page.read_text():
+            sys.exit(f"scaling.py: {name} differs from the model: run tests/python/scaling.py")
+        else:
+            print(f"{name} agrees with the model")
 
 
 if __name__ == "__main__":

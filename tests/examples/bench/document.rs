@@ -1,4 +1,4 @@
-//! docs/benchmarks.md: the figures between its two markers are written here, from results.json; what stands around them is kept.
+//! docs/dev/benchmarks.md: writes the figures between its two markers, from results.json, and keeps the rest of the page.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,9 +18,9 @@ const SECTIONS: [&str; 5] = ["local", "embedded", "million-local", "million-embe
 /// # Panics
 /// When the page has lost its markers.
 pub(crate) fn write(results: &Value) {
-    let docs = repository_root().join("docs");
+    let docs = repository_root().join("docs/dev");
     let page = docs.join("benchmarks.md");
-    let text = fs::read_to_string(&page).expect("docs/benchmarks.md is there");
+    let text = fs::read_to_string(&page).expect("docs/dev/benchmarks.md is there");
     let (before, rest) = text.split_once(BEGIN).expect("the page has its first marker");
     let (_, after) = rest.split_once(END).expect("the page has its second marker");
     fs::write(&page, format!("{before}{BEGIN}{}{END}{after}", figures(results))).expect("the page can be written");
@@ -29,11 +29,11 @@ pub(crate) fn write(results: &Value) {
     {
         fs::write(docs.join(format!("benchmarks-{name}.svg")), picture).expect("the plot can be written");
     }
-    println!("written: docs/benchmarks.md and its plots");
+    println!("written: docs/dev/benchmarks.md and its plots");
     let missed: BTreeSet<String> =
         verdicts(results).iter().filter(|verdict| verdict.is_missed()).map(|verdict| heading(verdict.name)).collect();
     for heading in missed.iter().filter(|heading| !after.contains(&format!("\n### {heading}\n"))) {
-        println!("docs/benchmarks.md does not say why this bar is missed: ### {heading}");
+        println!("docs/dev/benchmarks.md does not explain this missed target: ### {heading}");
     }
 }
 
@@ -42,7 +42,7 @@ fn figures(results: &Value) -> String {
     text.push_str("\n![Time over rows, on both engines](benchmarks-time.svg)\n");
     text.push_str("\n![Requests, units and CPU time against the library's](benchmarks-cost.svg)\n");
     text.push_str(
-        "\n![Time against the limit, units, peak memory and start, beside their bars](benchmarks-size.svg)\n",
+        "\n![Time against the limit, units, peak memory and start, with their targets](benchmarks-size.svg)\n",
     );
     for section in SECTIONS {
         let taken = &results["sections"][section];
@@ -56,7 +56,7 @@ fn figures(results: &Value) -> String {
 }
 
 fn bars(results: &Value) -> String {
-    let mut text = "| | on | bar | measured, at so many rows | |\n|---|---|---:|---|---|\n".to_owned();
+    let mut text = "| | on | target | measured, by number of rows | |\n|---|---|---:|---|---|\n".to_owned();
     for verdict in verdicts(results) {
         let (bar, measured) = (verdict.bar(), verdict.measured());
         text.push_str(&format!("| {} | {} | {bar} | {measured} | {} |\n", verdict.name, verdict.on, word(&verdict)));
@@ -85,7 +85,7 @@ fn contest(section: &str, taken: &Value, table: &Value) -> String {
     let number = |value: &Value| grouped(value.as_u64().unwrap_or(0));
     let rows = number(&table["rows"]);
     let mut text = format!(
-        "\n### {rows} rows, {} (`{section}`)\n\n{} of them dead. One pass over what has to be read: {:.0} read units.\n\n",
+        "\n### {rows} rows, {} (`{section}`)\n\n{} of them dead. Minimum for one pass: {:.0} read units.\n\n",
         taken["engine"].as_str().unwrap_or_default(),
         number(&table["dead"]),
         table["least_read_units"].as_f64().unwrap_or(0.0)
@@ -108,7 +108,7 @@ fn contest(section: &str, taken: &Value, table: &Value) -> String {
             "1".to_owned()
         };
         let name = match run["concurrency"].as_u64() {
-            Some(width) => format!("{name} ({width} side by side)"),
+            Some(width) => format!("{name} ({width} concurrent)"),
             None => name.clone(),
         };
         text.push_str(&format!(
@@ -125,7 +125,7 @@ fn contest(section: &str, taken: &Value, table: &Value) -> String {
     if let Some(seen) = table["requests_by_operation"].as_object() {
         let count = |count: &Value| grouped(count.as_u64().unwrap_or(0));
         let seen: Vec<String> = seen.iter().map(|(operation, times)| format!("{} {operation}", count(times))).collect();
-        text.push_str(&format!("\nRequests of a run of daily-cleanup as a proxy counted them: {}.\n", seen.join(", ")));
+        text.push_str(&format!("\nRequests of one daily-cleanup run, counted by a proxy: {}.\n", seen.join(", ")));
     }
     text
 }

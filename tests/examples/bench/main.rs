@@ -1,10 +1,10 @@
 //! `make bench`: the daily cleanup side by side with ActingWeb's documented handler, a good script, and the limit that the engine
-//! sets, in one run on one machine. docs/benchmarks.md is made from what this measures.
+//! sets, in one run on one machine. docs/dev/benchmarks.md is made from what this measures.
 //!
 //! ```text
 //! bench run [SECTION…]   measure; all sections without an argument; each goes into target/bench/results.json by itself
 //! bench verdicts         the bars, from results.json
-//! bench report           docs/benchmarks.md and its plots, from results.json
+//! bench report           docs/dev/benchmarks.md and its plots, from results.json
 //! ```
 
 mod bars;

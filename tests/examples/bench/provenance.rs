@@ -29,7 +29,7 @@ pub(crate) fn in_full(results: &Value) -> String {
         format!("`{name}` {at} ({load})")
     });
     format!(
-        "Machine: {}. Versions: {}.\n\nTaken (UTC), and the machine's load just after: {}.\n",
+        "Machine: {}. Versions: {}.\n\nMeasured at (UTC), with the load of the machine just after: {}.\n",
         machine(newest),
         versions.join("; "),
         taken.collect::<Vec<_>>().join(", ")
