@@ -1,0 +1,6 @@
+//! The jobs on rows of the real ActingWeb library, and by the judgement of its own JSON reader. Needs Python and DynamoDB Local.
+
+mod live_application;
+mod malformed_rows;
+mod old_releases;
+mod seeded_rows;
