@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use aws_sdk_dynamodb::types::AttributeValue;
 use bed::Bed;
 use bed::engine::{EngineKind, shared as engine};
-use bed::fixture::{Fate, Specimen, all_kinds};
+use bed::fixture::{Fate, Specimen, all_kinds, settled};
 use bed::lambda::{Rie, function};
 use bed::process::{processes_of, repository_root, tool};
 use bed::proxy::{self, Proxy};
@@ -141,14 +141,6 @@ fn now() -> i64 {
     EpochSeconds::from(SystemTime::now()).get()
 }
 
-/// Rows whose fate does not hang on the second in which they are judged: those that are dead by now, and those that will
-/// still be alive tomorrow.
-fn settled(copies: usize) -> Vec<Specimen> {
-    let dead = all_kinds(now(), copies, 1).into_iter().filter(|row| row.fate == Fate::Goes);
-    let alive = all_kinds(now() + 86_400, copies, 2).into_iter().filter(|row| row.fate == Fate::Stays);
-    dead.chain(alive).collect()
-}
-
 fn input(job: &str, segments: u16) -> Value {
     json!({"job": job, "segments": segments, "concurrency": SIDE_BY_SIDE})
 }
@@ -159,7 +151,7 @@ fn tasks(told: &Value) -> &Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_state_machine_finishes_what_one_run_cannot() {
-    let rows = settled(copies());
+    let rows = settled(now(), copies(), 1);
     let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count() as u64;
     // A pace at which no segment can be finished in the time that a task has.
     let (timeout, units) = if rows.len() > 100_000 { (20, "8000") } else { (3, "1000") };
@@ -220,7 +212,7 @@ async fn the_same_state_machine_repairs_the_indexes() {
 /// What must not begin changes nothing: least of all by an input that was meant as a dry run.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_execution_that_must_not_begin_says_why_and_touches_nothing() {
-    let rows = settled(2);
+    let rows = settled(now(), 2, 1);
     let stage = Stage::set("daily-cleanup", &rows, 60, "100000").await;
     let before = stage.keys().await;
     for (input, error, cause, asked) in [
@@ -243,7 +235,7 @@ async fn an_execution_that_must_not_begin_says_why_and_touches_nothing() {
 /// A part that cannot go on fails the execution. Another part may be at work then, so the lease is not free at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_execution_whose_part_fails_for_good_recalls_the_lease() {
-    let rows = settled(2);
+    let rows = settled(now(), 2, 1);
     let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}"#;
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
         if request.operation == "BatchExecuteStatement" {
@@ -263,7 +255,7 @@ async fn an_execution_whose_part_fails_for_good_recalls_the_lease() {
 /// Another execution may have all of the function's concurrency, for as long as a part runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_execution_waits_for_room_longer_than_for_a_fault() {
-    let rows = settled(2);
+    let rows = settled(now(), 2, 1);
     let stage = Stage::set("daily-cleanup", &rows, 60, "100000").await;
     let told = stage.execute_throttled("run", &input("daily-cleanup", 2), 15, || ());
     assert_eq!(told["status"], "SUCCEEDED", "{told}");
@@ -273,7 +265,7 @@ async fn an_execution_waits_for_room_longer_than_for_a_fault() {
 /// Nobody looks at the output of an execution that succeeded; of one that failed there is an alarm.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_execution_that_skipped_rows_is_not_one_that_succeeded() {
-    let rows = settled(2);
+    let rows = settled(now(), 2, 1);
     let mut refusals = 1;
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
         if request.operation == "BatchExecuteStatement" && refusals > 0 {
@@ -296,7 +288,7 @@ async fn an_execution_that_skipped_rows_is_not_one_that_succeeded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_execution_whose_table_goes_away_says_why_it_failed() {
-    let stage = Stage::set("daily-cleanup", &settled(2), 60, "100000").await;
+    let stage = Stage::set("daily-cleanup", &settled(now(), 2, 1), 60, "100000").await;
     // The table goes away in the middle: the parts fail as often as they may, and so does the last step.
     let told = stage.execute("run-inline", &input("daily-cleanup", 2), || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use bed::Bed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
-use bed::golden::matches_golden;
+use bed::golden::{matches_golden, no_orphans};
 use bed::janitor::Janitor;
 use bed::proxy::{self, Proxy};
 use serde_json::{Value, json};
@@ -539,12 +539,15 @@ fn the_help_teaches() {
     let janitor = Janitor::default().with("COLUMNS", "100");
     let ttl = ["status", "enable", "get", "set", "remove", "backfill"];
     let of_ttl = ttl.iter().map(|command| vec!["ttl", *command]);
+    let mut files = Vec::new();
     for command in [vec![]].into_iter().chain(NAMES.iter().map(|name| vec![*name])).chain(of_ttl) {
         let ended = janitor.run(&[command.as_slice(), &["--help"]].concat());
         assert_eq!(ended.code, 0);
         assert!(command.is_empty() || ended.out.contains("Example"), "{command:?}: {}", ended.out);
-        matches_golden(&format!("cli/{}.txt", [&["help"], command.as_slice()].concat().join("-")), &ended.out);
+        files.push(format!("cli/{}.txt", [&["help"], command.as_slice()].concat().join("-")));
+        matches_golden(files.last().unwrap(), &ended.out);
     }
+    no_orphans("cli/help", files.iter().map(String::as_str));
     assert_eq!(janitor.run(&["--version"]).out, format!("janitor {}\n", env!("CARGO_PKG_VERSION")));
     assert_eq!(janitor.run(&["nonsense"]).code, 2);
 }

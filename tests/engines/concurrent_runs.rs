@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, shared as engine};
-use bed::load::{Siege, Which, all_at_once, crowd, real_now};
+use bed::load::{Load, Which, all_at_once, crowd, real_now};
 use bed::proxy::{Fate, Proxy};
 use bed::stream::event;
 use jobs::run::RunError;
@@ -24,12 +24,12 @@ bed::on_both_engines!(
 );
 
 async fn fight(&(kind, seed): &(EngineKind, u64)) -> Figures {
-    let siege = Siege::lay(kind, crowd(seed, 8, real_now())).await;
+    let load = Load::new(kind, crowd(seed, 8, real_now())).await;
     // Slow enough to be beside each other.
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Slow(Duration::from_millis(20)));
     let programs: Vec<_> =
-        Which::BOTH.iter().map(|which| which.janitor(proxy.endpoint(), &siege.bed.prefix).spawn().unwrap()).collect();
-    let function = siege.bed.through(&proxy).await;
+        Which::BOTH.iter().map(|which| which.janitor(proxy.endpoint(), &load.bed.prefix).spawn().unwrap()).collect();
+    let function = load.bed.through(&proxy).await;
     let (daily, repair) = tokio::join!(
         Which::Cleanup.run(&function, json!({}), real_now()),
         Which::Repair.run(&function, json!({}), real_now())
@@ -40,14 +40,14 @@ async fn fight(&(kind, seed): &(EngineKind, u64)) -> Figures {
         // Two that ask in the same moment: one gets the lease, and the other is told.
         let report = report.unwrap();
         figures.faults += u64::from(report.outcome == Outcome::LeaseHeld);
-        siege.ran(&report, &mut figures);
+        load.ran(&report, &mut figures);
         deleted += report.counts.rows_deleted();
         unsure += report.counts.uncertain();
     }
     for program in programs {
         let ended = program.wait_with_output().unwrap();
         let printed = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
-        figures.secrets += siege.secrets_in(&printed);
+        figures.secrets += load.secrets_in(&printed);
         let answer: Value = serde_json::from_slice(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {printed}"));
         let report = &answer["report"];
         assert!(report["outcome"].is_string(), "{printed}");
@@ -56,11 +56,11 @@ async fn fight(&(kind, seed): &(EngineKind, u64)) -> Figures {
         deleted += report["rows"]["deleted"].as_u64().unwrap();
         unsure += report["rows"]["uncertain"].as_u64().unwrap();
     }
-    let gone = (siege.rows.len() - siege.rest().await.len()) as u64;
+    let gone = (load.rows.len() - load.rest().await.len()) as u64;
     assert!((deleted..=deleted + unsure).contains(&gone), "{gone} rows are gone, and {deleted} were claimed");
-    figures.live_lost += siege.live_lost(real_now()).await;
-    siege.settle(real_now() + 120, &mut figures).await;
-    siege.lift().await;
+    figures.live_lost += load.live_lost(real_now()).await;
+    load.settle(real_now() + 120, &mut figures).await;
+    load.drop_table().await;
     figures
 }
 
@@ -97,7 +97,7 @@ async fn one_that_wakes_up_late_deletes_nothing_that_was_written_since(kind: Eng
         let long_ago = NOW - 90 * 86_400;
         let mut rows = crowd(seed() + 20 + round, 6, NOW);
         rows.extend(names.iter().flat_map(|name| reused(name, long_ago)));
-        let mut siege = Siege::lay(kind, rows).await;
+        let mut load = Load::new(kind, rows).await;
 
         // Frozen with a delete of theirs in hand, until the other is done.
         let released = Arc::new(AtomicBool::new(false));
@@ -112,35 +112,35 @@ async fn one_that_wakes_up_late_deletes_nothing_that_was_written_since(kind: Eng
             }
             Fate::Forward
         });
-        let sleeper = siege.bed.through(&proxy).await;
+        let sleeper = load.bed.through(&proxy).await;
         let first = async { Which::Cleanup.run(&sleeper, json!({}), NOW).await };
         let second = async {
             while !at_gate.load(Ordering::SeqCst) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
             // By its clock the lease has lapsed.
-            let done = Which::Cleanup.run(&siege.bed.function, json!({}), NOW + 120).await.unwrap();
+            let done = Which::Cleanup.run(&load.bed.function, json!({}), NOW + 120).await.unwrap();
             assert!(done.outcome.is_complete(), "{}", done.to_json());
             let fresh: Vec<ModelRow> = names.iter().flat_map(|name| reused(name, NOW + 100)).collect();
-            siege.bed.write(&bed::tables::specimens(&fresh)).await;
+            load.bed.write(&bed::tables::specimens(&fresh)).await;
             released.store(true, Ordering::SeqCst);
             (done, fresh)
         };
         let (first, (second, fresh)) = tokio::join!(first, second);
         figures.attempts += 2;
         figures.faults += 1;
-        siege.ran(&second, &mut figures);
+        load.ran(&second, &mut figures);
         match first {
-            Ok(report) => siege.ran(&report, &mut figures),
+            Ok(report) => load.ran(&report, &mut figures),
             Err(RunError::LeaseLost) => {}
             Err(error) => panic!("{error}"),
         }
         let keys: Vec<_> = fresh.iter().map(ModelRow::key).collect();
-        siege.rows.retain(|row| !keys.contains(&row.key()));
-        siege.rows.extend(fresh);
-        figures.live_lost += siege.live_lost(NOW + 120).await;
-        siege.settle(NOW + 240, &mut figures).await;
-        siege.lift().await;
+        load.rows.retain(|row| !keys.contains(&row.key()));
+        load.rows.extend(fresh);
+        figures.live_lost += load.live_lost(NOW + 120).await;
+        load.settle(NOW + 240, &mut figures).await;
+        load.drop_table().await;
     }
     assert!(figures.lost_races > 0, "the sleeper met nothing that was written since");
     figures.tell("a lease holder that wakes up late");
@@ -160,12 +160,12 @@ async fn when_its_turn_comes(which: Which, function: &Function) -> RunReport {
 async fn the_cascade_beside_the_other_runs_loses_nothing(kind: EngineKind) {
     let mut figures = Figures::default();
     for round in 0..amount(3, 40) {
-        let siege = Siege::lay_after_ttl(kind, crowd(seed() + 200 + round, 12, NOW), NOW).await;
+        let load = Load::new_after_ttl(kind, crowd(seed() + 200 + round, 12, NOW), NOW).await;
         // Late, in no order, and each twice.
-        let mut records = [siege.records(), siege.records()].concat();
+        let mut records = [load.records(), load.records()].concat();
         fastrand::Rng::with_seed(round).shuffle(&mut records);
         let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Slow(Duration::from_millis(3)));
-        let function = siege.bed.through(&proxy).await;
+        let function = load.bed.through(&proxy).await;
         let cascade = async {
             let mut reports = Vec::new();
             for batch in records.chunks(3) {
@@ -182,23 +182,23 @@ async fn the_cascade_beside_the_other_runs_loses_nothing(kind: EngineKind) {
         );
         assert!(daily.outcome.is_complete() && repair.outcome.is_complete());
         figures.attempts += 2 + batches.len() as u64;
-        figures.faults += siege.removed.len() as u64;
+        figures.faults += load.removed.len() as u64;
         let runs: Vec<&RunReport> = batches.iter().map(|batch| &batch.run).chain([&daily, &repair]).collect();
         for report in &runs {
-            siege.ran(report, &mut figures);
+            load.ran(report, &mut figures);
         }
         // What two of them wanted gone at once, both may call theirs; what nobody did is not gone.
-        let gone = (siege.rows.len() - siege.rest().await.len()) as u64;
+        let gone = (load.rows.len() - load.rest().await.len()) as u64;
         let sum = |of: fn(&RunReport) -> u64| runs.iter().map(|report| of(report)).sum::<u64>();
         assert_eq!(sum(|report| report.counts.uncertain()), 0);
         assert!(gone > 0 && gone <= sum(|report| report.counts.rows_deleted()), "{gone} rows are gone");
         let by_cascade: u64 = batches.iter().map(|batch| batch.run.counts.rows_deleted()).sum();
         assert!(by_cascade > 0, "the others were always first");
         // At once, without another run.
-        siege.check_nothing_leads_to_removed().await;
-        figures.live_lost += siege.live_lost(NOW).await;
-        siege.settle(NOW + 240, &mut figures).await;
-        siege.lift().await;
+        load.check_nothing_leads_to_removed().await;
+        figures.live_lost += load.live_lost(NOW).await;
+        load.settle(NOW + 240, &mut figures).await;
+        load.drop_table().await;
     }
     figures.tell("the cascade beside the other runs");
 }

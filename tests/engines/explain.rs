@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::TimeToLiveSpecification;
 use bed::Bed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{self, Specimen};
-use bed::golden::matches_golden;
+use bed::golden::{matches_golden, no_orphans};
 use bed::janitor::{Ended, janitor};
 use bed::tables::scan;
 use bed::tables::{random_table, specimens};
@@ -245,6 +245,7 @@ async fn one_row_of_every_kind_and_state_reads_as_the_rules(kind: EngineKind) {
         }
     }
     assert!(seen.len() > 60, "{}", seen.len());
+    no_orphans("explain/", files.keys().map(String::as_str).chain(["explain/not-found.txt"]));
     for (file, text) in files {
         matches_golden(&file, &text);
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, shared as engine};
 use bed::fault::{Fault, When, faulty};
-use bed::load::{Siege, Which, all_at_once, crowd};
+use bed::load::{Load, Which, all_at_once, crowd};
 use bed::proxy::{self, Proxy};
 use bed::stream::event;
 use jobs::run::report::Outcome;
@@ -58,9 +58,9 @@ struct Ending {
 }
 
 async fn play(scene: &Scene, check: Check) -> Figures {
-    let siege = Siege::lay(scene.kind, crowd(scene.seed, TABLES, NOW)).await;
+    let load = Load::new(scene.kind, crowd(scene.seed, TABLES, NOW)).await;
     let (proxy, faults) = faulty(engine(scene.kind).endpoint(), scene.faults.clone(), scene.when);
-    let function = siege.bed.through(&proxy).await;
+    let function = load.bed.through(&proxy).await;
     let began = Instant::now();
     let ran = scene.which.run_within(&function, json!({}), NOW, scene.budget).await;
     let mut figures = Figures { attempts: 1, faults: faults.load(Ordering::Relaxed), ..Figures::default() };
@@ -76,19 +76,19 @@ async fn play(scene: &Scene, check: Check) -> Figures {
     };
     match &ran {
         Ok(report) => {
-            siege.ran(report, &mut figures);
-            siege.check_counts(report, siege.rows.len()).await;
+            load.ran(report, &mut figures);
+            load.check_counts(report, load.rows.len()).await;
             ending.outcome = Some(report.outcome);
             ending.retried = report.usage.retries + report.usage.throttles;
             ending.skipped = report.counts.rows_skipped();
             ending.told = !report.notes.is_empty();
         }
-        Err(error) => figures.secrets += siege.secrets_in(&format!("{error} {error:?}")),
+        Err(error) => figures.secrets += load.secrets_in(&format!("{error} {error:?}")),
     }
-    figures.live_lost += siege.live_lost(NOW).await;
+    figures.live_lost += load.live_lost(NOW).await;
     check(scene, &ending);
-    siege.settle(LATER, &mut figures).await;
-    siege.lift().await;
+    load.settle(LATER, &mut figures).await;
+    load.drop_table().await;
     figures
 }
 
@@ -103,10 +103,10 @@ fn most_alike(proxy: &Proxy, when: When) -> u64 {
 
 /// The requests that a run sends when nothing goes wrong, by kind.
 async fn requests(kind: EngineKind, which: Which, seed: u64) -> BTreeMap<String, u64> {
-    let siege = Siege::lay(kind, crowd(seed, TABLES, NOW)).await;
+    let load = Load::new(kind, crowd(seed, TABLES, NOW)).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
-    which.run(&siege.bed.through(&proxy).await, json!({}), NOW).await.unwrap();
-    siege.lift().await;
+    which.run(&load.bed.through(&proxy).await, json!({}), NOW).await.unwrap();
+    load.drop_table().await;
     let mut kinds = BTreeMap::new();
     for operation in proxy.seen() {
         *kinds.entry(operation).or_default() += 1;
@@ -199,29 +199,29 @@ fn faults_at_random_lose_nothing() {
 
 /// Whatever fails comes again, as the stream's mapping does it, until nothing does.
 async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
-    let siege = Siege::lay_after_ttl(kind, crowd(seed, TABLES, NOW), NOW).await;
+    let load = Load::new_after_ttl(kind, crowd(seed, TABLES, NOW), NOW).await;
     let when = When::Random { share: 300, seed };
     let (proxy, faults) = faulty(engine(kind).endpoint(), quick_faults(), when);
-    let function = siege.bed.through(&proxy).await;
-    let mut batches: VecDeque<Vec<Value>> = siege.records().chunks(3).map(<[Value]>::to_vec).collect();
+    let function = load.bed.through(&proxy).await;
+    let mut batches: VecDeque<Vec<Value>> = load.records().chunks(3).map(<[Value]>::to_vec).collect();
     let mut figures = Figures::default();
     while let Some(mut records) = batches.pop_front() {
         figures.attempts += 1;
         assert!(figures.attempts < 300, "{} records come again and again", records.len());
         match function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await {
             Ok(report) => {
-                siege.ran(&report.run, &mut figures);
+                load.ran(&report.run, &mut figures);
                 records.retain(|record| report.failed.iter().any(|one| record["dynamodb"]["SequenceNumber"] == **one));
             }
-            Err(error) => figures.secrets += siege.secrets_in(&format!("{error} {error:?}")),
+            Err(error) => figures.secrets += load.secrets_in(&format!("{error} {error:?}")),
         }
         batches.extend((!records.is_empty()).then_some(records));
     }
     figures.faults += faults.load(Ordering::Relaxed);
-    siege.check_nothing_leads_to_removed().await;
-    figures.live_lost += siege.live_lost(NOW).await;
-    siege.settle(LATER, &mut figures).await;
-    siege.lift().await;
+    load.check_nothing_leads_to_removed().await;
+    figures.live_lost += load.live_lost(NOW).await;
+    load.settle(LATER, &mut figures).await;
+    load.drop_table().await;
     figures
 }
 
@@ -325,7 +325,7 @@ fn a_silence_that_does_not_end_ends_the_run_in_time() {
 #[tokio::test]
 async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
     for kind in ENGINES {
-        let siege = Siege::lay(kind, crowd(seed(), 6, NOW)).await;
+        let load = Load::new(kind, crowd(seed(), 6, NOW)).await;
         let mut hidden = None;
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
             match (request.operation.as_str(), &hidden) {
@@ -343,15 +343,15 @@ async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
                 _ => proxy::Fate::Forward,
             }
         });
-        let report = Which::Cleanup.run(&siege.bed.through(&proxy).await, json!({}), NOW).await.unwrap();
+        let report = Which::Cleanup.run(&load.bed.through(&proxy).await, json!({}), NOW).await.unwrap();
         assert!(report.counts.uncertain() > 0, "{}", report.to_json());
         assert_eq!(report.counts.lost_races(), 0);
         assert!(!report.outcome.is_complete());
         assert!(report.notes.iter().any(|note| note.contains("not answered")), "{:?}", report.notes);
-        siege.check_counts(&report, siege.rows.len()).await;
+        load.check_counts(&report, load.rows.len()).await;
         let mut figures = Figures { attempts: 1, faults: 2, ..Figures::default() };
-        siege.ran(&report, &mut figures);
-        siege.settle(LATER, &mut figures).await;
+        load.ran(&report, &mut figures);
+        load.settle(LATER, &mut figures).await;
         figures.tell("a reset that hid a delete");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, shared as engine};
-use bed::load::{Siege, Which, all_at_once, crowd, real_now};
+use bed::load::{Load, Which, all_at_once, crowd, real_now};
 use bed::proxy::{Fate, Proxy, Request};
 
 /// Of the model's random tables in one: some hundred rows, and as many requests as there are buckets and batches.
@@ -38,18 +38,18 @@ fn kill(id: u32) {
 
 /// The numbers of the requests from the lease to the end: what comes before is the dry run that `--apply` shows first.
 async fn requests(kind: EngineKind, which: Which, seed: u64) -> std::ops::RangeInclusive<usize> {
-    let siege = Siege::lay(kind, crowd(seed, TABLES, real_now())).await;
+    let load = Load::new(kind, crowd(seed, TABLES, real_now())).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Forward);
-    let ended = which.janitor(proxy.endpoint(), &siege.bed.prefix).output().unwrap();
+    let ended = which.janitor(proxy.endpoint(), &load.bed.prefix).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
-    siege.lift().await;
+    load.drop_table().await;
     let operations = proxy.seen();
     let lease = operations.iter().position(|operation| operation == "PutItem").expect("a run takes the lease");
     lease + 1..=operations.len()
 }
 
 async fn die(death: &Death) -> Figures {
-    let siege = Siege::lay(death.kind, crowd(death.seed, TABLES, real_now())).await;
+    let load = Load::new(death.kind, crowd(death.seed, TABLES, real_now())).await;
     let victim: Arc<AtomicU32> = Arc::default();
     let (mut seen, id, at) = (0, Arc::clone(&victim), *death);
     let proxy = Proxy::start(engine(death.kind).endpoint(), move |_: &Request| {
@@ -77,7 +77,7 @@ async fn die(death: &Death) -> Figures {
             }
         }
     });
-    let child = death.which.janitor(proxy.endpoint(), &siege.bed.prefix).spawn().unwrap();
+    let child = death.which.janitor(proxy.endpoint(), &load.bed.prefix).spawn().unwrap();
     victim.store(child.id(), Ordering::SeqCst);
     let ended = child.wait_with_output().unwrap();
     let died = ended.status.code().is_none();
@@ -92,13 +92,13 @@ async fn die(death: &Death) -> Figures {
     let mut figures = Figures {
         attempts: 1,
         faults: u64::from(died),
-        live_lost: siege.live_lost(real_now()).await,
-        secrets: siege.secrets_in(&printed),
+        live_lost: load.live_lost(real_now()).await,
+        secrets: load.secrets_in(&printed),
         ..Figures::default()
     };
     // The lease of the dead lapses after a minute.
-    siege.settle(real_now() + 120, &mut figures).await;
-    siege.lift().await;
+    load.settle(real_now() + 120, &mut figures).await;
+    load.drop_table().await;
     figures
 }
 

@@ -14,7 +14,6 @@ use bed::janitor::Janitor;
 use bed::process::Running;
 use bed::python::Application;
 use jobs::run::report::{Outcome, RunReport};
-use model;
 use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::time::EpochSeconds;

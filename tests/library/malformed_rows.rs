@@ -1,4 +1,4 @@
-//! Rows from hell: what is in them must neither stop a run, nor get a live row deleted, nor reach a terminal.
+//! Malformed rows: what is in them must neither stop a run, nor get a live row deleted, nor reach a terminal.
 //!
 //! The judge is Python (`tests/python/oracle.py`): what the writer's own JSON reader makes of a row is what counts.
 
@@ -9,7 +9,7 @@ use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, shared as engine};
 use bed::items::{self, Item, Sentence, judge};
 use bed::janitor::{Ended, janitor};
-use bed::malformed_rows::{SECRET, hell, strange_data};
+use bed::malformed_rows::{SECRET, malformed_rows, strange_data};
 use bed::tables::{random_table, specimens};
 use jobs::run::report::{Outcome, RunReport};
 use model::rows::NOW;
@@ -58,7 +58,7 @@ enum Which {
     Repair,
 }
 
-/// A table from hell on an engine, and what the oracle says of it.
+/// A table of malformed rows on an engine, and what the oracle says of it.
 struct Attacked {
     bed: Bed,
     before: BTreeMap<Key, String>,
@@ -172,8 +172,8 @@ fn tell(what: &str, rows: &[&String]) {
 }
 
 #[tokio::test]
-async fn rows_from_hell() {
-    let items = hell(seed(), NOW, amount(3_000, 24_000), amount(6, 60));
+async fn malformed_rows_are_judged_as_python_reads_them() {
+    let items = malformed_rows(seed(), NOW, amount(3_000, 24_000), amount(6, 60));
     let mut figures = Figures::default();
     for kind in [EngineKind::Embedded, EngineKind::DynamoDbLocal] {
         let mut attacked = Attacked::new(kind, &items).await;
@@ -187,12 +187,12 @@ async fn rows_from_hell() {
         attacked.attack().await;
         figures.add(attacked.figures);
     }
-    figures.tell("rows from hell");
+    figures.tell("malformed rows");
 }
 
 /// The janitor's own rows can be damaged like any other: a run begins at the beginning, and goes through.
 #[tokio::test]
-async fn state_rows_from_hell_do_not_stop_a_run() {
+async fn malformed_state_rows_do_not_stop_a_run() {
     let beds = [Bed::new(EngineKind::Embedded).await, Bed::new(EngineKind::DynamoDbLocal).await];
     let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.to_owned());
     let (now, mut stopped) = (EpochSeconds::new(NOW), Vec::new());
@@ -235,8 +235,8 @@ fn is_sane(what: &str, ended: &Ended) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_is_told_of_rows_from_hell_in_plain_words() {
-    let items = hell(seed() + 1, NOW, amount(1_200, 6_000), 1);
+async fn a_terminal_shows_malformed_rows_in_plain_words() {
+    let items = malformed_rows(seed() + 1, NOW, amount(1_200, 6_000), 1);
     let kind = EngineKind::Embedded;
     let bed = Bed::new(kind).await;
     items::write(&bed.function.client, &bed.table, &items).await;

@@ -75,11 +75,11 @@ impl Figures {
     /// When a promise was broken, or the attack attacked nothing.
     pub fn tell(self, attack: &str) {
         let program = std::env::current_exe().expect("a test has a path");
-        let file = program.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        let binary = program.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let figures = json!({
             "attack": attack,
-            "file": file.rsplit_once('-').map_or(file.as_str(), |(name, _)| name),
-            "test": std::thread::current().name().and_then(|name| name.rsplit("::").next()),
+            "file": binary.rsplit_once('-').map_or(binary.as_str(), |(name, _)| name),
+            "test": std::thread::current().name(),
             "seed": seed(), "attempts": self.attempts, "faults": self.faults, "judged": self.judged,
             "deleted": self.deleted, "lost_races": self.lost_races, "live_lost": self.live_lost,
             "dead_left": self.dead_left, "dangling": self.dangling, "secrets": self.secrets,

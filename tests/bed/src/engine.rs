@@ -1,6 +1,6 @@
 //! The two real `DynamoDB` engines that the tests run against.
 //!
-//! Both keep everything in memory and start empty. Tests share one engine per test binary (`shared`) and give their
+//! Both keep everything in memory and start empty. Tests share one engine per test binary (`shared`), or per run, and give their
 //! tables names of their own: a Java virtual machine per test would cost more than the tests.
 use std::path::Path;
 use std::sync::OnceLock;
@@ -29,6 +29,7 @@ pub struct Engine {
 /// Held for its drop alone.
 enum Server {
     DynamoDbLocal { _process: Running },
+    Elsewhere,
     Embedded { _engine: crate::embedded::Engine },
 }
 
@@ -72,7 +73,13 @@ pub fn shared(kind: EngineKind) -> &'static Engine {
     engine.get_or_init(|| Engine::start(kind))
 }
 
+/// Where a DynamoDB Local is already running, for all test binaries of a run (`tests/run.py`).
+const RUNNING: &str = "DYNAMODB_LOCAL_ENDPOINT";
+
 fn start_dynamodb_local() -> (String, Server) {
+    if let Ok(endpoint) = std::env::var(RUNNING) {
+        return (endpoint, Server::Elsewhere);
+    }
     let home = tool("dynamodb-local/DynamoDBLocal.jar").with_file_name("");
     let port = free_port();
     // It has no option for the address and listens on all of them; the port is a random one and the tables hold test

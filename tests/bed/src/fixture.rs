@@ -48,6 +48,14 @@ pub fn all_kinds(now: i64, copies: usize, seed: u64) -> Vec<Specimen> {
     table.rows
 }
 
+/// The same without the rows whose fate depends on the second in which they are judged: rows that are dead at `now`, and rows
+/// that are still alive a day later.
+pub fn settled(now: i64, copies: usize, seed: u64) -> Vec<Specimen> {
+    let dead = all_kinds(now, copies, seed).into_iter().filter(|row| row.fate == Goes);
+    let alive = all_kinds(now + DAY, copies, !seed).into_iter().filter(|row| row.fate == Stays);
+    dead.chain(alive).collect()
+}
+
 /// The release line whose bucket names an index row is written under.
 #[derive(Clone, Copy)]
 enum Generation {

@@ -37,11 +37,11 @@ impl InvokeAnswer {
     }
 }
 
-/// The binary that `cargo build --workspace --bins` made, in whichever target folder this test was built into; or, for an
+/// The binary that cargo built, no older than its sources, in whichever target folder this test was built into; or, for an
 /// attack on the release binaries, the one in the folder that `TORTURE_BINARIES` names.
 ///
 /// # Panics
-/// When it is not there.
+/// When it is not there or is older than its sources.
 #[must_use]
 pub fn function(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
@@ -50,8 +50,32 @@ pub fn function(name: &str) -> PathBuf {
         Some(folder) => repository_root().join(folder).join(name),
         None => built.join(name),
     };
-    assert!(binary.exists(), "{} is missing: run `cargo build --workspace --bins`, or `make test`", binary.display());
+    if let Err(reason) = is_fresh(&binary) {
+        panic!("{}: {reason}: run `{BUILD}` before this test, or `make test`", binary.display());
+    }
     binary
+}
+
+/// Builds everything that the tests run, with the features that the tests have.
+const BUILD: &str = "cargo build --workspace --all-targets";
+
+/// Whether a binary is there and newer than each of the sources that cargo lists beside it (`NAME.d`).
+fn is_fresh(binary: &Path) -> Result<(), String> {
+    let changed = |file: &Path| std::fs::metadata(file).and_then(|metadata| metadata.modified());
+    let built = changed(binary).map_err(|_| "is missing".to_owned())?;
+    let listed =
+        std::fs::read_to_string(binary.with_extension("d")).map_err(|error| format!("no list of sources: {error}"))?;
+    let (_, sources) = listed.split_once(": ").ok_or("an empty list of sources")?;
+    // A space inside a path is written with a backslash.
+    let sources = sources.trim().replace("\\ ", "\0");
+    for source in sources.split(' ').map(|source| source.replace('\0', " ")) {
+        match changed(Path::new(&source)) {
+            Ok(at) if at <= built => {}
+            Ok(_) => return Err(format!("is older than {source}")),
+            Err(_) => return Err(format!("was built from {source}, which is gone")),
+        }
+    }
+    Ok(())
 }
 
 /// A function's binary under the Runtime Interface Emulator.
@@ -262,4 +286,28 @@ fn post(port: u16, path: &str, body: &str, patience: Duration) -> io::Result<(u1
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(malformed)?;
     Ok((status, body.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_fresh;
+
+    #[test]
+    fn a_binary_older_than_one_of_its_sources_is_refused() {
+        let folder = std::env::temp_dir().join(format!("fresh {}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (binary, source) = (folder.join("tool"), folder.join("main.rs"));
+        assert_eq!(is_fresh(&binary).unwrap_err(), "is missing");
+        std::fs::write(&source, "").unwrap();
+        std::fs::write(&binary, "").unwrap();
+        let listed = |path: &std::path::Path| path.display().to_string().replace(' ', "\\ ");
+        std::fs::write(folder.join("tool.d"), format!("{}: {}\n", listed(&binary), listed(&source))).unwrap();
+        assert_eq!(is_fresh(&binary), Ok(()));
+        let later = std::time::SystemTime::now() + std::time::Duration::from_mins(1);
+        std::fs::File::options().append(true).open(&source).unwrap().set_modified(later).unwrap();
+        assert!(is_fresh(&binary).unwrap_err().starts_with("is older than"));
+        std::fs::remove_file(&source).unwrap();
+        assert!(is_fresh(&binary).unwrap_err().ends_with("which is gone"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -1,4 +1,4 @@
-//! A table under attack, and what the second opinion says of it afterwards.
+//! A table of random rows for attacks on the promises, and what the model says of it afterwards.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -94,7 +94,7 @@ pub fn crowd(seed: u64, tables: u64, now: i64) -> Vec<ModelRow> {
     rows
 }
 
-pub struct Siege {
+pub struct Load {
     pub bed: Bed,
     pub rows: Vec<ModelRow>,
     /// Tokens that TTL took away before, and the cascade is told of.
@@ -102,22 +102,22 @@ pub struct Siege {
     endpoint: &'static str,
 }
 
-/// A siege without its engine is a defect of the test: its methods panic.
-impl Siege {
-    pub async fn lay(kind: EngineKind, rows: Vec<ModelRow>) -> Self {
+/// A load without its engine is a defect of the test: its methods panic.
+impl Load {
+    pub async fn new(kind: EngineKind, rows: Vec<ModelRow>) -> Self {
         let bed = Bed::with(kind, &specimens(&rows)).await;
         Self { bed, rows, removed: Vec::new(), endpoint: engine(kind).endpoint() }
     }
 
     /// The same, after TTL has taken half of the tokens that it may take: the cascade is told of them.
-    pub async fn lay_after_ttl(kind: EngineKind, rows: Vec<ModelRow>, now: i64) -> Self {
+    pub async fn new_after_ttl(kind: EngineKind, rows: Vec<ModelRow>, now: i64) -> Self {
         let mut random = fastrand::Rng::with_seed(rows.len() as u64);
         let is_due = |row: &ModelRow| {
             let token = ["mcp_tokens", "mcp_refresh_tokens", "mcp_auth_codes"].contains(&row.bucket.as_str());
             token && matches!(row.ttl, model::ModelTtl::Number(at) if (now - 5 * 365 * 86_400..now).contains(&at))
         };
         let (removed, rows) = rows.into_iter().partition(|row| is_due(row) && random.bool());
-        Self { removed, ..Self::lay(kind, rows).await }
+        Self { removed, ..Self::new(kind, rows).await }
     }
 
     /// What the stream tells of the removed tokens.
@@ -234,7 +234,7 @@ impl Siege {
         secrets.iter().filter(|secret| text.contains(secret.as_str())).count() as u64
     }
 
-    pub async fn lift(self) {
+    pub async fn drop_table(self) {
         self.bed.function.client.delete_table().table_name(&self.bed.table).send().await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Rows from hell: every kind of row that the library writes, with something wrong with it that no library writes.
+//! Malformed rows: every kind of row that the library writes, with something wrong with it that no library writes.
 //!
 //! The same seed gives the same table. Every name and every text holds [`SECRET`], which must be in nothing that is told.
 
@@ -17,7 +17,7 @@ use crate::items::{Item, key};
 use model::Key;
 
 /// In every name and text, behind more characters than a mask shows.
-pub const SECRET: &str = "-hell-secret-";
+pub const SECRET: &str = "-test-secret-";
 
 /// What a scene is about before something goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ enum Twist {
     Bucket(String, bool),
 }
 
-struct Hell {
+struct Builder {
     random: fastrand::Rng,
     now: i64,
     serial: u64,
@@ -54,37 +54,37 @@ struct Hell {
 /// At least `rows` rows as of `now`; `huge` of them about as large as an item can be. Below what every bucket, twist and
 /// state together come to, each is drawn by lot.
 #[must_use]
-pub fn hell(seed: u64, now: i64, rows: usize, huge: usize) -> Vec<Item> {
+pub fn malformed_rows(seed: u64, now: i64, rows: usize, huge: usize) -> Vec<Item> {
     let random = fastrand::Rng::with_seed(seed);
-    let mut hell = Hell { random, now, serial: 0, actor: String::new(), items: BTreeMap::new() };
+    let mut builder = Builder { random, now, serial: 0, actor: String::new(), items: BTreeMap::new() };
     let mut all: Vec<(&Bucket, Twist, State)> = Vec::new();
     for bucket in &BUCKETS {
-        for twist in hell.twists(bucket) {
+        for twist in builder.twists(bucket) {
             all.extend(STATES.map(|state| (bucket, twist.clone(), state)));
         }
     }
-    hell.random.shuffle(&mut all);
+    builder.random.shuffle(&mut all);
     for (bucket, twist, state) in all {
-        if hell.items.len() >= rows {
+        if builder.items.len() >= rows {
             break;
         }
         // Between the damned, ordinary people.
-        if hell.random.u8(..5) == 0 {
-            let (bucket, state) = (&BUCKETS[hell.random.usize(..BUCKETS.len())], STATES[hell.random.usize(..3)]);
-            hell.scene(bucket, state, &Twist::None);
+        if builder.random.u8(..5) == 0 {
+            let (bucket, state) = (&BUCKETS[builder.random.usize(..BUCKETS.len())], STATES[builder.random.usize(..3)]);
+            builder.scene(bucket, state, &Twist::None);
         }
-        if hell.random.u8(..8) == 0 {
-            hell.grant();
+        if builder.random.u8(..8) == 0 {
+            builder.grant();
         }
-        hell.scene(bucket, state, &twist);
+        builder.scene(bucket, state, &twist);
     }
     for i in 0..huge {
-        hell.huge(&BUCKETS[i % BUCKETS.len()]);
+        builder.huge(&BUCKETS[i % BUCKETS.len()]);
     }
-    while hell.items.len() < rows {
-        hell.grant();
+    while builder.items.len() < rows {
+        builder.grant();
     }
-    hell.items.into_values().collect()
+    builder.items.into_values().collect()
 }
 
 /// Values that a row of ours should not have in its `data`: of every type, and texts that say nothing or nonsense.
@@ -97,7 +97,7 @@ pub fn strange_data() -> Vec<Option<AttributeValue>> {
     typed.map(Some).chain([None]).collect()
 }
 
-impl Hell {
+impl Builder {
     fn twists(&mut self, bucket: &Bucket) -> Vec<Twist> {
         let mut all = vec![Twist::None];
         for attribute in ["bucket", "name", "data", "timestamp", "ttl_timestamp"] {

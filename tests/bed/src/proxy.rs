@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -60,6 +61,18 @@ pub struct Proxy {
     seen: Arc<Mutex<Vec<Request>>>,
     /// Requests that have come in and are not done with.
     at_work: Arc<AtomicUsize>,
+    /// What a thread of this proxy panicked with, first of all the hook.
+    panicked: Arc<Mutex<Option<String>>>,
+}
+
+/// A failed assertion in a hook is the test's failure, not only its thread's.
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let panicked = self.panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(message) = panicked.filter(|_| !std::thread::panicking()) {
+            panic!("the proxy's hook panicked: {message}");
+        }
+    }
 }
 
 impl Proxy {
@@ -76,15 +89,27 @@ impl Proxy {
         let (log, hook) = (Arc::clone(&seen), Arc::new(Mutex::new(Box::new(hook) as Box<Hook>)));
         let at_work: Arc<AtomicUsize> = Arc::default();
         let busy = Arc::clone(&at_work);
+        let panicked: Arc<Mutex<Option<String>>> = Arc::default();
+        let panics = Arc::clone(&panicked);
         // The threads end with the test binary: a proxy holds nothing but loopback sockets.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (upstream, log, hook) = (upstream.clone(), Arc::clone(&log), Arc::clone(&hook));
-                let busy = Arc::clone(&busy);
-                std::thread::spawn(move || serve(client, &upstream, &log, &hook, &busy));
+                let (busy, panics) = (Arc::clone(&busy), Arc::clone(&panics));
+                std::thread::spawn(move || {
+                    // Keeps the connection open until a panic is recorded: a test that ends with the connection sees it.
+                    let _open = client.try_clone();
+                    let served = catch_unwind(AssertUnwindSafe(|| serve(client, &upstream, &log, &hook, &busy)));
+                    if let Err(payload) = served {
+                        let text = payload.downcast_ref::<String>().cloned();
+                        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                        let mut panics = panics.lock().unwrap_or_else(PoisonError::into_inner);
+                        panics.get_or_insert(text.unwrap_or_else(|| "no message".to_owned()));
+                    }
+                });
             }
         });
-        Self { endpoint, seen, at_work }
+        Self { endpoint, seen, at_work, panicked }
     }
 
     #[must_use]
@@ -296,4 +321,22 @@ pub(crate) fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
         let (key, value) = line.split_once(':')?;
         key.eq_ignore_ascii_case(name).then(|| value.trim())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_that_panics_fails_its_test() {
+        let outcome = std::panic::catch_unwind(|| {
+            let proxy = Proxy::start("http://127.0.0.1:9", |request| panic!("unexpected {}", request.operation));
+            let mut client = TcpStream::connect(proxy.endpoint().trim_start_matches("http://")).unwrap();
+            client.write_all(b"POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB.Scan\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+            // Until the proxy closes the connection.
+            client.read_to_end(&mut Vec::new()).unwrap();
+        });
+        let message = outcome.unwrap_err().downcast::<String>().unwrap();
+        assert_eq!(*message, "the proxy's hook panicked: unexpected Scan");
+    }
 }
