@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::types::{
     ScalarAttributeType, TimeToLiveSpecification,
 };
 use bed::Bed;
-use bed::engine::{EngineKind, shared as engine};
+use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
 use bed::proxy::{self, Proxy};
 use bed::tables::{create_table, write_rows};
@@ -631,7 +631,7 @@ fn environment(pairs: &[(&str, &str)]) -> Environment {
 
 #[tokio::test]
 async fn a_missing_table_is_named() {
-    for kind in [EngineKind::DynamoDbLocal, EngineKind::Embedded] {
+    for kind in kinds() {
         let client = bed::tables::client(engine(kind).endpoint()).await;
         let text = one_line(client, environment(&[("AWS_DB_PREFIX", "nosuch")]), json!({})).await;
         assert_eq!(

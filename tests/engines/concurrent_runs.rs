@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bed::attack::{Figures, amount, seed};
-use bed::engine::{EngineKind, shared as engine};
+use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::load::{Load, Which, all_at_once, crowd, real_now};
 use bed::proxy::{Fate, Proxy};
 use bed::stream::event;
@@ -67,9 +67,8 @@ async fn fight(&(kind, seed): &(EngineKind, u64)) -> Figures {
 #[test]
 fn several_at_once_do_the_work_of_one() {
     let mut random = fastrand::Rng::with_seed(seed() + 10);
-    let rounds: Vec<_> = (0..amount(4, 60))
-        .map(|round| (if round % 2 == 0 { EngineKind::Embedded } else { EngineKind::DynamoDbLocal }, random.u64(..)))
-        .collect();
+    let rounds: Vec<_> =
+        (0..amount(4, 60_usize)).map(|round| (kinds()[round % kinds().len()], random.u64(..))).collect();
     let figures = all_at_once(2, &rounds, fight);
     assert!(figures.faults > 0, "nobody ever met a lease");
     figures.tell("several janitors at once");

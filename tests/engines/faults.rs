@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bed::attack::{Figures, amount, seed};
-use bed::engine::{EngineKind, shared as engine};
+use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fault::{Fault, When, faulty};
 use bed::load::{Load, Which, all_at_once, crowd};
 use bed::proxy::{self, Proxy};
@@ -16,7 +16,6 @@ use model::rows::NOW;
 use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 
-const ENGINES: [EngineKind; 2] = [EngineKind::Embedded, EngineKind::DynamoDbLocal];
 /// A lease lapses after a minute; the clean run comes after that.
 const LATER: i64 = NOW + 120;
 /// Of the model's random tables in one: some hundred rows.
@@ -119,7 +118,7 @@ fn one_fault_at_each_kind_of_request_loses_nothing() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut random = fastrand::Rng::with_seed(seed());
     let mut scenes = Vec::new();
-    for kind in ENGINES {
+    for kind in kinds() {
         for which in Which::BOTH {
             let seed = random.u64(..);
             for (operation, count) in runtime.block_on(requests(kind, which, seed)) {
@@ -180,7 +179,7 @@ fn faults_at_random_lose_nothing() {
     let faults = quick_faults();
     let mut scenes = Vec::new();
     for round in 0..amount(3, 60) {
-        for kind in ENGINES {
+        for kind in kinds() {
             for which in Which::BOTH {
                 let seed = random.u64(..);
                 let share = [20, 100, 300][round % 3];
@@ -228,7 +227,8 @@ async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
 #[test]
 fn faults_at_random_under_the_cascade_lose_nothing() {
     let mut random = fastrand::Rng::with_seed(seed() + 5);
-    let scenes: Vec<(EngineKind, u64)> = (0..amount(6, 80)).map(|round| (ENGINES[round % 2], random.u64(..))).collect();
+    let scenes: Vec<(EngineKind, u64)> =
+        (0..amount(6, 80)).map(|round| (kinds()[round % kinds().len()], random.u64(..))).collect();
     all_at_once(6, &scenes, cascade_under_faults).tell("faults under the cascade");
 }
 
@@ -239,7 +239,7 @@ fn a_storm_that_passes_loses_nothing() {
         [Fault::ProvisionedThroughput, Fault::Throttling, Fault::InternalError, Fault::ResetAfter, Fault::NotJson];
     let mut scenes = Vec::new();
     for round in 0..amount(1, 12) {
-        for kind in ENGINES {
+        for kind in kinds() {
             for which in Which::BOTH {
                 let seed = random.u64(..);
                 let fault = storms[random.usize(..storms.len())];
@@ -268,7 +268,7 @@ fn a_fault_that_does_not_end_ends_the_run_in_bounds_and_is_no_success() {
                 continue;
             }
             let seed = random.u64(..);
-            let kind = ENGINES[random.usize(..2)];
+            let kind = kinds()[random.usize(..2) % kinds().len()];
             for which in Which::BOTH {
                 scenes.push(Scene::new(kind, which, vec![fault], When::From(operation, 2), seed));
             }
@@ -300,7 +300,7 @@ fn a_silence_that_does_not_end_ends_the_run_in_time() {
     for fault in [Fault::Slow, Fault::SilenceBefore, Fault::SilenceAfter] {
         for operation in ["Query", "BatchGetItem", "BatchExecuteStatement"] {
             for which in Which::BOTH {
-                let (seed, kind) = (random.u64(..), ENGINES[random.usize(..2)]);
+                let (seed, kind) = (random.u64(..), kinds()[random.usize(..2) % kinds().len()]);
                 let scene = Scene::new(kind, which, vec![fault], When::From(operation, 2), seed);
                 scenes.push(Scene { budget: Some(budget), ..scene });
             }
@@ -324,7 +324,7 @@ fn a_silence_that_does_not_end_ends_the_run_in_time() {
 /// run's own work, and the counts must not call it somebody else's.
 #[tokio::test]
 async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
-    for kind in ENGINES {
+    for kind in kinds() {
         let load = Load::new(kind, crowd(seed(), 6, NOW)).await;
         let mut hidden = None;
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bed::Bed;
-use bed::engine::{EngineKind, shared as engine};
+use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
 use bed::load::Which;
 use bed::proxy::{self, Proxy};
@@ -138,7 +138,7 @@ async fn refresh_tokens_wait_for_the_last_of_the_access_tokens() {
 /// `remote` + `x:y` and `remote:x` + `y` are one key: another bucket's row may have taken it over since.
 #[tokio::test]
 async fn a_row_whose_key_another_bucket_took_over_survives() {
-    for kind in [EngineKind::DynamoDbLocal, EngineKind::Embedded] {
+    for kind in kinds() {
         let session = put("_actingweb_oauth2", "_oauth_sessions", "peer:x", &json!({"created_at": 1}));
         let bed = Bed::with(kind, std::slice::from_ref(&session)).await;
         let usurper = Specimen { bucket: "_oauth_sessions:peer".to_owned(), name: "x".to_owned(), ..session };
@@ -251,7 +251,7 @@ async fn a_read_that_is_behind_loses_nothing() {
         (key("actor", "mcp_google_tokens:google_token_dead"), None),
     ]
     .into();
-    for kind in [EngineKind::DynamoDbLocal, EngineKind::Embedded] {
+    for kind in kinds() {
         for which in Which::BOTH {
             let bed = Bed::with(kind, &rows).await;
             let asked: Arc<Mutex<BTreeSet<(String, String)>>> = Arc::default();

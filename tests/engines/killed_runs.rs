@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bed::attack::{Figures, amount, seed};
-use bed::engine::{EngineKind, shared as engine};
+use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::load::{Load, Which, all_at_once, crowd, real_now};
 use bed::proxy::{Fate, Proxy, Request};
 
@@ -108,7 +108,7 @@ fn deaths(which: Which, points: usize) -> Vec<Death> {
     let mut deaths = Vec::new();
     while deaths.len() < points {
         let seed = random.u64(..);
-        let kind = if random.u8(..4) == 0 { EngineKind::DynamoDbLocal } else { EngineKind::Embedded };
+        let kind = if random.u8(..4) == 0 { kinds()[kinds().len() - 1] } else { EngineKind::Embedded };
         for request in runtime.block_on(requests(kind, which, seed)) {
             for moment in [Moment::Before, Moment::After, Moment::Later(random.u64(..20_000))] {
                 deaths.push(Death { kind, which, seed, request, moment });

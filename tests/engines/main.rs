@@ -14,6 +14,5 @@ mod killed_runs;
 mod metrics;
 mod random_tables;
 mod repair;
-mod revoke;
 mod segments;
 mod ttl;

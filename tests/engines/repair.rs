@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use bed::Bed;
-use bed::engine::{EngineKind, shared as engine};
+use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fixture::{Fate, Specimen};
 use bed::proxy::{self, Proxy};
 use bed::python::Application;
@@ -25,7 +25,6 @@ use shared::time::EpochSeconds;
 const OAUTH: &str = "_actingweb_oauth2";
 const HOUR: i64 = 3_600;
 const DAY: i64 = 86_400;
-const BOTH: [EngineKind; 2] = [EngineKind::DynamoDbLocal, EngineKind::Embedded];
 
 fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>, fate: Fate) -> Specimen {
     Specimen {
@@ -158,7 +157,7 @@ async fn every_combination_of_index_rows_token_and_provider_row_has_its_verdict(
         }
     }
     assert_eq!(n, 14 * 4 * 4);
-    for kind in BOTH {
+    for kind in kinds() {
         let bed = Bed::with(kind, &rows).await;
         let dry = repair(&bed, json!({"mode": "dry-run"})).await;
         let report = repair(&bed, json!({})).await;
@@ -212,7 +211,7 @@ async fn every_kind_of_dangling_index_row_goes_and_lone_provider_rows_go_when_ol
         ..put("third", "mcp_tokens", "aw_nan", &json!(1), Some(NOW + HOUR), Fate::Stays)
     });
     rows.push(put(OAUTH, "_access_token_index", "aw_nan", &json!("third"), None, Fate::Stays));
-    for kind in BOTH {
+    for kind in kinds() {
         let bed = Bed::with(kind, &rows).await;
         assert_eq!(repair(&bed, json!({})).await.outcome, Outcome::Complete);
         bed.check(&rows).await;
@@ -232,7 +231,7 @@ async fn an_unreachable_row_of_unknown_age_goes_when_it_is_seen_again_the_grace_
         ),
         put("actor", "mcp_google_tokens", "google_token_ageless", &json!({"refresh_token": "x"}), None, Fate::Goes),
     ];
-    for kind in BOTH {
+    for kind in kinds() {
         let bed = Bed::with(kind, &rows).await;
         let at = async |now: i64, event: Value| {
             bed.function.index_repair(event, EpochSeconds::new(now), None).await.unwrap()
@@ -279,7 +278,7 @@ async fn a_writer_that_is_half_way_loses_nothing() {
         ),
         put(OAUTH, "_access_token_index", "aw_1", &json!("actor"), Some(NOW + 4 * HOUR), Fate::Stays),
     ];
-    for kind in BOTH {
+    for kind in kinds() {
         for so_far in 1..=3 {
             for age in [0, 1, 60, HOUR] {
                 let bed = Bed::with(kind, &written[..so_far]).await;
@@ -364,7 +363,7 @@ async fn a_stranded_client_is_reported_and_restored_only_on_request() {
 
 #[tokio::test]
 async fn leftovers_of_3_2_1_go_only_on_request() {
-    for kind in BOTH {
+    for kind in kinds() {
         let mut rows: Vec<Specimen> = ["_mcp_system", "_mcp_global"]
             .into_iter()
             .flat_map(|owner| ["auth_code_index", "access_token_index", "client_index"].map(|bucket| (owner, bucket)))
@@ -412,7 +411,7 @@ async fn rows_of_absent_actors_are_reported_and_never_deleted() {
     .into_iter()
     .chain([put("there", "mcp_clients", "mcp_1", &json!({"client_id": "mcp_1"}), None, Fate::Stays)])
     .collect();
-    for kind in BOTH {
+    for kind in kinds() {
         // Without the table, and with an empty one, nothing is called absent.
         let bed = Bed::with(kind, &rows).await;
         let report = repair(&bed, json!({})).await;
@@ -436,7 +435,7 @@ async fn rows_of_absent_actors_are_reported_and_never_deleted() {
 
 #[tokio::test]
 async fn a_row_under_a_key_that_is_not_its_buckets_shifts_nothing() {
-    for kind in BOTH {
+    for kind in kinds() {
         let alive = json!({"created_at": NOW - 9 * DAY, "expires_at": NOW + DAY, "used": false});
         let rows: Vec<Specimen> = (0..20)
             .flat_map(|i| {
@@ -500,7 +499,7 @@ fn damage(actors: usize) -> Vec<Specimen> {
 #[tokio::test]
 async fn a_run_that_dies_in_segment_3_of_8_is_resumed_in_segment_3() {
     let rows = damage(400);
-    for kind in BOTH {
+    for kind in kinds() {
         let bed = Bed::with(kind, &rows).await;
         // One after another, as under a ceiling, so that the segment in which it dies is a known one.
         let event = || json!({"max_deletes": 1_000_000});
@@ -602,7 +601,7 @@ async fn a_read_that_failed_is_not_absence() {
                 put(OAUTH, "_access_token_index", &format!("dangling{i}"), &json!("nobody"), None, Fate::Goes)
             }))
             .collect();
-    for kind in BOTH {
+    for kind in kinds() {
         let bed = Bed::with(kind, &rows).await;
         let before = bed.keys().await;
         let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {

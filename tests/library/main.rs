@@ -3,4 +3,5 @@
 mod live_application;
 mod malformed_rows;
 mod old_releases;
+mod revoke;
 mod seeded_rows;

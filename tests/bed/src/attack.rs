@@ -79,7 +79,7 @@ impl Figures {
         let figures = json!({
             "attack": attack,
             "file": binary.rsplit_once('-').map_or(binary.as_str(), |(name, _)| name),
-            "test": std::thread::current().name(),
+            "test": std::thread::current().name().and_then(|name| name.rsplit("::").next()),
             "seed": seed(), "attempts": self.attempts, "faults": self.faults, "judged": self.judged,
             "deleted": self.deleted, "lost_races": self.lost_races, "live_lost": self.live_lost,
             "dead_left": self.dead_left, "dangling": self.dangling, "secrets": self.secrets,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::process::{Running, free_port, tool};
+use crate::process::{Running, free_port, tool, without_tools};
 
 /// About 2 s alone; the rest is for a machine that compiles at the same time.
 const START_DEADLINE: Duration = Duration::from_mins(1);
@@ -58,6 +58,12 @@ impl Engine {
     pub fn kind(&self) -> EngineKind {
         self.kind
     }
+}
+
+/// Both engines; with `NO_TOOLS` in the environment (`make quick`) the one that needs nothing but Rust.
+pub fn kinds() -> Vec<EngineKind> {
+    let kinds = [EngineKind::Embedded, EngineKind::DynamoDbLocal];
+    kinds[..if without_tools() { 1 } else { 2 }].to_vec()
 }
 
 /// The engine that all tests of this binary share. A static is never dropped: the embedded engine goes with the

@@ -69,12 +69,18 @@ pub fn repository_root() -> PathBuf {
     bed.ancestors().nth(2).unwrap_or(bed).to_path_buf()
 }
 
+/// Whether this is a run of the tests that need neither Java nor Python.
+pub fn without_tools() -> bool {
+    std::env::var_os("NO_TOOLS").is_some()
+}
+
 /// A part that `tests/setup.sh` installs, by its path under `.tools/`.
 ///
 /// # Panics
 /// When it is not there. A test that skips itself proves nothing and looks as if it did.
 #[must_use]
 pub fn tool(path: &str) -> PathBuf {
+    assert!(!without_tools(), "{path} is wanted by a test that `make quick` must skip");
     let found = repository_root().join(".tools").join(path);
     assert!(found.exists(), "{} is missing: run tests/setup.sh", found.display());
     found

@@ -17,11 +17,9 @@ pub use random::{new_table, provision, random_table, specimens};
 
 /// A client that needs nothing from the machine: the engine takes any credentials.
 pub async fn client(endpoint: &str) -> Client {
-    let config =
-        dynamo::connect(Connection { endpoint: Some(endpoint), ..Connection::default() }).await.config().to_builder();
-    let credentials = aws_sdk_dynamodb::config::Credentials::new("local", "local", None, None, "embedded engine");
-    let region = aws_sdk_dynamodb::config::Region::new("us-east-1");
-    Client::from_conf(config.credentials_provider(credentials).region(region).build())
+    let region = Some("us-east-1");
+    dynamo::connect(Connection { endpoint: Some(endpoint), region, any_credentials: true, ..Connection::default() })
+        .await
 }
 
 /// Creates an attributes table as ActingWeb does: on demand, without indexes.
