@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/reliability.md"
+PAGE = next(page for page in (ROOT / "docs/dev/reliability.md", ROOT / "docs/reliability.md") if page.exists())
 BEGIN, END = "<!-- figures: written by make torture -->", "<!-- end of figures -->"
 COLUMNS = {
     "attempts": "runs",
