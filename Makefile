@@ -1,32 +1,61 @@
-# `make help` lists the targets. Continuous integration runs `make test`.
+# `make help` lists the targets. Continuous integration calls `make test`.
 
 CARGO ?= cargo
-ATTACKS := faults kill living rivals clocks hell old_releases
+# Threads of each test binary, and two binaries at a time: tests mostly wait.
+TEST_THREADS ?= 2
+# One set of features for everything that is built, linted and tested: with another selection cargo would build the SDK again.
+ALL := --locked --workspace
+# Test names of the binary `engines` that `make quick` leaves out: those that need Java or Python, and the attacks by repetition.
+NEEDS_TOOLS := dynamodb_local real_library stranded_client terminal ctrl_c says_the_same credentials_that what_is_wrong every_function_logs
+ATTACKS := faults killed_runs concurrent_runs clocks
+LIBRARY_ATTACKS := live_application old_releases malformed_rows
 export CARGO_TERM_COLOR ?= auto
+export RUST_BACKTRACE ?= 0
 
-.PHONY: help demo test check deny template package integration torture backlog mutants cascade-month bench bench-report screenshots tools clean
+.PHONY: help demo quick test build check edges deny cargo-deny template package integration torture backlog mutants cascade-month bench \
+	bench-report screenshots tools clean
 
-help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help: ## print the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## clean a sample table on the embedded engine; needs only Rust
+demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked --bin janitor -- demo
 
-test: check deny template integration ## run everything
-
-check: ## format, lints, and the mutation patches
+quick: ## format, lints and every test that needs neither Java nor Python; about a minute and a half after a build
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy $(ALL) --all-targets -- -D warnings
+	python3 tests/python/mutations.py --check
+	python3 tests/python/crate_edges.py
+	$(CARGO) build $(ALL) --all-targets
+	$(CARGO) test $(ALL) --lib --test rules
+	NO_TOOLS=1 $(CARGO) test $(ALL) --test engines -- $(foreach name,$(NEEDS_TOOLS) $(ATTACKS:%=%::) random_tables::,--skip $(name))
+
+test: ## everything; installs into .tools what it needs; tens of minutes
+	$(MAKE) --no-print-directory --output-sync=target -j3 tools cargo-deny build
+	$(MAKE) --no-print-directory check deny template integration
+
+build: ## everything that is tested, once, with its binaries
+	$(CARGO) build $(ALL) --all-targets
+
+check: edges ## format and lints
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(ALL) --all-targets -- -D warnings
 	python3 tests/python/mutations.py --check
 
-tools: ## install DynamoDB Local, the ActingWeb library, the Lambda emulator and other tools into .tools
+edges: ## the direction of the crates' edges
+	python3 tests/python/crate_edges.py
+
+tools: ## DynamoDB Local, the Python library and the Lambda emulator, into .tools
 	bash tests/setup.sh
 
-deny: ## check licenses, sources and banned crates
-	test -x .tools/bin/cargo-deny || $(CARGO) install --quiet --locked --root .tools --version 0.20.2 cargo-deny
+deny: cargo-deny ## licences, sources, and crates that must not be in a Lambda
 	.tools/bin/cargo-deny --log-level error check bans licenses sources
 
-template: tools ## check the SAM template and the guides, and rehearse a deployment in moto
+# A debug build: it reads a lock file, and a release build of it takes longer than all of its runs.
+cargo-deny:
+	test -x .tools/bin/cargo-deny || $(CARGO) install --quiet --debug --locked --root .tools --version 0.20.2 cargo-deny
+
+template: tools ## the SAM template and the guides: lint, policies, roles, metrics, and a rehearsed deployment
 	.tools/venv-sam/bin/cfn-lint template.yaml
 	SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/venv-sam/bin/sam validate --lint
 	.tools/venv-checkov/bin/checkov --file template.yaml --framework cloudformation --compact --quiet --skip-download
@@ -37,60 +66,64 @@ template: tools ## check the SAM template and the guides, and rehearse a deploym
 	python3 tests/python/scaling.py --check
 	.tools/venv-sam/bin/python tests/python/rehearse.py
 
-# Not part of `test`: a release build takes minutes. SAM expects the build in target/, whatever CARGO_TARGET_DIR is.
+# Not part of `test`: a release build takes minutes. SAM looks for what it built in target/, wherever cargo was told to build.
 ARCHITECTURE ?= $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x86_64)
-package: tools ## build every function as sam deploys it, check its size and its answer; ARCHITECTURE=arm64 needs that Rust target
+package: tools ## (minutes) every function as sam deploys it, its size, and its answer under the emulator; ARCHITECTURE=arm64 needs that Rust target
 	PATH="$(CURDIR)/.tools/venv/bin:$$PATH" SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 env -u CARGO_TARGET_DIR \
 		.tools/venv-sam/bin/sam build --parameter-overrides Architecture=$(ARCHITECTURE) AttributesTable=any_attributes
 	.tools/venv-sam/bin/python tests/python/package_sizes.py
 	.tools/venv-sam/bin/python tests/python/package_answers.py
 
-integration: tools ## run all tests on DynamoDB Local and on the embedded engine
-	$(CARGO) build --locked --workspace --bins
-	RUST_BACKTRACE=0 $(CARGO) test --locked --workspace --no-fail-fast
+# Two at a time on one DynamoDB Local: the tests on engines, and all others. A shell's `wait` tells of both.
+integration: tools build ## all tests, on genuine DynamoDB Local and on the embedded engine; tens of minutes
+	RUST_TEST_THREADS=$(TEST_THREADS) tests/with-dynamodb-local.sh sh -c '\
+		$(CARGO) test $(ALL) --no-fail-fast --test engines > target/engines.log 2>&1 & \
+		$(CARGO) test $(ALL) --no-fail-fast --lib --test rules --test library --test deploy; others=$$?; \
+		wait $$!; engines=$$?; cat target/engines.log; exit $$((others + engines))'
 
-# Not part of `test`, which runs the same attacks briefly: about an hour. Writes the figures of docs/dev/reliability.md.
-torture: tools ## run the long attacks: faults, kills, a live application, concurrent runs, clocks, malformed rows; about an hour
+# Not part of `test`, which makes the same attacks briefly. The figures of the page on reliability.
+torture: tools ## the attacks on the promises at length, with the release binary; about an hour
 	$(CARGO) build --locked --release --package janitor
-	$(CARGO) build --locked --workspace --bins
+	$(CARGO) build $(ALL) --all-targets
 	rm -f target/torture.jsonl
-	TORTURE=long TORTURE_BINARIES=target/release TORTURE_FIGURES=$(CURDIR)/target/torture.jsonl RUST_BACKTRACE=0 $(CARGO) test --locked \
-		--package tests --no-fail-fast $(foreach attack,$(ATTACKS),--test $(attack)) -- --nocapture
+	TORTURE=long TORTURE_BINARIES=target/release TORTURE_FIGURES=$(CURDIR)/target/torture.jsonl $(CARGO) test $(ALL) \
+		--no-fail-fast --test engines --test library -- --nocapture $(ATTACKS:%=%::) $(LIBRARY_ATTACKS:%=%::)
 	.tools/venv/bin/python tests/python/reliability.py target/torture.jsonl
 
 # Not part of `test`, which runs it on 20,000 rows.
-backlog: tools ## run the backlog state machine with the release binaries on a million rows
+backlog: tools ## the backlog's state machine with the release functions as its tasks, on a million rows; tens of minutes
 	$(CARGO) build --locked --release --package daily-cleanup --package index-repair
-	BACKLOG_ROWS=1000000 TORTURE_BINARIES=target/release RUST_BACKTRACE=0 $(CARGO) test --locked --package tests --test backlog -- --nocapture
+	BACKLOG_ROWS=1000000 TORTURE_BINARIES=target/release $(CARGO) test $(ALL) --test deploy -- --nocapture backlog::
 
-# Not part of `test`: takes minutes. The figures of docs/cascade.md.
-cascade-month: ## simulate a month with and without the TTL cascade; writes docs/cascade-month.svg
+# Not part of `test`: minutes of simulated months, for the figures of docs/cascade.md.
+cascade-month: ## (minutes) a month of a table with and without the TTL cascade: what is left behind, requests, units; draws docs/cascade-month.svg
 	$(CARGO) run --quiet --locked --package tests --example cascade_month -- docs/cascade-month.svg
 
-# Not part of `test`: the better part of an hour. SECTIONS takes some of: init embedded local defer million-embedded million-local. A quick check: `make bench BENCH_SIZES=2000 BENCH_REPEATS=1 BENCH_STARTS=2 SECTIONS="init embedded local defer"`.
+# Not part of `test`: the better part of an hour in all. SECTIONS takes some of: init embedded local defer million-embedded million-local. A short form, to
+# see that it still works: `make bench BENCH_SIZES=2000 BENCH_REPEATS=1 BENCH_STARTS=2 SECTIONS="init embedded local defer"`.
 FUNCTIONS := daily-cleanup index-repair metrics-emitter enable-ttl ttl-cascade
 BENCH := $(CARGO) run --quiet --locked --release --package tests --example bench --
-bench: tools ## compare the daily cleanup with the library's own, a script and the engine's limit; up to an hour
+bench: tools ## (the better part of an hour) the daily cleanup beside the library's own, a good script and the engine's limit: time, requests, units, CPU, memory
 	$(CARGO) build --locked --release $(foreach function,$(FUNCTIONS),--package $(function))
 	$(CARGO) build --locked --release --package tests --example bench --example bare_lambda
 	BENCH_SIZES="$(BENCH_SIZES)" BENCH_REPEATS="$(or $(BENCH_REPEATS),3)" BENCH_STARTS="$(or $(BENCH_STARTS),20)" $(BENCH) run $(SECTIONS)
 
-bench-report: ## write docs/dev/benchmarks.md and the tables of docs/scaling.md from the results of `make bench`
+bench-report: ## docs/dev/benchmarks.md, its plots and the model's predictions, from what `make bench` has measured so far
 	$(BENCH) report
 	cp target/bench/results.json docs/dev/benchmarks.json
 	python3 tests/python/scaling.py
 
-# Not part of `test`: an hour. docs/dev/mutations.md has the results.
-mutants: tools ## apply each mutation; the test that it names must fail; about an hour
+# Not part of `test`. Exit code 3 of cargo-mutants: some mutants ran for ever, which is caught as well.
+mutants: tools ## deliberate mistakes, each of which a named test must catch, and mutants of every decision; about an hour
 	python3 tests/python/mutations.py
-	test -x .tools/bin/cargo-mutants || $(CARGO) install --quiet --locked --root .tools --version 27.1.0 cargo-mutants
-	python3 tests/python/decisions.py
+	test -x .tools/bin/cargo-mutants || $(CARGO) install --quiet --debug --locked --root .tools --version 27.1.0 cargo-mutants
+	PATH="$(CURDIR)/.tools/bin:$$PATH" $(CARGO) mutants --package shared || test $$? -eq 3
 
 CHROMIUM ?= $(firstword $(wildcard .tools/browser/chromium) chromium)
 screenshots: tools ## take the README's screenshots: docs/img
 	$(CARGO) build --quiet --locked --bin janitor
 	.tools/venv/bin/python tests/python/screenshots.py $(or $(CARGO_TARGET_DIR),target)/debug/janitor $(CHROMIUM)
 
-clean: ## remove the build and .tools
+clean: ## remove everything that was built and installed
 	$(CARGO) clean
 	rm -rf .tools

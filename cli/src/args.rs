@@ -57,6 +57,7 @@ pub enum Command {
     ///
     /// Writes live, dead, consumed, dangling, malformed and foreign rows, runs the daily cleanup dry and then for real,
     /// prints what became of them, and checks that no live row is gone and no dead one left.
+    #[cfg(feature = "demo")]
     #[command(after_help = "Example: janitor demo --copies 500 --keep")]
     Demo {
         /// How often each kind of row is written, under other names

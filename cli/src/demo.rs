@@ -1,15 +1,12 @@
 //! `janitor demo`: a table with every kind of row, cleaned before your eyes by the code that runs in the Lambda.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime};
 
-use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::types::{
-    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, PutRequest, ScalarAttributeType,
-    WriteRequest,
-};
-use dynamo::{self, Connection};
+use bed::embedded::Engine;
+use bed::fixture;
+use bed::tables::{Seen, client, create_table, misjudged, scan, write_rows};
 use jobs::run::report::RunReport;
 use runtime::lambda::Function;
 use serde_json::{Value, json};
@@ -18,9 +15,7 @@ use shared::settings::Environment;
 use shared::time::EpochSeconds;
 
 use crate::command::Signals;
-use crate::engine::Engine;
 use crate::fail::Failure;
-use crate::fixture::{self, Fate, Specimen};
 use crate::screen::Screen;
 
 const PREFIX: &str = "demo";
@@ -123,133 +118,10 @@ fn environment(endpoint: &str) -> Environment {
         .into()
 }
 
-/// A client that needs nothing from the machine: the engine takes any credentials.
-pub async fn client(endpoint: &str) -> Client {
-    let config =
-        dynamo::connect(Connection { endpoint: Some(endpoint), ..Connection::default() }).await.config().to_builder();
-    let credentials = aws_sdk_dynamodb::config::Credentials::new("local", "local", None, None, "embedded engine");
-    let region = aws_sdk_dynamodb::config::Region::new("us-east-1");
-    Client::from_conf(config.credentials_provider(credentials).region(region).build())
-}
-
 async fn invoke(function: &Function, event: Value, now: EpochSeconds) -> Result<(RunReport, Duration), Failure> {
     let began = Instant::now();
     let report = function.daily_cleanup(event, now, None).await?;
     Ok((report, began.elapsed()))
-}
-
-/// Creates an attributes table as ActingWeb does: on demand, without indexes.
-///
-/// # Errors
-/// When the engine refuses.
-pub async fn create_table(client: &Client, name: &str) -> Result<(), String> {
-    let key = |name: &str, kind| KeySchemaElement::builder().attribute_name(name).key_type(kind).build();
-    let text =
-        |name: &str| AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build();
-    let built = |error: aws_sdk_dynamodb::error::BuildError| error.to_string();
-    client
-        .create_table()
-        .table_name(name)
-        .billing_mode(BillingMode::PayPerRequest)
-        .key_schema(key("id", KeyType::Hash).map_err(built)?)
-        .key_schema(key("bucket_name", KeyType::Range).map_err(built)?)
-        .attribute_definitions(text("id").map_err(built)?)
-        .attribute_definitions(text("bucket_name").map_err(built)?)
-        .send()
-        .await
-        .map_err(|error| format!("create table: {}", aws_sdk_dynamodb::error::DisplayErrorContext(error)))?;
-    Ok(())
-}
-
-/// Writes rows as they are, odd ones included.
-///
-/// # Errors
-/// When the engine refuses a batch.
-pub async fn write_rows(client: &Client, table: &str, rows: &[Specimen]) -> Result<(), String> {
-    for batch in rows.chunks(25) {
-        let puts: Result<Vec<_>, _> = batch
-            .iter()
-            .map(|row| {
-                PutRequest::builder()
-                    .set_item(Some(item(row)))
-                    .build()
-                    .map(|put| WriteRequest::builder().put_request(put).build())
-            })
-            .collect();
-        let mut open = HashMap::from([(table.to_owned(), puts.map_err(|error| error.to_string())?)]);
-        while !open.is_empty() {
-            let answer = client
-                .batch_write_item()
-                .set_request_items(Some(open))
-                .send()
-                .await
-                .map_err(|error| format!("write: {}", aws_sdk_dynamodb::error::DisplayErrorContext(error)))?;
-            open = answer.unprocessed_items.unwrap_or_default();
-        }
-    }
-    Ok(())
-}
-
-fn item(row: &Specimen) -> HashMap<String, AttributeValue> {
-    let text = |value: &str| AttributeValue::S(value.to_owned());
-    let mut item = HashMap::from([
-        ("id".to_owned(), text(&row.owner)),
-        ("bucket_name".to_owned(), text(&format!("{}:{}", row.bucket, row.name))),
-        ("bucket".to_owned(), text(&row.bucket)),
-        ("name".to_owned(), text(&row.name)),
-    ]);
-    item.extend(row.data.clone().map(|data| ("data".to_owned(), data)));
-    item.extend(row.ttl.clone().map(|ttl| ("ttl_timestamp".to_owned(), ttl)));
-    item
-}
-
-/// A row of the table as the check sees it: `(id, bucket_name, bucket)`.
-pub type Seen = (String, String, String);
-
-/// Everything that is in the table, the janitor's own rows left out.
-///
-/// # Errors
-/// When the engine refuses.
-pub async fn scan(client: &Client, table: &str) -> Result<Vec<Seen>, String> {
-    let mut rows = Vec::new();
-    let mut start = None;
-    loop {
-        let page = client
-            .scan()
-            .table_name(table)
-            .consistent_read(true)
-            .set_exclusive_start_key(start)
-            .send()
-            .await
-            .map_err(|error| format!("scan: {}", aws_sdk_dynamodb::error::DisplayErrorContext(error)))?;
-        let text = |item: &HashMap<String, AttributeValue>, name: &str| {
-            item.get(name).and_then(|value| value.as_s().ok()).cloned().unwrap_or_default()
-        };
-        rows.extend(
-            page.items().iter().map(|item| (text(item, "id"), text(item, "bucket_name"), text(item, "bucket"))),
-        );
-        start = page.last_evaluated_key;
-        if start.is_none() {
-            rows.retain(|(owner, _, _)| owner != bucket::JANITOR_OWNER);
-            return Ok(rows);
-        }
-    }
-}
-
-/// What is there that should be gone, and gone that should be there.
-pub fn misjudged(rows: &[Specimen], left: &[Seen]) -> Vec<String> {
-    let left: std::collections::HashSet<(&str, &str)> =
-        left.iter().map(|(owner, sort, _)| (owner.as_str(), sort.as_str())).collect();
-    let mut wrong: BTreeMap<String, usize> = BTreeMap::new();
-    for row in rows {
-        let there = left.contains(&(row.owner.as_str(), format!("{}:{}", row.bucket, row.name).as_str()));
-        match (row.fate, there) {
-            (Fate::Stays, true) | (Fate::Goes, false) => {}
-            (Fate::Stays, false) => *wrong.entry(format!("a live row of {} is gone", row.bucket)).or_default() += 1,
-            (Fate::Goes, true) => *wrong.entry(format!("a dead row of {} is left", row.bucket)).or_default() += 1,
-        }
-    }
-    wrong.into_iter().map(|(what, times)| format!("{what} ({times} times)")).collect()
 }
 
 fn count(rows: &[Seen]) -> BTreeMap<&'static str, u64> {

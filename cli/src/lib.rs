@@ -7,15 +7,14 @@
 //! screen    tables, colour, progress
 //! target    the table that a command works on
 //! html      the audit as a page
-//! command   one file a command;  demo: on the embedded engine, with fixture's rows
+//! command   one file a command;  demo: on the embedded engine (feature `demo`)
 //! ```
 
 pub mod args;
 pub mod command;
+#[cfg(feature = "demo")]
 pub mod demo;
-pub mod engine;
 pub mod fail;
-pub mod fixture;
 pub mod html;
 pub mod screen;
 pub mod target;

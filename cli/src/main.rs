@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use janitor::args::{Cli, Command};
 use janitor::command::{audit, explain, reap, revoke, runs, ttl};
+#[cfg(feature = "demo")]
 use janitor::demo;
-use janitor::fail::{DONE, FINDINGS, Failure};
+use janitor::fail::{DONE, Failure};
 use janitor::screen::Screen;
 use janitor::typed::Typed;
 
@@ -32,10 +33,11 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
     let Cli { common, command } = cli;
     let screen = Screen::new(common.json, common.quiet);
     match command {
+        #[cfg(feature = "demo")]
         Command::Demo { copies, keep } => {
             let options = demo::Options { copies: copies.into(), keep };
             let all_well = demo::run(options, screen, out).await?;
-            Ok(if all_well { DONE } else { FINDINGS })
+            Ok(if all_well { DONE } else { janitor::fail::FINDINGS })
         }
         Command::Sweep(options) => runs::sweep(&common, &options, screen, out).await,
         Command::Repair(options) => runs::repair(&common, &options, screen, out).await,

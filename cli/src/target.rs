@@ -2,9 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::Credentials;
-use dynamo::{self, Connection, Dynamo, ReadOnly};
+use dynamo::{self, Client, Connection, Dynamo, ReadOnly};
 use jobs::run::clock::{RunClock, Watch};
 use jobs::store::{InspectTable, StoreError, TableFigures};
 use runtime::event;
@@ -144,17 +142,16 @@ impl Target {
 }
 
 async fn connect(common: &Common, endpoint: Option<&str>, environment: &Environment) -> Client {
-    let to = Connection { endpoint, region: common.region.as_deref(), profile: common.profile.as_deref() };
-    let client = dynamo::connect(to).await;
-    // A local engine takes any credentials; looking for real ones would only take time.
-    let is_local = endpoint.is_some_and(is_loopback);
     let has_own = common.profile.is_some()
         || ["AWS_ACCESS_KEY_ID", "AWS_PROFILE"].iter().any(|name| environment.contains_key(*name));
-    if is_local && !has_own {
-        let any = Credentials::new("local", "local", None, None, "a local engine");
-        return Client::from_conf(client.config().to_builder().credentials_provider(any).build());
-    }
-    client
+    dynamo::connect(Connection {
+        endpoint,
+        region: common.region.as_deref(),
+        profile: common.profile.as_deref(),
+        // A local engine accepts any credentials; a search for real ones would only take time.
+        any_credentials: endpoint.is_some_and(is_loopback) && !has_own,
+    })
+    .await
 }
 
 fn is_loopback(endpoint: &str) -> bool {

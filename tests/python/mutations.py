@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
-"""Breaks the program on purpose, one mistake at a time, and asks that the test which must see it sees it.
+"""Makes one deliberate mistake at a time in the program, and checks that the test which must notice it fails.
 
-Each tests/mutations/NN-what.patch begins with a line `Caught-by: cargo test ...` that names one test by its exact name. For
-each: a scratch worktree of HEAD is patched, built, and that test is run. It must fail; everything else is a finding:
+Each tests/mutations/NN-name.mutation has the mistake in one line, a line `Caught-by: cargo test ...` with the exact name of a
+test, and the change: lines that begin with `-` or a space are looked for in the sources, whatever their indentation, and have to
+be there exactly once; lines that begin with `+` or a space replace them. So a mutation survives a move of the code.
 
-    survived        the test passed
-    did not compile a patch that proves nothing
-    does not apply  the code has moved on: the patch has to follow
-    no such test    the name is wrong
+For each: a scratch worktree of HEAD is changed, built with its binaries, and the test is run. It has to fail. Before the first
+mutation all these tests have to pass on the unchanged tree. Everything else is a finding:
 
-    mutations.py [--check] [NN ...]
+    SURVIVED         the test passed
+    did not compile  a mutation that proves nothing
+    does not apply   the code has changed: the mutation has to follow
+    no such test     the name is wrong
 
-`--check` only asks whether every patch applies, is in docs/dev/mutations.md and names a test that is there, and whether
-docs/dev/reliability.md tells how many there are: quick enough for `make check`. The scratch
-worktree and its build are kept under target/mutations, so that a mutation costs one incremental build.
+    mutations.py [--check | --table] [NN ...]
+
+`--check` only checks that every mutation applies, names an existing test and is in no second list in the guides: quick enough for
+`make check`. `--table` prints the list. The scratch worktree and its build are kept under target/mutations, so that a mutation
+costs one incremental build.
 """
 import argparse
 import os
@@ -25,58 +29,106 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PATCHES = ROOT / "tests" / "mutations"
+MUTATIONS = ROOT / "tests" / "mutations"
 SCRATCH = ROOT / "target" / "mutations"
 TREE = SCRATCH / "tree"
-LONGEST_SECONDS = 600
+LONGEST_SECONDS = 900
+PAGE = ROOT / "docs/dev/mutations.md"
+
+
+class Mutation:
+    def __init__(self, file):
+        self.name = file.stem
+        head, _, change = file.read_text().partition("\n\n")
+        self.mistake, _, command = head.partition("\nCaught-by: cargo test ")
+        self.command = shlex.split(command)
+        if not self.command or not change:
+            sys.exit(f"{file.name}: needs a mistake, a `Caught-by: cargo test ...`, an empty line and a change")
+        lines = change.rstrip("\n").splitlines()
+        self.find = [line[1:].strip() for line in lines if line[:1] != "+"]
+        self.put = [line[1:].strip() for line in lines if line[:1] != "-"]
+        self.test = self.command[-1]
+
+    def targets(self):
+        """Of the whole workspace: with `-p` other features would be built."""
+        return ["--workspace", *self.command[2:-1]]
+
+    def places(self, tree):
+        for source in sorted(source for folder in tree.glob("*") for source in folder.rglob("src/**/*.rs")):
+            if source.relative_to(tree).parts[0] in {"target", "tests"}:
+                continue
+            lines = source.read_text().splitlines()
+            for start in range(len(lines) - len(self.find) + 1):
+                if [line.strip() for line in lines[start : start + len(self.find)]] == self.find:
+                    yield source, lines, start
+
+    def apply(self, tree):
+        places = list(self.places(tree))
+        if len(places) != 1:
+            return False
+        [(source, lines, start)] = places
+        lines[start : start + len(self.find)] = self.put
+        source.write_text("\n".join(lines) + "\n")
+        return True
+
+    def test_is_there(self):
+        """Whether the test is a function in the module that its name begins with."""
+        *modules, name = self.test.split("::")
+        if "--test" in self.command:
+            folder = ROOT / self.command[1] / self.command[self.command.index("--test") + 1]
+            sources = [folder / f"{modules[0]}.rs"]
+        else:
+            sources = (ROOT / self.command[1] / "src").rglob("*.rs")
+        return any(re.search(rf"\bfn {name}\(", source.read_text()) for source in sources if source.exists())
 
 
 def git(*arguments, tree=ROOT):
     return subprocess.run(["git", "-C", str(tree), *arguments], capture_output=True, text=True)
 
 
-def caught_by(patch):
-    """The command of the header, as a list."""
-    found = re.search(r"^Caught-by: (cargo test .+)$", patch.read_text(), re.MULTILINE)
-    if not found:
-        sys.exit(f"{patch.name}: no `Caught-by: cargo test ...` in its header")
-    return shlex.split(found[1])
-
-
-def test_is_there(command):
-    """Whether the test's own name is a function in the sources of its package."""
-    name = command[-1].split("::")[-1]
-    package = command[command.index("-p") + 1]
-    if "--test" in command:
-        sources = [ROOT / package / f"{command[command.index('--test') + 1]}.rs"]
-    else:
-        sources = (ROOT / package / "src").rglob("*.rs")
-    return any(re.search(rf"\bfn {name}\(", source.read_text()) for source in sources if source.exists())
-
-
-def check(patches):
+def check(mutations):
     wrong = []
-    for patch in patches:
-        applied = git("apply", "--check", str(patch))
-        if applied.returncode:
-            wrong.append(f"{patch.name}: does not apply: {applied.stderr.strip().splitlines()[0]}")
-        if not test_is_there(caught_by(patch)):
-            wrong.append(f"{patch.name}: no such test: {caught_by(patch)[-1]}")
-        if f"| {patch.stem} |" not in (ROOT / "docs" / "dev" / "mutations.md").read_text():
-            wrong.append(f"{patch.name}: not in docs/dev/mutations.md")
-    told = re.search(r"(\d+) deliberate mistakes", (ROOT / "docs" / "dev" / "reliability.md").read_text())
-    there = len(list(PATCHES.glob("*.patch")))
-    if not told or int(told[1]) != there:
-        wrong.append(f"docs/dev/reliability.md: does not say that there are {there} deliberate mistakes")
-    print("\n".join(wrong) or f"{len(patches)} mutations apply, and the tests that must catch them are there")
+    for mutation in mutations:
+        found = len(list(mutation.places(ROOT)))
+        if found != 1:
+            wrong.append(f"{mutation.name}: its lines are in the sources {found} times, not once")
+        if not mutation.test_is_there():
+            wrong.append(f"{mutation.name}: no such test: {mutation.test}")
+    if re.search(r"^\| \d\d-", PAGE.read_text(), re.MULTILINE):
+        wrong.append(f"{PAGE.relative_to(ROOT)}: a second list of mutations: `mutations.py --table` prints the only one")
+    print("\n".join(wrong) or f"{len(mutations)} mutations apply, and the tests that must fail are there")
     return bool(wrong)
 
 
-def cargo(command, environment):
+def table(mutations):
+    print("| mutation | mistake | caught by |\n|---|---|---|")
+    for mutation in mutations:
+        print(f"| {mutation.name} | {mutation.mistake.rstrip('.')} | `{shlex.join(mutation.command)}` |")
+
+
+def cargo(*arguments):
+    target = os.environ.get("CARGO_TARGET_DIR", str(SCRATCH / "build"))
+    environment = os.environ | {"CARGO_TARGET_DIR": target, "RUST_BACKTRACE": "0", "CARGO_TERM_COLOR": "never"}
     try:
+        command = ["cargo", *arguments]
         return subprocess.run(command, cwd=TREE, env=environment, capture_output=True, text=True, timeout=LONGEST_SECONDS)
     except subprocess.TimeoutExpired:
         return None
+
+
+def build(targets):
+    """The tests, and the binaries that tests start: with an old binary a mutation in it would go unnoticed."""
+    built = cargo("build", "--locked", *targets, "--bins")
+    return built is not None and built.returncode == 0
+
+
+def outcome(mutation):
+    """`ok`, `FAILED`, or what kept the test from running."""
+    run = cargo("test", "--locked", *mutation.targets(), "--", "--exact", mutation.test)
+    if run is None:
+        return "hangs"
+    ran = re.search(rf"^test {re.escape(mutation.test)}( - should panic)? \.\.\. (ok|FAILED)$", run.stdout, re.MULTILINE)
+    return ran[2] if ran else "no such test"
 
 
 def scratch():
@@ -87,28 +139,29 @@ def scratch():
         if added.returncode:
             sys.exit(added.stderr)
         (TREE / ".tools").symlink_to(ROOT / ".tools")
-    head = git("rev-parse", "HEAD").stdout.strip()
-    reset = git("reset", "--hard", head, tree=TREE)
+    reset = git("reset", "--hard", git("rev-parse", "HEAD").stdout.strip(), tree=TREE)
     if reset.returncode:
         sys.exit(reset.stderr)
 
 
-def attempt(patch, environment):
-    command = caught_by(patch)
-    if git("apply", str(patch), tree=TREE).returncode:
+def baseline(mutations):
+    """Without a mutation every test passes: a test that fails anyway catches nothing."""
+    if not build(["--workspace", "--all-targets"]):
+        sys.exit("the unchanged tree does not compile")
+    tests = {mutation.test: mutation for mutation in mutations}
+    red = [test for test, mutation in tests.items() if outcome(mutation) != "ok"]
+    if red:
+        sys.exit("without any mutation these do not pass: " + ", ".join(red))
+    print(f"baseline: {len(tests)} tests pass on the unchanged tree", flush=True)
+
+
+def attempt(mutation):
+    if not mutation.apply(TREE):
         return "does not apply"
     try:
-        # Everything up to the name builds the test; the name alone must be what fails.
-        built = cargo([*command[:-1], "--no-run"], environment)
-        if built is None or built.returncode:
+        if not build(mutation.targets()):
             return "did not compile"
-        run = cargo([*command, "--", "--exact"], environment)
-        if run is None:
-            return "caught (it hangs)"
-        ran = re.search(r"^test result: .*?(\d+) passed; (\d+) failed", run.stdout, re.MULTILINE)
-        if not ran or ran.groups() == ("0", "0"):
-            return "no such test"
-        return "caught" if f"test {command[-1]} ... FAILED" in run.stdout else "SURVIVED"
+        return {"FAILED": "caught", "hangs": "caught (it hangs)", "ok": "SURVIVED"}.get(outcome(mutation), "no such test")
     finally:
         git("checkout", "--", ".", tree=TREE)
 
@@ -116,25 +169,28 @@ def attempt(patch, environment):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--check", action="store_true")
+    arguments.add_argument("--table", action="store_true")
     arguments.add_argument("only", nargs="*", help="numbers of mutations")
     options = arguments.parse_args()
-    patches = sorted(PATCHES.glob("*.patch"))
+    mutations = [Mutation(file) for file in sorted(MUTATIONS.glob("*.mutation"))]
     if options.only:
-        patches = [patch for patch in patches if patch.name.split("-")[0] in options.only]
-    if not patches:
+        mutations = [mutation for mutation in mutations if mutation.name.split("-")[0] in options.only]
+    if not mutations:
         sys.exit("no mutations: nothing was proved")
     if options.check:
-        return check(patches)
+        return check(mutations)
+    if options.table:
+        return table(mutations)
     scratch()
-    target = os.environ.get("CARGO_TARGET_DIR", str(SCRATCH / "build"))
-    environment = os.environ | {"CARGO_TARGET_DIR": target, "RUST_BACKTRACE": "0", "CARGO_TERM_COLOR": "never"}
+    baseline(mutations)
     survived = 0
-    for patch in patches:
+    for number, mutation in enumerate(mutations, 1):
         began = time.monotonic()
-        result = attempt(patch, environment)
+        result = attempt(mutation)
         survived += not result.startswith("caught")
-        print(f"{patch.stem:<45} {result:<18} {time.monotonic() - began:4.0f} s  {caught_by(patch)[-1]}", flush=True)
-    print(f"{len(patches) - survived} of {len(patches)} mutations were caught")
+        took = f"{time.monotonic() - began:4.0f} s"
+        print(f"{number:>2}/{len(mutations)} {mutation.name:<45} {result:<18} {took}  {mutation.test}", flush=True)
+    print(f"{len(mutations) - survived} of {len(mutations)} mutations were caught")
     return bool(survived)
 
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, Select, TableDescription, WriteRequest};
+use bed::engine::{Engine, EngineKind};
+use bed::process::Running;
+use bed::tables::new_table;
 use shared::bucket::JANITOR_OWNER;
-use tests::engine::{Engine, EngineKind};
-use tests::process::Running;
-use tests::tables::new_table;
 use tokio::task::JoinSet;
 
 use crate::stock::{Plan, Stock, StockRow};
@@ -98,7 +98,7 @@ impl Bed {
 
 /// Serves an engine until the process that started this one ends it: `bench serve-embedded`.
 pub(crate) async fn serve_embedded() {
-    let engine = janitor::engine::Engine::start().unwrap_or_else(|reason| panic!("{reason}"));
+    let engine = bed::embedded::Engine::start().unwrap_or_else(|reason| panic!("{reason}"));
     println!("{}", engine.endpoint());
     std::future::pending::<()>().await;
 }
@@ -110,7 +110,7 @@ impl Filled {
 
     /// A new one each time: an engine closes a connection that was idle for as long as a contestant takes.
     pub(crate) async fn client(&self) -> Client {
-        janitor::demo::client(&self.endpoint).await
+        bed::tables::client(&self.endpoint).await
     }
 
     /// Rows that are there, the janitor's own left out, whoever deleted and whatever they say: as the engine counts them. AWS

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
+use bed::lambda::{Rie, function};
+use bed::process::repository_root;
+use bed::proxy::{Fate, Proxy};
+use bed::python::Application;
 use serde_json::{Value, json};
-use tests::lambda::{Rie, function};
-use tests::process::repository_root;
-use tests::proxy::{Fate, Proxy};
-use tests::python::Application;
 
 use crate::bed::{Bed, Filled};
 use crate::meter;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use bed::process::repository_root;
 use serde_json::Value;
-use tests::process::repository_root;
 
 use crate::bars::{Verdict, grouped, verdicts};
 use crate::{panels, plot, provenance};

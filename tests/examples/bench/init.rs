@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use bed::lambda::{Rie, function};
 use serde_json::{Map, Value, json};
-use tests::lambda::{Rie, function};
 
 use crate::median;
 

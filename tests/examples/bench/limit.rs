@@ -34,7 +34,7 @@ pub(crate) async fn run(arguments: &[String]) {
     let number = |text: &String| text.parse::<i64>().expect("a number");
     let stock = Stock::read(usize::try_from(number(seed)).expect("a size")).expect("the stock is there");
     let (copies, later) = (u64::try_from(number(copies)).expect("a count"), number(later));
-    let target = Target { client: patient(&janitor::demo::client(endpoint).await), table: table.clone() };
+    let target = Target { client: patient(&bed::tables::client(endpoint).await), table: table.clone() };
     let mut lane =
         Lane { most: usize::try_from(number(concurrency)).expect("a count"), flying: JoinSet::new(), requests: 0 };
     let lookups = in_batches((0..copies).flat_map(|copy| stock.lookups(copy)), LOOKUPS, lookup_of);

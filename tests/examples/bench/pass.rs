@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use model::Key;
 use serde_json::Value;
 use shared::bucket::{BUCKETS, Owner, REFERRERS_PREFIX, Rule};
-use tests::model::Key;
 
 use crate::stock::{Stock, StockRow};
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
+use bed::process::{repository_root, tool};
 use serde_json::{Map, Value, json};
-use tests::process::{repository_root, tool};
 
 /// Where everything is kept that is not committed.
 pub(crate) fn folder() -> PathBuf {

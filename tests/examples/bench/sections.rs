@@ -1,7 +1,7 @@
 //! What is measured, in sections that can be taken one at a time.
 
+use bed::engine::EngineKind;
 use serde_json::{Map, Value, json};
-use tests::engine::EngineKind;
 
 use crate::bed::{Bed, Filled};
 use crate::contestants::{Contestant, requests_seen, settle};

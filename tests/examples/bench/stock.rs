@@ -10,13 +10,13 @@ use std::path::PathBuf;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
+use bed::engine::{EngineKind, shared as shared_engine};
+use bed::proxy::{Fate, Proxy};
+use bed::python::Application;
+use bed::tables::new_table;
+use model::{self, Key, ModelRow, ModelTtl};
 use runtime::lambda::Function;
 use serde_json::{Value, json};
-use tests::engine::{EngineKind, shared as shared_engine};
-use tests::model::{self, Key, ModelRow, ModelTtl};
-use tests::proxy::{Fate, Proxy};
-use tests::python::Application;
-use tests::tables::new_table;
 
 use crate::now;
 use crate::results::folder;
@@ -41,7 +41,7 @@ pub(crate) struct StockRow {
     pub name: String,
     pub text: String,
     pub ttl: Option<i64>,
-    /// Whether the daily cleanup deletes it, by its own deed and by the second opinion of `tests::model` alike.
+    /// Whether the daily cleanup deletes it, by its own deed and by the second opinion of `model` alike.
     pub dead: bool,
 }
 
@@ -108,7 +108,7 @@ impl Stock {
         let rows = u32::try_from(seed).expect("a seed is small");
         let manifest = application.seed(rows, 1);
         let seeded_at = manifest.read()["seeded_at"].as_i64().expect("the manifest has its time");
-        let client = janitor::demo::client(endpoint).await;
+        let client = bed::tables::client(endpoint).await;
         let rows = read_table(&client, &format!("{prefix}_attributes")).await;
         let mut stock = Self { seeded_at, rows, looked_up: Vec::new(), identifiers: HashSet::new() };
         stock.identify();
@@ -134,7 +134,7 @@ impl Stock {
             Fate::Forward
         });
         let environment = crate::contestants::unpaced(&prefix).into_iter().collect();
-        let function = Function::new(janitor::demo::client(proxy.endpoint()).await, environment);
+        let function = Function::new(bed::tables::client(proxy.endpoint()).await, environment);
         let report = function.daily_cleanup(json!({}), shared::time::EpochSeconds::new(at), None).await;
         assert!(report.expect("the cleanup runs").outcome.is_complete(), "the cleanup of the stock is whole");
         let left: HashSet<Key> = read_table(&client, &table).await.iter().map(StockRow::key).collect();

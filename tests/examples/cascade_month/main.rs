@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
-use janitor::demo::write_rows;
-use janitor::fixture::{Fate, Specimen};
+use bed::engine::{EngineKind, shared as engine};
+use bed::fixture::{Fate, Specimen};
+use bed::stream::{event, left_behind};
+use bed::tables::new_table;
+use bed::tables::write_rows;
 use jobs::store::Usage;
 use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::bucket::OAUTH_OWNER;
 use shared::pyjson::dumps;
 use shared::time::EpochSeconds;
-use tests::engine::{EngineKind, shared as engine};
-use tests::stream::{event, left_behind};
-use tests::tables::new_table;
 
 mod plot;
 
@@ -226,7 +226,7 @@ impl Simulation {
                 |name: &str| row.image.get(name).and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
             let (bucket, name, data) = (text("bucket"), text("name"), text("data"));
             self.serial += 1;
-            records.push(tests::stream::removal(&self.table, self.serial, &owner, &bucket, &name, Some(&data)));
+            records.push(bed::stream::removal(&self.table, self.serial, &owner, &bucket, &name, Some(&data)));
         }
         records
     }

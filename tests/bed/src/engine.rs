@@ -1,0 +1,103 @@
+//! The two real `DynamoDB` engines that the tests run against.
+//!
+//! Both keep everything in memory and start empty. Tests share one engine per test binary (`shared`), or per run, and give their
+//! tables names of their own: a Java virtual machine per test would cost more than the tests.
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::process::{Running, free_port, tool, without_tools};
+
+/// About 2 s alone; the rest is for a machine that compiles at the same time.
+const START_DEADLINE: Duration = Duration::from_mins(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EngineKind {
+    /// Amazon's own, a Java program.
+    DynamoDbLocal,
+    /// dynoxide, SQLite-backed, in this process.
+    Embedded,
+}
+
+/// A running engine; dropping it stops it and forgets its tables.
+pub struct Engine {
+    kind: EngineKind,
+    endpoint: String,
+    _server: Server,
+}
+
+/// Held for its drop alone.
+enum Server {
+    DynamoDbLocal { _process: Running },
+    Elsewhere,
+    Embedded { _engine: crate::embedded::Engine },
+}
+
+impl Engine {
+    /// # Panics
+    /// When the engine does not start; the message holds what it printed.
+    #[must_use]
+    pub fn start(kind: EngineKind) -> Self {
+        let (endpoint, server) = match kind {
+            EngineKind::DynamoDbLocal => start_dynamodb_local(),
+            EngineKind::Embedded => {
+                let engine = crate::embedded::Engine::start().unwrap_or_else(|reason| panic!("{reason}"));
+                (engine.endpoint().to_owned(), Server::Embedded { _engine: engine })
+            }
+        };
+        Self { kind, endpoint, _server: server }
+    }
+
+    /// What `AWS_ENDPOINT_URL_DYNAMODB` has to be.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    #[must_use]
+    pub fn kind(&self) -> EngineKind {
+        self.kind
+    }
+}
+
+/// Both engines; with `NO_TOOLS` in the environment (`make quick`) the one that needs nothing but Rust.
+pub fn kinds() -> Vec<EngineKind> {
+    let kinds = [EngineKind::Embedded, EngineKind::DynamoDbLocal];
+    kinds[..if without_tools() { 1 } else { 2 }].to_vec()
+}
+
+/// The engine that all tests of this binary share. A static is never dropped: the embedded engine goes with the
+/// process, and `DynamoDB` Local by its supervisor (see `process`), also when the test binary is killed.
+#[must_use]
+pub fn shared(kind: EngineKind) -> &'static Engine {
+    static DYNAMODB_LOCAL: OnceLock<Engine> = OnceLock::new();
+    static EMBEDDED: OnceLock<Engine> = OnceLock::new();
+    let engine = match kind {
+        EngineKind::DynamoDbLocal => &DYNAMODB_LOCAL,
+        EngineKind::Embedded => &EMBEDDED,
+    };
+    engine.get_or_init(|| Engine::start(kind))
+}
+
+/// Where a DynamoDB Local is already running, for all test binaries of a run (`tests/run.py`).
+const RUNNING: &str = "DYNAMODB_LOCAL_ENDPOINT";
+
+fn start_dynamodb_local() -> (String, Server) {
+    if let Ok(endpoint) = std::env::var(RUNNING) {
+        return (endpoint, Server::Elsewhere);
+    }
+    let home = tool("dynamodb-local/DynamoDBLocal.jar").with_file_name("");
+    let port = free_port();
+    // It has no option for the address and listens on all of them; the port is a random one and the tables hold test
+    // rows only.
+    let mut process = Running::start(Path::new("java"), |command| {
+        command
+            .args(["-Xmx1g", "-Djava.library.path=./DynamoDBLocal_lib", "-jar", "DynamoDBLocal.jar"])
+            .args(["-inMemory", "-sharedDb", "-disableTelemetry", "-port", &port.to_string()])
+            .current_dir(home);
+    });
+    if let Err(reason) = process.wait_for_port(port, START_DEADLINE) {
+        panic!("DynamoDB Local did not start (if java is missing, run tests/setup.sh): {reason}");
+    }
+    (format!("http://127.0.0.1:{port}"), Server::DynamoDbLocal { _process: process })
+}

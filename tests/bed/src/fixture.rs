@@ -1,0 +1,421 @@
+//! A table with every kind of row in every state that matters, each with the fate it must have.
+//!
+//! The fates are written down here by hand, from ROWS.md, and not computed by the code that they check.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde_json::{Value, json};
+use shared::bucket::{DELETED_OWNER, OAUTH_OWNER, SYSTEM_OWNER};
+use shared::pyjson::dumps;
+
+/// What a correct cleanup does with a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Stays,
+    Goes,
+}
+use Fate::{Goes, Stays};
+
+/// One row to write.
+#[derive(Clone, Debug)]
+pub struct Specimen {
+    pub owner: String,
+    pub bucket: String,
+    pub name: String,
+    pub data: Option<AttributeValue>,
+    pub ttl: Option<AttributeValue>,
+    pub fate: Fate,
+}
+
+const HOUR: i64 = 3_600;
+const DAY: i64 = 86_400;
+/// The hour that ActingWeb adds to every storage TTL.
+const SKEW: i64 = HOUR;
+const REUSE_WINDOW: i64 = 2 * DAY;
+
+/// Every kind of row, `copies` times under different names, as of `now`. The same seed gives the same table.
+pub fn all_kinds(now: i64, copies: usize, seed: u64) -> Vec<Specimen> {
+    let mut table = Table { now, rows: Vec::new(), random: fastrand::Rng::with_seed(seed), actor: String::new() };
+    for copy in 0..copies {
+        table.actor = format!("{:032x}", table.random.u128(..));
+        for (sessions, generation) in [("oauth_sessions", Generation::Old), ("_oauth_sessions", Generation::New)] {
+            table.sessions(sessions);
+            table.mcp(generation, copy);
+        }
+        table.spa();
+        table.newer_buckets();
+        table.strangers();
+    }
+    table.rows
+}
+
+/// The same without the rows whose fate depends on the second in which they are judged: rows that are dead at `now`, and rows
+/// that are still alive a day later.
+pub fn settled(now: i64, copies: usize, seed: u64) -> Vec<Specimen> {
+    let dead = all_kinds(now, copies, seed).into_iter().filter(|row| row.fate == Goes);
+    let alive = all_kinds(now + DAY, copies, !seed).into_iter().filter(|row| row.fate == Stays);
+    dead.chain(alive).collect()
+}
+
+/// The release line whose bucket names an index row is written under.
+#[derive(Clone, Copy)]
+enum Generation {
+    Old,
+    New,
+}
+
+impl Generation {
+    fn bucket(self, name: &str) -> String {
+        match self {
+            Generation::Old => name.to_owned(),
+            Generation::New => format!("_{name}"),
+        }
+    }
+}
+
+struct Table {
+    now: i64,
+    rows: Vec<Specimen>,
+    random: fastrand::Rng,
+    actor: String,
+}
+
+const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+impl Table {
+    fn token(&mut self, prefix: &str, length: usize) -> String {
+        let random = (0..length).map(|_| char::from(URL_SAFE[self.random.usize(..64)]));
+        prefix.chars().chain(random).collect()
+    }
+
+    fn hex(&mut self, length: usize) -> String {
+        (0..length).map(|_| char::from(b"0123456789abcdef"[self.random.usize(..16)])).collect()
+    }
+
+    fn put(&mut self, owner: &str, bucket: &str, name: &str, data: &str, ttl: Option<i64>, fate: Fate) {
+        self.rows.push(Specimen {
+            owner: owner.to_owned(),
+            bucket: bucket.to_owned(),
+            name: name.to_owned(),
+            data: Some(AttributeValue::S(data.to_owned())),
+            ttl: ttl.map(|at| AttributeValue::N(at.to_string())),
+            fate,
+        });
+    }
+
+    /// The row just put, with another TTL attribute than a number of seconds.
+    fn with_ttl(&mut self, ttl: AttributeValue) {
+        if let Some(row) = self.rows.last_mut() {
+            row.ttl = Some(ttl);
+        }
+    }
+
+    fn sessions(&mut self, bucket: &str) {
+        let now = self.now;
+        let past = Some(now - 1);
+        let with_ttl = |created: i64| Some(created + 600 + SKEW);
+        for (created, ttl, fate) in [
+            (now - 60, with_ttl(now - 60), Stays),
+            (now - 600, with_ttl(now - 600), Stays),
+            (now - 601, with_ttl(now - 601), Goes),
+            (now - 30 * DAY, with_ttl(now - 30 * DAY), Goes),
+            // Written before 3.7.4, which gave rows no TTL.
+            (now - 400 * DAY, None, Goes),
+            // A server an hour ahead of us.
+            (now + HOUR, with_ttl(now + HOUR), Stays),
+            // A deployment with longer sessions than the library's: its own field says alive.
+            (now - 60, past, Stays),
+        ] {
+            let name = self.token("", 43);
+            let secret = self.token("ya29.", 40);
+            let data = json!({
+                "token_data": {"access_token": secret, "refresh_token": self.token("1//", 40)},
+                "user_info": {"email": format!("{}@example.com", &name[..10].to_lowercase()), "name": "Zo\u{eb}"},
+                "state": "", "provider": "google", "created_at": created,
+            });
+            self.put(OAUTH_OWNER, bucket, &name, &dumps(&data), ttl, fate);
+        }
+        for (data, ttl, fate) in [
+            ("{\"token_data\": {}}", with_ttl(now - 60), Stays),
+            ("{\"created_at\": \"yesterday\"}", None, Stays),
+            ("not json", with_ttl(now), Stays),
+            ("not json", past, Goes),
+            ("[1, 2]", past, Goes),
+        ] {
+            let name = self.token("", 43);
+            self.put(OAUTH_OWNER, bucket, &name, data, ttl, fate);
+        }
+    }
+
+    fn spa(&mut self) {
+        let now = self.now;
+        let email = format!("{}@example.com", self.token("", 8).to_lowercase());
+        let actor = self.actor.clone();
+        for (expires, ttl, fate) in [
+            (now + 1_800, Some(now + 1_800 + SKEW), Stays),
+            (now, Some(now + SKEW), Stays),
+            (now - 1, Some(now - 1 + SKEW), Goes),
+            (now - DAY, Some(now - DAY + SKEW), Goes),
+            (now - 200 * DAY, None, Goes),
+            (now + 10 * DAY, Some(now - 5), Stays),
+        ] {
+            let name = self.hex(40);
+            let data = json!({"actor_id": actor, "identifier": email, "created_at": expires - HOUR, "expires_at": expires,
+                "chain_id": "c1"});
+            self.put(OAUTH_OWNER, "spa_access_tokens", &name, &dumps(&data), ttl, fate);
+        }
+        // TTLs that DynamoDB never acts on prove nothing, one way or the other.
+        for (ttl, expires, fate) in [
+            (AttributeValue::N(format!("{now}000")), now + HOUR, Stays),
+            (AttributeValue::N(format!("{now}000")), now - HOUR, Goes),
+            (AttributeValue::S((now - 5).to_string()), now + HOUR, Stays),
+            (AttributeValue::N("0".to_owned()), now + HOUR, Stays),
+            (AttributeValue::N((now - 6 * 366 * DAY).to_string()), now + HOUR, Stays),
+        ] {
+            let name = self.hex(40);
+            let data = json!({"actor_id": actor, "created_at": now - HOUR, "expires_at": expires});
+            self.put(OAUTH_OWNER, "spa_access_tokens", &name, &dumps(&data), None, fate);
+            self.with_ttl(ttl);
+        }
+        self.refresh_rows(|table, data, ttl, fate, _| {
+            let name = table.token("", 64);
+            table.put(OAUTH_OWNER, "spa_refresh_tokens", &name, &dumps(&data), ttl, fate);
+        });
+    }
+
+    /// Refresh rows in every state, SPA's and MCP's alike: `put` writes one. Its last argument is when the index row of
+    /// the same breath would carry its TTL.
+    fn refresh_rows(&mut self, mut put: impl FnMut(&mut Table, Value, Option<i64>, Fate, Option<i64>)) {
+        let now = self.now;
+        let actor = self.actor.clone();
+        let unused = |expires: i64| json!({"actor_id": actor, "created_at": expires - 14 * DAY, "expires_at": expires, "used": false});
+        let used = |used_at: i64, expires: i64| {
+            json!({"actor_id": actor, "created_at": expires - 14 * DAY, "expires_at": expires, "used": true,
+                "used_at": used_at, "consume_id": "0011223344556677"})
+        };
+        let after = |at: i64| Some(at + SKEW);
+        let index = |at: i64| Some(at + 3 * HOUR);
+        let window = REUSE_WINDOW;
+        let cases = [
+            (unused(now + 5 * DAY), after(now + 5 * DAY), Stays, index(now + 5 * DAY)),
+            (unused(now), after(now), Stays, index(now)),
+            (unused(now - 1), after(now - 1), Goes, index(now - 1)),
+            (unused(now - 90 * DAY), None, Goes, None),
+            // The tripwire: consumed, and still inside the window in which it reveals a thief.
+            (used(now - DAY, now + 9 * DAY), after(now - DAY + window), Stays, index(now - DAY + window)),
+            (used(now - window, now - DAY), None, Stays, None),
+            // Past the window and expired; past the window only; expired only.
+            (used(now - window - 1, now - 1), None, Goes, None),
+            (used(now - window - 1, now), None, Stays, None),
+            (used(now - window, now - 1), None, Stays, None),
+            // Its TTL has passed: an hour more than the window.
+            (used(now - window - 2 * HOUR, now + 5 * DAY), after(now - 2 * HOUR), Goes, index(now - 2 * HOUR)),
+            // Used, but nobody knows when: only by TTL.
+            (json!({"actor_id": actor, "expires_at": now - 1, "used": true}), None, Stays, None),
+            (json!({"actor_id": actor, "expires_at": now - 1, "used": true}), Some(now - 1), Goes, Some(now - 1)),
+        ];
+        for (data, ttl, fate, index_ttl) in cases {
+            put(self, data, ttl, fate, index_ttl);
+        }
+    }
+
+    /// MCP codes, tokens and clients with their index and provider rows.
+    fn mcp(&mut self, generation: Generation, copy: usize) {
+        let now = self.now;
+        let actor = self.actor.clone();
+        // Codes live ten minutes, access tokens an hour; both rows of a pair are written in one breath.
+        for (kind, life) in [("auth_code", 600), ("access_token", HOUR)] {
+            for (age, with_ttl, provider_goes) in [
+                (life / 2, true, false),
+                (life, true, false),
+                (life + 1, true, true),
+                (life + 3 * HOUR, true, true),
+                (60 * DAY, true, true),
+                (500 * DAY, false, true),
+            ] {
+                let fate = if age > life { Goes } else { Stays };
+                let created = now - age;
+                let (name, key, bucket) = if kind == "auth_code" {
+                    let name = self.token("ac_", 43);
+                    (name.clone(), format!("google_token_{name}"), "mcp_auth_codes")
+                } else {
+                    (self.token("aw_", 43), format!("google_token_access_{}", self.hex(32)), "mcp_tokens")
+                };
+                let ttl = |seconds: i64| with_ttl.then_some(created + seconds + SKEW);
+                let answer = json!({"access_token": self.token("ya29.", 60), "refresh_token": self.token("1//", 60)});
+                let provider_fate = if provider_goes { Goes } else { Stays };
+                self.put(&actor, "mcp_google_tokens", &key, &dumps(&answer), ttl(HOUR), provider_fate);
+                let data = json!({"token": name, "actor_id": actor, "client_id": "mcp_x", "created_at": created,
+                    "expires_at": created + life, "google_token_key": key, "used": false});
+                self.put(&actor, bucket, &name, &dumps(&data), ttl(life), fate);
+                let index = generation.bucket(&format!("{kind}_index"));
+                self.put(OAUTH_OWNER, &index, &name, &dumps(&json!(actor)), ttl(life + 2 * HOUR), fate);
+            }
+        }
+        self.shared_provider_row(generation);
+        self.refresh_rows(|table, mut data, ttl, fate, index_ttl| {
+            let name = table.token("rt_", 43);
+            data["token"] = json!(name);
+            table.put(&actor, "mcp_refresh_tokens", &name, &dumps(&data), ttl, fate);
+            table.put(
+                OAUTH_OWNER,
+                &generation.bucket("refresh_token_index"),
+                &name,
+                &dumps(&json!(actor)),
+                index_ttl,
+                fate,
+            );
+        });
+        self.lone_index_rows(generation, copy);
+        self.clients(generation);
+    }
+
+    /// An access token that died half an hour ago while its refresh token lives and names the same provider row; and a
+    /// pair of which both are long dead.
+    fn shared_provider_row(&mut self, generation: Generation) {
+        let (now, actor) = (self.now, self.actor.clone());
+        for (created, access, refresh, provider) in
+            [(now - 5_400, Goes, Stays, Stays), (now - 45 * DAY, Goes, Goes, Goes)]
+        {
+            let key = format!("google_token_access_{}", self.hex(32));
+            let (access_name, refresh_name) = (self.token("aw_", 43), self.token("rt_", 43));
+            let answer = json!({"refresh_token": self.token("1//", 60)});
+            self.put(&actor, "mcp_google_tokens", &key, &dumps(&answer), Some(created + HOUR + SKEW), provider);
+            let data = json!({"token": access_name, "actor_id": actor, "created_at": created, "expires_at": created + HOUR,
+                "google_token_key": key, "chain_id": "c2"});
+            self.put(&actor, "mcp_tokens", &access_name, &dumps(&data), Some(created + HOUR + SKEW), access);
+            let data = json!({"token": refresh_name, "actor_id": actor, "access_token": access_name, "chain_id": "c2",
+                "google_token_key": key, "used": false, "created_at": created, "expires_at": created + 30 * DAY});
+            self.put(
+                &actor,
+                "mcp_refresh_tokens",
+                &refresh_name,
+                &dumps(&data),
+                Some(created + 30 * DAY + SKEW),
+                refresh,
+            );
+            let pointer = dumps(&json!(actor));
+            for (kind, name, life, fate) in [
+                ("access_token_index", access_name, HOUR, access),
+                ("refresh_token_index", refresh_name, 30 * DAY, refresh),
+            ] {
+                let ttl = Some(created + life + 2 * HOUR + SKEW);
+                self.put(OAUTH_OWNER, &generation.bucket(kind), &name, &pointer, ttl, fate);
+            }
+        }
+    }
+
+    /// Index rows whose target is not there, cannot be told, or is another bucket's.
+    fn lone_index_rows(&mut self, generation: Generation, copy: usize) {
+        let (now, actor) = (self.now, self.actor.clone());
+        let index = generation.bucket("access_token_index");
+        let pointer = dumps(&json!(actor));
+        for (data, ttl, fate) in [
+            (pointer.as_str(), Some(now - 1), Goes),
+            (pointer.as_str(), None, Goes),
+            // Not due: its token, had it not been revoked, would be alive. The weekly repair looks at these.
+            (pointer.as_str(), Some(now + 4 * HOUR), Stays),
+            ("{\"no\": \"actor\"}", None, Stays),
+            ("not json", Some(now - 1), Stays),
+        ] {
+            let name = self.token("aw_", 43);
+            self.put(OAUTH_OWNER, &index, &name, data, ttl, fate);
+        }
+        // Another bucket's row under the very key of the target.
+        let name = format!("aw_:{copy}{}", self.token("", 40));
+        let (bucket, rest) = name.split_once(':').unwrap_or(("", ""));
+        self.put(&actor, &format!("mcp_tokens:{bucket}"), rest, "{\"x\": 1}", Some(now - 1), Stays);
+        self.put(OAUTH_OWNER, &index, &name, &pointer, Some(now - 1), Stays);
+    }
+
+    fn clients(&mut self, generation: Generation) {
+        let actor = self.actor.clone();
+        let index = generation.bucket("client_index");
+        for (owner, registered) in [(actor.clone(), true), (OAUTH_OWNER.to_owned(), true), (actor, false)] {
+            let name = format!("mcp_{}", self.hex(32));
+            let fate = if registered { Stays } else { Goes };
+            if registered {
+                let record = json!({"client_id": name, "client_secret": self.token("cs_", 43), "created_at": self.now - 900 * DAY});
+                self.put(&owner, "mcp_clients", &name, &dumps(&record), None, Stays);
+            }
+            self.put(OAUTH_OWNER, &index, &name, &dumps(&json!(owner)), None, fate);
+        }
+    }
+
+    /// What 3.10 to 3.13 added.
+    fn newer_buckets(&mut self) {
+        let now = self.now;
+        for (exp, ttl, fate) in [
+            (now - 60, Some(now + HOUR), Goes),
+            (now - 59, Some(now + HOUR), Stays),
+            (now + 600, Some(now + 2 * HOUR), Stays),
+            (0, Some(now + HOUR), Stays),
+            (0, Some(now - 1), Goes),
+        ] {
+            let name = self.hex(64);
+            self.put(
+                OAUTH_OWNER,
+                "_id_token_replay",
+                &name,
+                &dumps(&json!({"seen_at": now - 300, "exp": exp})),
+                ttl,
+                fate,
+            );
+        }
+        for (expires, ttl, fate) in [
+            (Some(now + 100), Some(now + HOUR), Stays),
+            (Some(now - 1), Some(now + HOUR), Goes),
+            (None, Some(now + HOUR), Stays),
+            (None, Some(now - 1), Goes),
+            (None, None, Stays),
+        ] {
+            let name = self.token("", 43);
+            let mut ticket =
+                json!({"code": self.token("", 30), "redirect_uri": "https://app.example.com/cb", "provider": "apple"});
+            if let Some(at) = expires {
+                ticket["expires_at"] = json!(at);
+            }
+            self.put(OAUTH_OWNER, "_apple_exchange_tickets", &name, &dumps(&ticket), ttl, fate);
+        }
+        let payload = dumps(&json!({"state": self.token("", 20)}));
+        let actor = self.actor.clone();
+        for (ttl, fate) in [(Some(now), Stays), (Some(now - 1), Goes), (None, Stays)] {
+            let (nonce, verify) = (self.token("", 43), self.token("", 43));
+            self.put(OAUTH_OWNER, "_oauth_state_nonces", &nonce, &payload, ttl, fate);
+            self.put(SYSTEM_OWNER, "_email_verify_tokens", &verify, &dumps(&json!(actor)), ttl, fate);
+            let tombstone = self.hex(32);
+            self.put(
+                DELETED_OWNER,
+                "_deleted_actors",
+                &tombstone,
+                &dumps(&json!({"deleted_at": now - 31 * DAY})),
+                ttl,
+                fate,
+            );
+        }
+    }
+
+    /// Rows that are none of our business, some of them dressed up as ours. All of them look long dead.
+    fn strangers(&mut self) {
+        let (actor, dead) = (self.actor.clone(), self.now - DAY);
+        let data = dumps(&json!({"created_at": 1, "expires_at": 1, "used": false}));
+        let peer = self.hex(32);
+        for (owner, bucket, name) in [
+            (actor.as_str(), "_internal", format!("oauth_tokens:{peer}")),
+            (actor.as_str(), "trust_permissions", peer.clone()),
+            (actor.as_str(), "_peer_profiles", peer.clone()),
+            (actor.as_str(), "_callback_state", peer.clone()),
+            (actor.as_str(), &format!("remote:{peer}"), "list:notes:1".to_owned()),
+            // Our names under other owners.
+            (actor.as_str(), "oauth_sessions", self.token("", 43)),
+            ("_actingweb_other", "spa_access_tokens", self.hex(40)),
+            ("_mcp_system", "access_token_index", self.token("aw_", 43)),
+            // Keys that begin as ours do, in buckets that are not ours.
+            (OAUTH_OWNER, &format!("_oauth_sessions:{peer}"), "x".to_owned()),
+            (OAUTH_OWNER, &format!("spa_refresh_tokens:{peer}"), "y".to_owned()),
+            (OAUTH_OWNER, &format!("_access_token_index:{peer}"), "z".to_owned()),
+            (OAUTH_OWNER, &format!("_oauth_sessions_archive_{peer}"), "x".to_owned()),
+        ] {
+            self.put(owner, bucket, &name, &data, Some(dead), Stays);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Whole items with the types that they are stored with, and the oracle that judges them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
+use serde_json::{Map, Value, json};
+use shared::bucket::JANITOR_OWNER;
+
+use crate::python::Application;
+use model::Key;
+
+pub type Item = HashMap<String, AttributeValue>;
+
+/// `(id, bucket_name)` of an item.
+#[must_use]
+pub fn key(item: &Item) -> Key {
+    let text = |name: &str| item[name].as_s().cloned().unwrap_or_default();
+    (text("id"), text("bucket_name"))
+}
+
+/// A value as DynamoDB's own JSON has it; bytes as hex, which is enough to compare them.
+fn value(of: &AttributeValue) -> Value {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+    // A set has no order: an engine may return it in another one.
+    let set = |mut texts: Vec<String>| {
+        texts.sort_unstable();
+        json!(texts)
+    };
+    match of {
+        AttributeValue::S(text) => json!({ "S": text }),
+        AttributeValue::N(digits) => json!({ "N": digits }),
+        AttributeValue::B(bytes) => json!({ "B": hex(bytes.as_ref()) }),
+        AttributeValue::Bool(truth) => json!({ "BOOL": truth }),
+        AttributeValue::L(items) => json!({ "L": items.iter().map(value).collect::<Vec<_>>() }),
+        AttributeValue::M(fields) => {
+            let sorted: BTreeMap<&String, Value> = fields.iter().map(|(name, of)| (name, value(of))).collect();
+            json!({ "M": sorted })
+        }
+        AttributeValue::Ss(texts) => json!({ "SS": set(texts.clone()) }),
+        AttributeValue::Ns(numbers) => json!({ "NS": set(numbers.clone()) }),
+        AttributeValue::Bs(blobs) => json!({ "BS": set(blobs.iter().map(|blob| hex(blob.as_ref())).collect()) }),
+        _ => json!({ "NULL": true }),
+    }
+}
+
+/// An item as one line of JSON, its attributes in order: two items are the same if and only if their lines are.
+#[must_use]
+pub fn line(item: &Item) -> String {
+    let sorted: BTreeMap<&String, Value> = item.iter().map(|(name, of)| (name, value(of))).collect();
+    Value::Object(sorted.into_iter().map(|(name, of)| (name.clone(), of)).collect::<Map<_, _>>()).to_string()
+}
+
+/// Bytes to a batch: DynamoDB takes 16 MB, in any encoding.
+const MOST_BYTES: usize = 4_000_000;
+
+/// Writes items, as many at once as a batch takes.
+///
+/// # Panics
+/// When the engine refuses.
+pub async fn write(client: &Client, table: &str, items: &[Item]) {
+    let (mut batch, mut bytes): (Vec<WriteRequest>, usize) = (Vec::new(), 0);
+    for (i, item) in items.iter().enumerate() {
+        let put = PutRequest::builder().set_item(Some(item.clone())).build().unwrap();
+        batch.push(WriteRequest::builder().put_request(put).build());
+        bytes += line(item).len();
+        if batch.len() < 25 && bytes < MOST_BYTES && i + 1 < items.len() {
+            continue;
+        }
+        bytes = 0;
+        while !batch.is_empty() {
+            let written = client.batch_write_item().request_items(table, std::mem::take(&mut batch)).send().await;
+            let open = written.unwrap_or_else(|error| {
+                panic!("{}", aws_sdk_dynamodb::error::DisplayErrorContext(error));
+            });
+            batch = open.unprocessed_items.unwrap_or_default().remove(table).unwrap_or_default();
+        }
+    }
+}
+
+/// Every item of the table, as a line, but the janitor's own state: that is its to change.
+///
+/// # Panics
+/// When the engine refuses.
+pub async fn scan(client: &Client, table: &str) -> BTreeMap<Key, String> {
+    let (mut items, mut start) = (BTreeMap::new(), None);
+    loop {
+        let page = client.scan().table_name(table).consistent_read(true).set_exclusive_start_key(start).send().await;
+        let page = page.unwrap();
+        for item in page.items() {
+            let (owner, sort) = key(item);
+            if !(owner == JANITOR_OWNER && STATE.contains(&sort.as_str())) {
+                items.insert((owner, sort), line(item));
+            }
+        }
+        start = page.last_evaluated_key;
+        if start.is_none() {
+            return items;
+        }
+    }
+}
+
+/// The rows that runs write.
+const STATE: [&str; 4] = ["state:lease", "state:daily-cleanup", "state:index-repair", "state:index-repair-seen"];
+
+/// What the oracle says of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sentence {
+    pub daily: BTreeSet<Key>,
+    pub repair: BTreeSet<Key>,
+    /// What either run may leave to the other.
+    pub may: BTreeSet<Key>,
+}
+
+/// Has Python judge tables, each given as its items' lines. An empty table has no sentence.
+///
+/// # Panics
+/// When the oracle fails.
+#[must_use]
+pub fn judge(tables: &[&BTreeMap<Key, String>], now: i64) -> Vec<Sentence> {
+    let mut input = String::new();
+    for table in tables {
+        for line in table.values() {
+            input.push_str(line);
+            input.push('\n');
+        }
+        input.push('\n');
+    }
+    let answer = Application::new("", "").run("oracle.py", &["--now", &now.to_string()], &input);
+    answer.lines().map(sentence).collect()
+}
+
+fn sentence(line: &str) -> Sentence {
+    let answer: Value = serde_json::from_str(line).expect("the oracle's verdicts");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let keys =
+        |of: &str| answer[of].as_array().expect("a list").iter().map(|key| (text(&key[0]), text(&key[1]))).collect();
+    Sentence { daily: keys("daily"), repair: keys("repair"), may: keys("may") }
+}

@@ -1,0 +1,276 @@
+//! A table of random rows for attacks on the promises, and what the model says of it afterwards.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use jobs::run::RunError;
+use jobs::run::report::RunReport;
+use runtime::lambda::Function;
+use serde_json::{Value, json};
+use shared::time::EpochSeconds;
+
+use crate::aftermath::Aftermath;
+use crate::attack::Figures;
+use crate::engine::{EngineKind, shared as engine};
+use crate::janitor::Janitor;
+use crate::stream::removal;
+use crate::tables::{random_table, specimens};
+use crate::testbed::Bed;
+use model::random::SECRET_MEMBERS;
+use model::{self, Key, ModelRow};
+
+/// What the machine's clock says: `janitor` works by it, and by no other.
+#[must_use]
+pub fn real_now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a machine's clock is past 1970");
+    since.as_secs().cast_signed()
+}
+
+/// The two runs that delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Cleanup,
+    Repair,
+}
+
+impl Which {
+    pub const BOTH: [Which; 2] = [Which::Cleanup, Which::Repair];
+
+    /// What `janitor` calls it.
+    fn command(self) -> &'static str {
+        match self {
+            Which::Cleanup => "sweep",
+            Which::Repair => "repair",
+        }
+    }
+
+    /// `janitor` doing it for real, not started yet.
+    #[must_use]
+    pub fn janitor(self, endpoint: &str, prefix: &str) -> Command {
+        Janitor::on(endpoint, prefix).command(&[self.command(), "--apply", "--yes", "--json"])
+    }
+
+    /// # Errors
+    /// Those of the run.
+    pub async fn run(self, function: &Function, event: Value, now: i64) -> Result<RunReport, RunError> {
+        self.run_within(function, event, now, None).await
+    }
+
+    /// The same with so much time as Lambda would give it.
+    ///
+    /// # Errors
+    /// Those of the run.
+    pub async fn run_within(
+        self,
+        function: &Function,
+        event: Value,
+        now: i64,
+        budget: Option<Duration>,
+    ) -> Result<RunReport, RunError> {
+        let now = EpochSeconds::new(now);
+        match self {
+            Which::Cleanup => function.daily_cleanup(event, now, budget).await,
+            Which::Repair => function.index_repair(event, now, budget).await,
+        }
+    }
+}
+
+/// Random rows enough for many requests: `tables` of the model tests in one, and a session that makes it a table of ours.
+#[must_use]
+pub fn crowd(seed: u64, tables: u64, now: i64) -> Vec<ModelRow> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut rows: Vec<ModelRow> = (0..tables).flat_map(|_| random_table(random.u64(..), now)).collect();
+    rows.push(ModelRow {
+        owner: "_actingweb_oauth2".to_owned(),
+        bucket: "_oauth_sessions".to_owned(),
+        name: "a-session-that-lives-on".to_owned(),
+        data: Some(format!("{{\"created_at\": {now}}}")),
+        ttl: model::ModelTtl::Number(now + 4_200),
+    });
+    let mut keys = BTreeSet::new();
+    rows.retain(|row| keys.insert(row.key()));
+    rows
+}
+
+pub struct Load {
+    pub bed: Bed,
+    pub rows: Vec<ModelRow>,
+    /// Tokens that TTL took away before, and the cascade is told of.
+    pub removed: Vec<ModelRow>,
+    endpoint: &'static str,
+}
+
+/// A load without its engine is a defect of the test: its methods panic.
+impl Load {
+    pub async fn new(kind: EngineKind, rows: Vec<ModelRow>) -> Self {
+        let bed = Bed::with(kind, &specimens(&rows)).await;
+        Self { bed, rows, removed: Vec::new(), endpoint: engine(kind).endpoint() }
+    }
+
+    /// The same, after TTL has taken half of the tokens that it may take: the cascade is told of them.
+    pub async fn new_after_ttl(kind: EngineKind, rows: Vec<ModelRow>, now: i64) -> Self {
+        let mut random = fastrand::Rng::with_seed(rows.len() as u64);
+        let is_due = |row: &ModelRow| {
+            let token = ["mcp_tokens", "mcp_refresh_tokens", "mcp_auth_codes"].contains(&row.bucket.as_str());
+            token && matches!(row.ttl, model::ModelTtl::Number(at) if (now - 5 * 365 * 86_400..now).contains(&at))
+        };
+        let (removed, rows) = rows.into_iter().partition(|row| is_due(row) && random.bool());
+        Self { removed, ..Self::new(kind, rows).await }
+    }
+
+    /// What the stream tells of the removed tokens.
+    #[must_use]
+    pub fn records(&self) -> Vec<Value> {
+        let record = |(n, row): (usize, &ModelRow)| {
+            removal(&self.bed.table, n, &row.owner, &row.bucket, &row.name, row.data.as_deref())
+        };
+        self.removed.iter().enumerate().map(record).collect()
+    }
+
+    /// The rows that are still there.
+    pub async fn rest(&self) -> Vec<ModelRow> {
+        let keys = self.bed.keys().await;
+        self.rows.iter().filter(|row| keys.contains(&row.key())).cloned().collect()
+    }
+
+    /// Rows that are gone, and that no runs at `now` may have deleted, in whichever order they came.
+    pub async fn live_lost(&self, now: i64) -> u64 {
+        let mut allowed: BTreeSet<Key> = BTreeSet::new();
+        for first in Which::BOTH {
+            let mut gone: BTreeSet<Key> = BTreeSet::new();
+            // One run can clear the way for the other.
+            for turn in 0..4 {
+                let rest: Vec<ModelRow> = self.rows.iter().filter(|row| !gone.contains(&row.key())).cloned().collect();
+                gone.extend(if (turn % 2 == 0) == (first == Which::Cleanup) {
+                    model::daily_cleanup(&rest, now)
+                } else {
+                    model::index_repair(&rest, now)
+                });
+            }
+            allowed.extend(gone);
+        }
+        let gone_with_removed: Vec<Key> =
+            self.removed.iter().filter_map(|token| self.provider_gone_with(token, &allowed, now)).collect();
+        allowed.extend(gone_with_removed);
+        let there = self.bed.keys().await;
+        let lost = |key: &Key| !there.contains(key) && !allowed.contains(key);
+        self.rows.iter().map(ModelRow::key).filter(lost).inspect(|key| eprintln!("lost: {key:?}")).count() as u64
+    }
+
+    /// The provider row that a removed token named, if nothing of its actor that is alive and stays names it, and it is not
+    /// young. The runs ask the same; only that a token is gone for good is a thing that they cannot know, and the stream tells.
+    fn provider_gone_with(&self, token: &ModelRow, going: &BTreeSet<Key>, now: i64) -> Option<Key> {
+        let named = |row: &ModelRow| Some(json_of(row)?.get("google_token_key")?.as_str()?.to_owned());
+        let name = named(token)?;
+        let provider = self
+            .rows
+            .iter()
+            .find(|row| row.owner == token.owner && row.bucket == "mcp_google_tokens" && row.name == name)?;
+        let young = matches!(provider.ttl, model::ModelTtl::Number(at) if now - (at - 7_200) <= 3_600);
+        let needed = self.rows.iter().any(|row| {
+            let stays = !going.contains(&row.key()) && !model::dead_by_itself(row, now);
+            row.owner == token.owner && stays && named(row).as_ref() == Some(&name)
+        });
+        (!young && !needed).then(|| provider.key())
+    }
+
+    /// No index row leads to a token that TTL removed.
+    pub async fn check_nothing_leads_to_removed(&self) {
+        let names: BTreeSet<&str> = self.removed.iter().map(|row| row.name.as_str()).collect();
+        assert!(!names.is_empty(), "TTL has removed nothing");
+        let rest = self.rest().await;
+        let dangling = model::dangling(&rest);
+        let left = rest.iter().filter(|row| dangling.contains(&row.key()) && names.contains(row.name.as_str()));
+        assert_eq!(left.count(), 0, "index rows lead to removed tokens");
+    }
+
+    /// Adds what a run says of itself, and whatever it should not have said.
+    pub fn ran(&self, report: &RunReport, figures: &mut Figures) {
+        figures.ran(report);
+        figures.secrets += self.secrets_in(&report.to_json().to_string());
+    }
+
+    /// What the report says was deleted is what is gone, as far as it is certain.
+    pub async fn check_counts(&self, report: &RunReport, before: usize) {
+        let gone = (before - self.rest().await.len()) as u64;
+        let (sure, unsure) = (report.counts.rows_deleted(), report.counts.uncertain());
+        assert!((sure..=sure + unsure).contains(&gone), "{gone} rows are gone: {}", report.to_json());
+    }
+
+    /// Clean runs until the table is as it should be, and what the second opinion says of it then.
+    pub async fn settle(&self, now: i64, figures: &mut Figures) {
+        for which in Which::BOTH {
+            loop {
+                let report = match which.run(&self.bed.function, json!({}), now).await {
+                    // On a machine that is busy with other things for a minute, a run loses its lease: the next one.
+                    Err(RunError::LeaseLost) => continue,
+                    report => report.unwrap(),
+                };
+                assert!(report.outcome.is_complete(), "{}", report.to_json());
+                self.ran(&report, figures);
+                // One that went on where another had stopped has not seen what that one skipped.
+                if !report.resumed {
+                    break;
+                }
+            }
+        }
+        let rest = self.rest().await;
+        let left: BTreeSet<Key> =
+            [model::daily_cleanup(&rest, now), model::index_repair(&rest, now)].into_iter().flatten().collect();
+        left.iter().for_each(|key| eprintln!("left: {key:?}"));
+        figures.live_lost += self.live_lost(now).await;
+        figures.dead_left += left.len() as u64;
+        figures.dangling += model::dangling(&rest).len() as u64;
+        figures.secrets += self.secrets_in(&Aftermath::read(self.endpoint, &self.bed.table).await.own);
+    }
+
+    /// Names of tokens, provider secrets and e-mail addresses, in something that was printed, answered or stored.
+    #[must_use]
+    pub fn secrets_in(&self, text: &str) -> u64 {
+        let secrets: BTreeSet<String> = self.rows.iter().chain(&self.removed).flat_map(secrets_of).collect();
+        assert!(!secrets.is_empty(), "nothing to look for");
+        secrets.iter().filter(|secret| text.contains(secret.as_str())).count() as u64
+    }
+
+    pub async fn drop_table(self) {
+        self.bed.function.client.delete_table().table_name(&self.bed.table).send().await.unwrap();
+    }
+}
+
+fn json_of(row: &ModelRow) -> Option<Value> {
+    serde_json::from_str(row.data.as_deref()?).ok()
+}
+
+/// What of a row nobody may see.
+fn secrets_of(row: &ModelRow) -> Vec<String> {
+    let data = json_of(row).unwrap_or_default();
+    let members = [&data, &data["token_data"]].into_iter().filter_map(Value::as_object).flatten();
+    let secret = members.filter(|(name, _)| SECRET_MEMBERS.contains(&name.as_str())).filter_map(|(_, it)| it.as_str());
+    // What is shorter could be anybody's word.
+    let all = secret.chain([row.name.as_str()]).filter(|it| it.len() >= 12 && *it != "a-session-that-lives-on");
+    all.map(str::to_owned).collect()
+}
+
+/// Does every piece of `work` on one of `hands` threads, and adds up what it came to. Most of an attack is waiting.
+///
+/// # Panics
+/// When a piece does.
+pub fn all_at_once<T: Send + Sync>(context: usize, work: &[T], attack: impl AsyncFn(&T) -> Figures + Sync) -> Figures {
+    let (next, total) = (Mutex::new(work.iter()), Mutex::new(Figures::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..context {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                loop {
+                    let piece = next.lock().unwrap().next();
+                    let Some(piece) = piece else { return };
+                    let figures = runtime.block_on(attack(piece));
+                    total.lock().unwrap().add(figures);
+                }
+            });
+        }
+    });
+    total.into_inner().unwrap()
+}

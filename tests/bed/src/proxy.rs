@@ -1,0 +1,342 @@
+//! A proxy in front of a real engine: sees every request, and can hold it up, answer in its place, or cut the line.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
+use serde_json::{Value, json};
+use socket2::SockRef;
+
+/// A request as it passes.
+#[derive(Clone)]
+pub struct Request {
+    /// `Query`, `BatchExecuteStatement`, …
+    pub operation: String,
+    pub body: String,
+}
+
+/// What becomes of a request.
+pub enum Fate {
+    Forward,
+    /// Answered here, without the engine: a status and a JSON body.
+    Answer(u16, String),
+    /// The connection is reset before the engine sees the request.
+    CutBefore,
+    /// The engine acts, and the connection is reset before its answer arrives.
+    CutAfter,
+    /// Nobody ever answers; the engine may have acted.
+    Silence {
+        acts: bool,
+    },
+    /// The engine acts, and its answer ends in the middle.
+    Truncate,
+    /// The engine acts this much later.
+    Slow(Duration),
+    /// The engine's clock is so many seconds off, as its answer says.
+    Dated(i64),
+    /// A batch of which the engine sees every other part; the rest is answered with this error, or as unprocessed keys.
+    Partly(&'static str),
+    /// The engine acts, and its answer is replaced by what this makes of it.
+    Rewrite(fn(String) -> String),
+}
+
+/// A BatchGetItem answered with all its keys unprocessed, as a table without capacity does.
+///
+/// # Panics
+/// When the request is not one.
+#[must_use]
+pub fn unprocessed(request: &Request) -> Fate {
+    let asked: Value = serde_json::from_str(&request.body).expect("a request is JSON");
+    Fate::Answer(200, json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}).to_string())
+}
+
+type Hook = dyn FnMut(&Request) -> Fate + Send;
+
+pub struct Proxy {
+    endpoint: String,
+    seen: Arc<Mutex<Vec<Request>>>,
+    /// Requests that have come in and are not done with.
+    at_work: Arc<AtomicUsize>,
+    /// What a thread of this proxy panicked with, first of all the hook.
+    panicked: Arc<Mutex<Option<String>>>,
+}
+
+/// A failed assertion in a hook is the test's failure, not only its thread's.
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let panicked = self.panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(message) = panicked.filter(|_| !std::thread::panicking()) {
+            panic!("the proxy's hook panicked: {message}");
+        }
+    }
+}
+
+impl Proxy {
+    /// Starts in front of `upstream` ("http://127.0.0.1:port"); `hook` decides over each request, one at a time.
+    ///
+    /// # Panics
+    /// When there is no free port.
+    #[must_use]
+    pub fn start(upstream: &str, hook: impl FnMut(&Request) -> Fate + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+        let upstream = upstream.trim_start_matches("http://").to_owned();
+        let seen: Arc<Mutex<Vec<Request>>> = Arc::default();
+        let (log, hook) = (Arc::clone(&seen), Arc::new(Mutex::new(Box::new(hook) as Box<Hook>)));
+        let at_work: Arc<AtomicUsize> = Arc::default();
+        let busy = Arc::clone(&at_work);
+        let panicked: Arc<Mutex<Option<String>>> = Arc::default();
+        let panics = Arc::clone(&panicked);
+        // The threads end with the test binary: a proxy holds nothing but loopback sockets.
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let (upstream, log, hook) = (upstream.clone(), Arc::clone(&log), Arc::clone(&hook));
+                let (busy, panics) = (Arc::clone(&busy), Arc::clone(&panics));
+                std::thread::spawn(move || {
+                    // Keeps the connection open until a panic is recorded: a test that ends with the connection sees it.
+                    let _open = client.try_clone();
+                    let served = catch_unwind(AssertUnwindSafe(|| serve(client, &upstream, &log, &hook, &busy)));
+                    if let Err(payload) = served {
+                        let text = payload.downcast_ref::<String>().cloned();
+                        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                        let mut panics = panics.lock().unwrap_or_else(PoisonError::into_inner);
+                        panics.get_or_insert(text.unwrap_or_else(|| "no message".to_owned()));
+                    }
+                });
+            }
+        });
+        Self { endpoint, seen, at_work, panicked }
+    }
+
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// Whether nothing more becomes of any request so far.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.at_work.load(Ordering::SeqCst) == 0
+    }
+
+    /// The operations seen so far, in order.
+    #[must_use]
+    pub fn seen(&self) -> Vec<String> {
+        self.requests().into_iter().map(|request| request.operation).collect()
+    }
+
+    /// The same, with what was asked.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn serve(
+    client: TcpStream,
+    upstream: &str,
+    log: &Mutex<Vec<Request>>,
+    hook: &Mutex<Box<Hook>>,
+    busy: &AtomicUsize,
+) -> Option<()> {
+    let mut reader = BufReader::new(client.try_clone().ok()?);
+    let mut client = client;
+    loop {
+        let (head, body) = read_message(&mut reader)?;
+        let _at_work = AtWork::on(busy);
+        let target = header(&head, "x-amz-target").unwrap_or_default();
+        let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
+        let request = Request { operation, body: String::from_utf8_lossy(&body).into_owned() };
+        log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+        let fate = (hook.lock().unwrap_or_else(PoisonError::into_inner))(&request);
+        let forward = || ask(upstream, &head, &body);
+        match fate {
+            Fate::Forward => pass(&mut client, forward()?)?,
+            Fate::Dated(off) => {
+                let (head, body) = forward()?;
+                pass(&mut client, (dated(&head, off)?, body))?;
+            }
+            Fate::Slow(pause) => {
+                std::thread::sleep(pause);
+                pass(&mut client, forward()?)?;
+            }
+            Fate::Rewrite(rewrite) => {
+                let (_, body) = forward()?;
+                answer(&mut client, 200, &rewrite(String::from_utf8_lossy(&body).into_owned()))?;
+            }
+            Fate::Answer(status, body) => answer(&mut client, status, &body)?,
+            Fate::CutBefore => return reset(&client),
+            Fate::CutAfter => {
+                forward()?;
+                return reset(&client);
+            }
+            Fate::Silence { acts } => {
+                if acts {
+                    forward()?;
+                }
+                // Until whoever asked has had enough of it.
+                while reader.read(&mut [0; 1_024]).is_ok_and(|n| n > 0) {}
+                return None;
+            }
+            Fate::Truncate => {
+                let (head, body) = forward()?;
+                client.write_all(head.as_bytes()).ok()?;
+                client.write_all(&body[..body.len() / 2]).ok()?;
+                return None;
+            }
+            Fate::Partly(code) => {
+                let (seen, rest) = halve(&request);
+                let length = format!("content-length: {}", seen.len());
+                let head: String = head
+                    .lines()
+                    .map(|line| if line.to_ascii_lowercase().starts_with("content-length:") { &length } else { line })
+                    .flat_map(|line| [line, "\r\n"])
+                    .collect();
+                let (_, body) = ask(upstream, &head, seen.as_bytes())?;
+                answer(&mut client, 200, &put_together(&String::from_utf8_lossy(&body), rest, code))?;
+            }
+        }
+    }
+}
+
+fn ask(upstream: &str, head: &str, body: &[u8]) -> Option<(String, Vec<u8>)> {
+    let mut engine = TcpStream::connect(upstream).ok()?;
+    engine.write_all(head.as_bytes()).ok()?;
+    engine.write_all(body).ok()?;
+    read_message(&mut BufReader::new(engine))
+}
+
+/// Counts a request for as long as something may still become of it.
+struct AtWork<'a>(&'a AtomicUsize);
+
+impl<'a> AtWork<'a> {
+    fn on(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn pass(client: &mut TcpStream, (head, body): (String, Vec<u8>)) -> Option<()> {
+    client.write_all(head.as_bytes()).ok()?;
+    client.write_all(&body).ok()
+}
+
+/// The head with another time in its `Date`.
+fn dated(head: &str, off: i64) -> Option<String> {
+    let date = header(head, "date").expect("the engine dates its answers");
+    let moved = DateTime::from_secs(DateTime::from_str(date, DateTimeFormat::HttpDate).ok()?.secs() + off);
+    Some(head.replace(date, &moved.fmt(DateTimeFormat::HttpDate).ok()?))
+}
+
+/// Closed with nothing lingering, a socket tells the other side so with a reset.
+fn reset(client: &TcpStream) -> Option<()> {
+    SockRef::from(client).set_linger(Some(Duration::ZERO)).ok()?;
+    None
+}
+
+/// The request with every other statement or key, and the others.
+fn halve(request: &Request) -> (String, Vec<Value>) {
+    let mut body: Value = serde_json::from_str(&request.body).expect("a request is JSON");
+    let mut rest = Vec::new();
+    let parts = match request.operation.as_str() {
+        "BatchExecuteStatement" => body["Statements"].as_array_mut(),
+        "BatchGetItem" => body["RequestItems"]
+            .as_object_mut()
+            .and_then(|tables| tables.values_mut().next())
+            .and_then(|table| table["Keys"].as_array_mut()),
+        other => panic!("{other} has no parts"),
+    };
+    let parts = parts.expect("a batch has parts");
+    // One stays, whatever: an empty batch is refused.
+    for (i, part) in std::mem::take(parts).into_iter().enumerate() {
+        if i % 2 == 0 { parts.push(part) } else { rest.push(part) }
+    }
+    let asked = body.clone();
+    if request.operation == "BatchGetItem" {
+        let (table, of) = asked["RequestItems"].as_object().and_then(|of| of.iter().next()).expect("a table");
+        let mut of = of.clone();
+        of["Keys"] = json!(rest);
+        rest = if rest.is_empty() { Vec::new() } else { vec![json!({table: of})] };
+    }
+    (body.to_string(), rest)
+}
+
+/// The engine's answer to one half, with the other half refused.
+fn put_together(answered: &str, rest: Vec<Value>, code: &str) -> String {
+    let mut answered: Value = serde_json::from_str(answered).expect("an answer is JSON");
+    if let Some(seen) = answered["Responses"].as_array_mut() {
+        let mut rest = rest.into_iter().map(|_| json!({"Error": {"Code": code, "Message": "refused in the middle"}}));
+        let mut all = Vec::new();
+        for one in std::mem::take(seen) {
+            all.push(one);
+            all.extend(rest.next());
+        }
+        *seen = all;
+    } else if let Some(unprocessed) = rest.into_iter().next() {
+        answered["UnprocessedKeys"] = unprocessed;
+    }
+    answered.to_string()
+}
+
+fn answer(client: &mut TcpStream, status: u16, body: &str) -> Option<()> {
+    let head = format!(
+        "HTTP/1.1 {status} proxied\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    client.write_all(head.as_bytes()).ok()?;
+    client.write_all(body.as_bytes()).ok()
+}
+
+/// The head with its blank line, and a body of the length that it names.
+pub(crate) fn read_message(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
+    let mut head = String::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        head.push_str(&line);
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let length = header(&head, "content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some((head, body))
+}
+
+pub(crate) fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    head.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        key.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_that_panics_fails_its_test() {
+        let outcome = std::panic::catch_unwind(|| {
+            let proxy = Proxy::start("http://127.0.0.1:9", |request| panic!("unexpected {}", request.operation));
+            let mut client = TcpStream::connect(proxy.endpoint().trim_start_matches("http://")).unwrap();
+            client.write_all(b"POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB.Scan\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+            // Until the proxy closes the connection.
+            client.read_to_end(&mut Vec::new()).unwrap();
+        });
+        let message = outcome.unwrap_err().downcast::<String>().unwrap();
+        assert_eq!(*message, "the proxy's hook panicked: unexpected Scan");
+    }
+}

@@ -1,0 +1,193 @@
+//! Tables on an engine: made, filled and read.
+
+use std::collections::{BTreeMap, HashMap};
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, PutRequest, ScalarAttributeType,
+    WriteRequest,
+};
+use dynamo::Connection;
+use shared::bucket;
+
+use crate::fixture::{Fate, Specimen};
+
+#[cfg(feature = "testing")]
+pub use random::{new_table, provision, random_table, specimens};
+
+/// A client that needs nothing from the machine: the engine takes any credentials.
+pub async fn client(endpoint: &str) -> Client {
+    let region = Some("us-east-1");
+    dynamo::connect(Connection { endpoint: Some(endpoint), region, any_credentials: true, ..Connection::default() })
+        .await
+}
+
+/// Creates an attributes table as ActingWeb does: on demand, without indexes.
+///
+/// # Errors
+/// When the engine refuses.
+pub async fn create_table(client: &Client, name: &str) -> Result<(), String> {
+    let key = |name: &str, kind| KeySchemaElement::builder().attribute_name(name).key_type(kind).build();
+    let text =
+        |name: &str| AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build();
+    let built = |error: aws_sdk_dynamodb::error::BuildError| error.to_string();
+    client
+        .create_table()
+        .table_name(name)
+        .billing_mode(BillingMode::PayPerRequest)
+        .key_schema(key("id", KeyType::Hash).map_err(built)?)
+        .key_schema(key("bucket_name", KeyType::Range).map_err(built)?)
+        .attribute_definitions(text("id").map_err(built)?)
+        .attribute_definitions(text("bucket_name").map_err(built)?)
+        .send()
+        .await
+        .map_err(|error| format!("create table: {}", aws_sdk_dynamodb::error::DisplayErrorContext(error)))?;
+    Ok(())
+}
+
+/// Writes rows as they are, odd ones included.
+///
+/// # Errors
+/// When the engine refuses a batch.
+pub async fn write_rows(client: &Client, table: &str, rows: &[Specimen]) -> Result<(), String> {
+    for batch in rows.chunks(25) {
+        let puts: Result<Vec<_>, _> = batch
+            .iter()
+            .map(|row| {
+                PutRequest::builder()
+                    .set_item(Some(item(row)))
+                    .build()
+                    .map(|put| WriteRequest::builder().put_request(put).build())
+            })
+            .collect();
+        let mut open = HashMap::from([(table.to_owned(), puts.map_err(|error| error.to_string())?)]);
+        while !open.is_empty() {
+            let answer = client
+                .batch_write_item()
+                .set_request_items(Some(open))
+                .send()
+                .await
+                .map_err(|error| format!("write: {}", aws_sdk_dynamodb::error::DisplayErrorContext(error)))?;
+            open = answer.unprocessed_items.unwrap_or_default();
+        }
+    }
+    Ok(())
+}
+
+fn item(row: &Specimen) -> HashMap<String, AttributeValue> {
+    let text = |value: &str| AttributeValue::S(value.to_owned());
+    let mut item = HashMap::from([
+        ("id".to_owned(), text(&row.owner)),
+        ("bucket_name".to_owned(), text(&format!("{}:{}", row.bucket, row.name))),
+        ("bucket".to_owned(), text(&row.bucket)),
+        ("name".to_owned(), text(&row.name)),
+    ]);
+    item.extend(row.data.clone().map(|data| ("data".to_owned(), data)));
+    item.extend(row.ttl.clone().map(|ttl| ("ttl_timestamp".to_owned(), ttl)));
+    item
+}
+
+/// A row of the table as the check sees it: `(id, bucket_name, bucket)`.
+pub type Seen = (String, String, String);
+
+/// Everything that is in the table, the janitor's own rows left out.
+///
+/// # Errors
+/// When the engine refuses.
+pub async fn scan(client: &Client, table: &str) -> Result<Vec<Seen>, String> {
+    let mut rows = Vec::new();
+    let mut start = None;
+    loop {
+        let page = client
+            .scan()
+            .table_name(table)
+            .consistent_read(true)
+            .set_exclusive_start_key(start)
+            .send()
+            .await
+            .map_err(|error| format!("scan: {}", aws_sdk_dynamodb::error::DisplayErrorContext(error)))?;
+        let text = |item: &HashMap<String, AttributeValue>, name: &str| {
+            item.get(name).and_then(|value| value.as_s().ok()).cloned().unwrap_or_default()
+        };
+        rows.extend(
+            page.items().iter().map(|item| (text(item, "id"), text(item, "bucket_name"), text(item, "bucket"))),
+        );
+        start = page.last_evaluated_key;
+        if start.is_none() {
+            rows.retain(|(owner, _, _)| owner != bucket::JANITOR_OWNER);
+            return Ok(rows);
+        }
+    }
+}
+
+/// What is there that should be gone, and gone that should be there.
+pub fn misjudged(rows: &[Specimen], left: &[Seen]) -> Vec<String> {
+    let left: std::collections::HashSet<(&str, &str)> =
+        left.iter().map(|(owner, sort, _)| (owner.as_str(), sort.as_str())).collect();
+    let mut wrong: BTreeMap<String, usize> = BTreeMap::new();
+    for row in rows {
+        let there = left.contains(&(row.owner.as_str(), format!("{}:{}", row.bucket, row.name).as_str()));
+        match (row.fate, there) {
+            (Fate::Stays, true) | (Fate::Goes, false) => {}
+            (Fate::Stays, false) => *wrong.entry(format!("a live row of {} is gone", row.bucket)).or_default() += 1,
+            (Fate::Goes, true) => *wrong.entry(format!("a dead row of {} is left", row.bucket)).or_default() += 1,
+        }
+    }
+    wrong.into_iter().map(|(what, times)| format!("{what} ({times} times)")).collect()
+}
+
+#[cfg(feature = "testing")]
+mod random {
+    use std::collections::HashMap;
+
+    use aws_sdk_dynamodb::Client;
+    use aws_sdk_dynamodb::types::{AttributeValue, BillingMode, ProvisionedThroughput};
+    pub use model::random::random_table;
+    use model::{ModelRow, ModelTtl};
+
+    use super::{client, create_table};
+    use crate::fixture::{Fate, Specimen};
+
+    /// The rows as the fixture writer takes them.
+    #[must_use]
+    pub fn specimens(rows: &[ModelRow]) -> Vec<Specimen> {
+        // A key is written once: the last row that claims it is the one that is there.
+        let by_key: HashMap<_, &ModelRow> = rows.iter().map(|row| (row.key(), row)).collect();
+        by_key
+            .into_values()
+            .map(|row| Specimen {
+                owner: row.owner.clone(),
+                bucket: row.bucket.clone(),
+                name: row.name.clone(),
+                data: row.data.clone().map(AttributeValue::S),
+                ttl: match &row.ttl {
+                    ModelTtl::Absent => None,
+                    ModelTtl::Number(at) => Some(AttributeValue::N(at.to_string())),
+                    ModelTtl::Text(text) => Some(AttributeValue::S(text.clone())),
+                },
+                fate: Fate::Stays,
+            })
+            .collect()
+    }
+
+    /// An empty attributes table with a name of its own on the engine at `endpoint`, and a client for it.
+    ///
+    /// # Panics
+    /// When the engine refuses.
+    pub async fn new_table(endpoint: &str) -> (Client, String) {
+        let client = client(endpoint).await;
+        let prefix = format!("t{:016x}", fastrand::u64(..));
+        create_table(&client, &format!("{prefix}_attributes")).await.unwrap();
+        (client, prefix)
+    }
+
+    /// Makes a table provisioned, with the units that ActingWeb before 3.13 gave it.
+    ///
+    /// # Panics
+    /// When the engine refuses.
+    pub async fn provision(client: &Client, table: &str) {
+        let units = ProvisionedThroughput::builder().read_capacity_units(26).write_capacity_units(2).build().unwrap();
+        let update = client.update_table().table_name(table).provisioned_throughput(units);
+        update.billing_mode(BillingMode::Provisioned).send().await.unwrap();
+    }
+}

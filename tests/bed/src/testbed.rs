@@ -1,0 +1,69 @@
+//! A table on a real engine, and the functions on it.
+
+use std::collections::BTreeSet;
+
+use crate::fixture::Specimen;
+use crate::tables::{misjudged, scan, write_rows};
+use runtime::lambda::Function;
+
+use crate::engine::{EngineKind, shared as engine};
+use crate::proxy::Proxy;
+use crate::tables::new_table;
+
+pub struct Bed {
+    pub function: Function,
+    pub prefix: String,
+    pub table: String,
+}
+
+/// A bed in place of the engine is a defect of the test: its methods panic.
+impl Bed {
+    pub async fn new(kind: EngineKind) -> Self {
+        let (client, prefix) = new_table(engine(kind).endpoint()).await;
+        let function = Function::new(client, [("AWS_DB_PREFIX".to_owned(), prefix.clone())].into());
+        Self { function, table: format!("{prefix}_attributes"), prefix }
+    }
+
+    pub async fn with(kind: EngineKind, rows: &[Specimen]) -> Self {
+        let bed = Self::new(kind).await;
+        bed.write(rows).await;
+        bed
+    }
+
+    pub async fn write(&self, rows: &[Specimen]) {
+        write_rows(&self.function.client, &self.table, rows).await.unwrap();
+    }
+
+    /// The same table, reached through a proxy.
+    pub async fn through(&self, proxy: &Proxy) -> Function {
+        Function::new(crate::tables::client(proxy.endpoint()).await, self.function.environment.clone())
+    }
+
+    pub async fn keys(&self) -> BTreeSet<(String, String)> {
+        let rows = match scan(&self.function.client, &self.table).await {
+            Ok(rows) => rows,
+            // The engine closes a connection that was idle for as long as an attack takes; the next one is new.
+            Err(_) => scan(&self.function.client, &self.table).await.unwrap(),
+        };
+        rows.into_iter().map(|(owner, sort, _)| (owner, sort)).collect()
+    }
+
+    /// Every row has the fate that it must have.
+    pub async fn check(&self, rows: &[Specimen]) {
+        let wrong = misjudged(rows, &scan(&self.function.client, &self.table).await.unwrap());
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}
+
+/// Each test once on each engine.
+#[macro_export]
+macro_rules! on_both_engines {
+    ($($name:ident),+ $(,)?) => {
+        mod dynamodb_local {
+            $(#[tokio::test] async fn $name() { super::$name($crate::engine::EngineKind::DynamoDbLocal).await; })+
+        }
+        mod embedded {
+            $(#[tokio::test] async fn $name() { super::$name($crate::engine::EngineKind::Embedded).await; })+
+        }
+    };
+}

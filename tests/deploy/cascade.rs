@@ -1,0 +1,504 @@
+//! `ttl-cascade` as it is deployed: its binary under the Runtime Interface Emulator, fed with real records of DynamoDB
+//! Local's stream; the filter in front of it; a store that fails for some of a batch; ten thousand removals of the real
+//! library's rows.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{AttributeValue, DeleteRequest, StreamViewType, WriteRequest};
+use bed::Bed;
+use bed::aftermath::secrets_in;
+use bed::engine::{EngineKind, shared as engine};
+use bed::fixture::{Fate, Specimen};
+use bed::lambda::{Rie, function};
+use bed::process::{repository_root, tool};
+use bed::proxy::{Fate as RequestFate, Proxy, Request};
+use bed::python::Application;
+use bed::response_bucket::ResponseBucket;
+use bed::stream::{Stream, call, event, left_behind, removal, reported};
+use jobs::cascade::{Record, read};
+use runtime::lambda::Function;
+use serde_json::{Value, json};
+use shared::bucket::{BUCKETS, OAUTH_OWNER, Owner};
+use shared::index::leaves_rows_behind;
+use shared::pyjson::dumps;
+use shared::time::EpochSeconds;
+
+const LOCAL: EngineKind = EngineKind::DynamoDbLocal;
+
+/// The binary has the machine's own clock, and so have these rows.
+fn now() -> i64 {
+    EpochSeconds::from(SystemTime::now()).get()
+}
+
+fn row(owner: &str, bucket: &str, name: &str, data: &str, ttl: i64, fate: Fate) -> Specimen {
+    Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(AttributeValue::S(data.to_owned())),
+        ttl: Some(AttributeValue::N(ttl.to_string())),
+        fate,
+    }
+}
+
+/// A binary in front of an endpoint, with everything printed that can be.
+fn start(binary: &str, endpoint: &str, table: &str) -> Rie {
+    let environment = [
+        ("AWS_ENDPOINT_URL_DYNAMODB", endpoint),
+        ("ATTRIBUTES_TABLE", table),
+        ("AWS_LAMBDA_LOG_LEVEL", "TRACE"),
+        // An engine on this machine has no capacity to spare for anybody else.
+        ("MAX_READ_UNITS_PER_SECOND", "1000000"),
+        ("MAX_WRITE_UNITS_PER_SECOND", "1000000"),
+    ];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Rie::start(&function(binary), &environment, 120)
+}
+
+/// Fails if one of the secrets is in what a binary printed, at its most talkative, or in what it answered.
+fn assert_no_leak<'a>(printed: &str, secrets: impl IntoIterator<Item = &'a str>) {
+    assert!(printed.contains("\"level\":\"TRACE\""), "the most talkative level must really be on");
+    assert_eq!(secrets_in(printed, secrets), 0, "secrets, by either end, are in what was printed or answered");
+}
+
+/// What CloudFormation is told when it asks for the table's stream, and TTL.
+fn set_up(rie: &Rie, table: &str, properties: Value) -> Value {
+    let bucket = ResponseBucket::start(&[]);
+    let mut wanted = json!({"TableName": table});
+    wanted.as_object_mut().unwrap().extend(properties.as_object().unwrap().clone());
+    let asked = json!({"RequestType": "Create", "ResponseURL": bucket.url(), "StackId": "s", "RequestId": "r",
+        "LogicalResourceId": "TableTtl", "ResourceProperties": wanted});
+    let answer = rie.invoke(&asked);
+    assert!(!answer.is_error, "{}", answer.payload);
+    assert_eq!(bucket.answers().len(), 1);
+    answer.payload
+}
+
+/// Which of the records the mapping's filter lets through.
+fn filtered(records: &[Value]) -> Vec<bool> {
+    let mut child = Command::new(tool("venv-sam/bin/python"))
+        .arg(repository_root().join("tests/python/stream_filter.py"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(json!(records).to_string().as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const SECRET: &str = "1//the-providers-refresh-token";
+const EMAIL: &str = "visitor@mail.example.org";
+
+/// Tokens whose TTL is past, what hangs on them and is not, tokens that live, and rows that have nothing to do with it.
+fn living_table(now: i64) -> Vec<Specimen> {
+    use Fate::{Goes, Stays};
+    let (past, later) = (now - 5, now + 1_000);
+    let mut rows = Vec::new();
+    for (n, (bucket, index)) in [
+        ("mcp_tokens", "access_token_index"),
+        ("mcp_refresh_tokens", "refresh_token_index"),
+        ("mcp_auth_codes", "auth_code_index"),
+    ]
+    .into_iter()
+    .cycle()
+    .take(30)
+    .enumerate()
+    {
+        let (actor, name, key) =
+            (format!("actor{}", n % 7), format!("token-secret-{n}"), format!("google_token_access_{n}"));
+        let data = dumps(
+            &json!({"token": name, "expires_at": now - 4_000, "created_at": now - 8_000, "google_token_key": key}),
+        );
+        rows.push(row(&actor, bucket, &name, &data, past, Goes));
+        let index = if n % 2 == 0 { index.to_owned() } else { format!("_{index}") };
+        rows.push(row(OAUTH_OWNER, &index, &name, &dumps(&json!(actor)), later, Goes));
+        let named = n % 5 == 0;
+        let provider = if named { Stays } else { Goes };
+        rows.push(row(&actor, "mcp_google_tokens", &key, &dumps(&json!({"refresh_token": SECRET})), later, provider));
+        if named {
+            let live = dumps(&json!({"expires_at": now + 9_000, "created_at": now - 8_000, "google_token_key": key}));
+            rows.push(row(&actor, "mcp_refresh_tokens", &format!("token-secret-live{n}"), &live, later, Stays));
+        }
+    }
+    let chain = |expires: i64| dumps(&json!({"chain_id": "c", "expires_at": expires, "created_at": now - 9_000}));
+    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-1", &chain(now - 10), past, Goes));
+    rows.push(row(OAUTH_OWNER, "spa_access_tokens", "spa-secret-2", &chain(now + 900), later, Stays));
+    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-3", &chain(now + 900), later, Stays));
+    // Removed by somebody, who leaves its index row: the weekly repair's.
+    let data = dumps(&json!({"expires_at": now + 900, "created_at": now - 9_000}));
+    rows.push(row("by-hand", "mcp_tokens", "token-secret-by-hand", &data, later, Goes));
+    rows.push(row(OAUTH_OWNER, "_access_token_index", "token-secret-by-hand", "\"by-hand\"", later, Stays));
+    rows
+}
+
+/// The whole way: `enable-ttl` switches stream and TTL on, the engine's own TTL removes rows, the stream tells, the filter
+/// chooses, and the function does the rest.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_engines_own_ttl_removes_takes_along_what_hung_on_it() {
+    let bed = Bed::new(LOCAL).await;
+    let endpoint = engine(LOCAL).endpoint();
+    let told = set_up(&start("enable-ttl", endpoint, &bed.table), &bed.table, json!({"Stream": "true"}));
+    assert_eq!((&told["Status"], &told["Data"]["TtlStatus"]), (&json!("SUCCESS"), &json!("ENABLED")), "{told}");
+    assert_eq!(told["Data"]["StreamViewType"], "OLD_IMAGE");
+    let stream = Stream::of(endpoint, told["Data"]["StreamArn"].as_str().unwrap());
+
+    let rows = living_table(now());
+    bed.write(&rows).await;
+    let key = |name: &str, value: &str| (name.to_owned(), AttributeValue::S(value.to_owned()));
+    let by_hand = HashMap::from([key("id", "by-hand"), key("bucket_name", "mcp_tokens:token-secret-by-hand")]);
+    let client = &bed.function.client;
+    client.delete_item().table_name(&bed.table).set_key(Some(by_hand)).send().await.unwrap();
+    // The engine looks for rows past their TTL every few seconds.
+    let end = Instant::now() + Duration::from_mins(1);
+    let expired = |records: &[Value]| records.iter().filter(|record| is_ttls(record)).count();
+    let mut records = stream.records();
+    while expired(&records) < 31 && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        records = stream.records();
+    }
+    assert_eq!(expired(&records), 31, "thirty tokens and an SPA refresh token");
+
+    let records: Vec<Value> = records
+        .iter()
+        .map(|record| if is_ttls(record) { stream.by_ttl(record) } else { stream.handed_over(record) })
+        .collect();
+    let passed = filtered(&records);
+    assert_eq!(passed.iter().filter(|passed| **passed).count(), 30);
+    // Without the filter, to see that the function tells for itself what is its own.
+    let rie = start("ttl-cascade", endpoint, &bed.table);
+    for batch in records.chunks(50) {
+        let answer = rie.invoke(&event(batch));
+        assert!(!answer.is_error, "{}", answer.payload);
+        assert_eq!(reported(&answer.payload), [""; 0]);
+    }
+    bed.check(&rows).await;
+
+    let printed = rie.output();
+    for secret in ["token-secret", "spa-secret", SECRET, "google_token_access"] {
+        assert!(!printed.contains(secret), "{secret} is in {printed}");
+    }
+    assert!(printed.contains("\"level\":\"TRACE\""));
+    let metrics =
+        printed.lines().filter(|line| line.contains("\"_aws\"") && line.contains("\"RecordsIgnored\"")).count();
+    assert_eq!(metrics, records.chunks(50).count(), "each batch tells its metrics");
+    assert!(printed.contains("\"Function\":\"ttl-cascade\""));
+}
+
+/// A name that no SDK knows, for what the engine's own TTL removed.
+fn is_ttls(record: &Value) -> bool {
+    record["eventName"] != "REMOVE" && record["dynamodb"]["OldImage"].is_object() && record["eventName"] != "MODIFY"
+}
+
+/// Real records of every kind, and a TTL removal of every bucket there is: the filter lets through what the function acts on,
+/// and nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_filter_lets_through_what_the_function_acts_on_and_nothing_else() {
+    let bed = Bed::new(LOCAL).await;
+    let client = &bed.function.client;
+    let view = StreamViewType::NewAndOldImages;
+    let stream = Stream::switch_on(client, engine(LOCAL).endpoint(), &bed.table, view).await;
+    let rows = ["mcp_tokens", "mcp_google_tokens", "notes"]
+        .map(|bucket| row("ada", bucket, "x", "{}", now() + 900, Fate::Goes));
+    bed.write(&rows).await;
+    let changed = rows.clone().map(|row| Specimen { data: Some(AttributeValue::S("{\"a\": 1}".to_owned())), ..row });
+    bed.write(&changed).await;
+    delete(client, &bed.table, rows.iter().map(|row| (row.owner.clone(), format!("{}:{}", row.bucket, row.name))))
+        .await;
+    let told = stream.records();
+    let of = |kind: &str| told.iter().filter(|record| record["eventName"] == kind).count();
+    assert_eq!((of("INSERT"), of("MODIFY"), of("REMOVE")), (3, 3, 3));
+
+    let mut records: Vec<Value> = told.iter().map(|record| stream.handed_over(record)).collect();
+    records.extend(told.iter().filter(|record| record["eventName"] == "REMOVE").map(|record| stream.by_ttl(record)));
+    for bucket in &BUCKETS {
+        let owner = match bucket.owner {
+            Owner::System(owner) => owner,
+            Owner::Actor => "ada",
+            Owner::Legacy => "_mcp_system",
+        };
+        records.push(removal(&bed.table, 1, owner, bucket.name, "x", Some("{}")));
+    }
+    // Almost TTL's.
+    for (pointer, value) in [
+        ("/userIdentity/principalId", json!("dynamodb.amazonaws.com.example")),
+        ("/userIdentity/type", json!("AssumedRole")),
+        ("/userIdentity", Value::Null),
+        ("/eventName", json!("MODIFY")),
+        ("/dynamodb/OldImage/bucket/S", json!("mcp_tokens:x")),
+    ] {
+        let mut record = removal(&bed.table, 1, "ada", "mcp_tokens", "x", Some("{}"));
+        *record.pointer_mut(pointer).unwrap() = value;
+        records.push(record);
+    }
+    let acted_on: Vec<bool> =
+        records.iter().map(|record| matches!(read(record, &bed.table), Record::RemovedToken(_))).collect();
+    assert_eq!(filtered(&records), acted_on);
+    let of_buckets = BUCKETS.iter().filter(|bucket| leaves_rows_behind(bucket)).count();
+    assert_eq!(acted_on.iter().filter(|acted_on| **acted_on).count(), of_buckets + 1);
+}
+
+/// How the store fails for tokens with a word in their names: the index row stays unprocessed, the delete is throttled, the
+/// actor's rows cannot be read.
+fn failing(endpoint: &'static str, fails: Arc<AtomicBool>) -> impl FnMut(&Request) -> RequestFate + Send + 'static {
+    let forward = move |operation: &str, body: &Value| call(endpoint, "DynamoDB_20120810", operation, body);
+    move |request| {
+        if !fails.load(Ordering::Relaxed) {
+            return RequestFate::Forward;
+        }
+        let mut body: Value = serde_json::from_str(&request.body).unwrap();
+        match request.operation.as_str() {
+            "BatchGetItem" => {
+                let table = body["RequestItems"].as_object().unwrap().keys().next().unwrap().clone();
+                let keys = body["RequestItems"][&table]["Keys"].as_array().unwrap().clone();
+                let (bad, good): (Vec<Value>, Vec<Value>) =
+                    keys.into_iter().partition(|key| key["bucket_name"]["S"].as_str().unwrap().contains("unseen"));
+                let mut answer = json!({"Responses": {}, "UnprocessedKeys": {}});
+                if !good.is_empty() {
+                    body["RequestItems"][&table]["Keys"] = json!(good);
+                    answer = forward("BatchGetItem", &body);
+                }
+                if !bad.is_empty() {
+                    answer["UnprocessedKeys"] = json!({table: {"Keys": bad, "ConsistentRead": true}});
+                }
+                RequestFate::Answer(200, answer.to_string())
+            }
+            "BatchExecuteStatement" => {
+                let statements = body["Statements"].as_array().unwrap().clone();
+                let throttled = json!({"Error": {"Code": "ThrottlingError", "Message": "slow down"}});
+                let responses: Vec<Value> = statements
+                    .into_iter()
+                    .map(|statement| {
+                        if statement.to_string().contains("undeletable") {
+                            return throttled.clone();
+                        }
+                        let one = json!({"Statements": [statement]});
+                        forward("BatchExecuteStatement", &one)["Responses"][0].clone()
+                    })
+                    .collect();
+                RequestFate::Answer(200, json!({"Responses": responses}).to_string())
+            }
+            "Query" if request.body.contains("unreadable") => {
+                RequestFate::Answer(500, json!({"__type": "InternalServerError", "message": ""}).to_string())
+            }
+            _ => RequestFate::Forward,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
+    let bed = Bed::new(LOCAL).await;
+    let endpoint = engine(LOCAL).endpoint();
+    let fails = Arc::new(AtomicBool::new(true));
+    let proxy = Proxy::start(endpoint, failing(endpoint, Arc::clone(&fails)));
+    let (mut rows, mut records, mut bad) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let mut secrets = vec![SECRET.to_owned(), EMAIL.to_owned()];
+    for n in 0..40 {
+        let how = match n % 8 {
+            1 => "unseen",
+            3 | 7 => "undeletable",
+            5 => "unreadable",
+            _ => "good",
+        };
+        let (actor, name, key) = (
+            format!("{how}-actor{n}"),
+            format!("aw_{how}{n}-that-nobody-may-see"),
+            format!("google_token_access_{n}-that-nobody-may-see"),
+        );
+        let data = dumps(&json!({"google_token_key": key, "email": format!("{n}{EMAIL}")}));
+        rows.push(row(OAUTH_OWNER, "_access_token_index", &name, &dumps(&json!(actor)), now() + 900, Fate::Goes));
+        let answer = dumps(&json!({"refresh_token": SECRET, "email": format!("{n}{EMAIL}")}));
+        rows.push(row(&actor, "mcp_google_tokens", &key, &answer, now() + 900, Fate::Goes));
+        secrets.extend([name.clone(), key]);
+        let record = removal(&bed.table, n, &actor, "mcp_tokens", &name, Some(&data));
+        if how != "good" {
+            bad.insert(record["dynamodb"]["SequenceNumber"].as_str().unwrap().to_owned());
+        }
+        records.push(record);
+    }
+    bed.write(&rows).await;
+    let rie = start("ttl-cascade", proxy.endpoint(), &bed.table);
+    let answer = rie.invoke(&event(&records));
+    assert!(!answer.is_error, "{}", answer.payload);
+    let failed: BTreeSet<String> = reported(&answer.payload).into_iter().collect();
+    assert_eq!(failed, bad, "exactly half of the batch");
+    assert_eq!(bad.len(), 20);
+
+    fails.store(false, Ordering::Relaxed);
+    records.retain(|record| failed.contains(record["dynamodb"]["SequenceNumber"].as_str().unwrap()));
+    let again = rie.invoke(&event(&records));
+    assert_eq!(reported(&again.payload), [""; 0]);
+    bed.check(&rows).await;
+    let printed = format!("{}\n{}\n{}", rie.output(), answer.payload, again.payload);
+    assert_no_leak(&printed, secrets.iter().map(String::as_str));
+}
+
+/// A store that cannot be used at all fails the invocation, so that Lambda's own metric sees it and the batch comes again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_may_not_be_read_fails_the_invocation() {
+    let bed = Bed::new(LOCAL).await;
+    let proxy = Proxy::start(engine(LOCAL).endpoint(), |request| match request.operation.as_str() {
+        "BatchGetItem" => {
+            RequestFate::Answer(400, json!({"__type": "AccessDeniedException", "message": ""}).to_string())
+        }
+        _ => RequestFate::Forward,
+    });
+    let rie = start("ttl-cascade", proxy.endpoint(), &bed.table);
+    let answer = rie.invoke(&event(&[removal(&bed.table, 1, "ada", "mcp_tokens", "aw_1", Some("{}"))]));
+    assert!(answer.is_error && answer.payload["errorType"] == "Store", "{}", answer.payload);
+    assert!(!answer.payload.to_string().contains("aw_1"), "{}", answer.payload);
+}
+
+async fn delete(client: &Client, table: &str, keys: impl Iterator<Item = (String, String)>) {
+    let keys: Vec<(String, String)> = keys.collect();
+    for batch in keys.chunks(25) {
+        let deletes = batch
+            .iter()
+            .map(|(owner, sort)| {
+                let delete = DeleteRequest::builder()
+                    .key("id", AttributeValue::S(owner.clone()))
+                    .key("bucket_name", AttributeValue::S(sort.clone()));
+                WriteRequest::builder().delete_request(delete.build().unwrap()).build()
+            })
+            .collect();
+        let answer = client.batch_write_item().request_items(table, deletes).send().await.unwrap();
+        assert!(answer.unprocessed_items.unwrap_or_default().is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() {
+    let endpoint = engine(LOCAL).endpoint();
+    let prefix = format!("many{:08x}", fastrand::u32(..));
+    let table = format!("{prefix}_attributes");
+    let began = Instant::now();
+    let seeded = Application::new(endpoint, &prefix).run("actingweb_tokens.py", &["--removals", "10000"], "");
+    let seeded: Value = serde_json::from_str(&seeded).unwrap();
+    let keys = |of: &str| -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        seeded[of].as_array().unwrap().iter().map(|key| (text(&key[0]), text(&key[1]))).collect()
+    };
+    let (removed, goes, stays) = (keys("removed"), keys("goes"), keys("stays"));
+    let client = bed::tables::client(endpoint).await;
+    assert_eq!(left_behind(&client, &table).await, (0, 0));
+    println!("{} rows seeded in {:?}", removed.len() + goes.len() + stays.len(), began.elapsed());
+
+    let stream = Stream::switch_on(&client, endpoint, &table, StreamViewType::OldImage).await;
+    delete(&client, &table, removed.iter().cloned()).await;
+    let mut records: Vec<Value> = stream.records().iter().map(|record| stream.by_ttl(record)).collect();
+    assert_eq!(records.len(), 10_000);
+    let (dangling, unreferenced) = left_behind(&client, &table).await;
+    assert!(dangling == 10_000 && unreferenced > 3_000, "{dangling} dangling, {unreferenced} unreferenced");
+
+    // Late, and in no order.
+    fastrand::Rng::with_seed(9).shuffle(&mut records);
+    let rie = start("ttl-cascade", endpoint, &table);
+    let began = Instant::now();
+    let mut answers = String::new();
+    for batch in records.chunks(100) {
+        let answer = rie.invoke(&event(batch));
+        assert_eq!(reported(&answer.payload), [""; 0]);
+        answers.push_str(&answer.payload.to_string());
+    }
+    let printed = rie.output() + &answers;
+    let ended: Vec<Value> = printed
+        .lines()
+        .filter(|line| line.contains("\"message\":\"run ended\""))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(ended.len(), 100);
+    let sum = |of: &str| ended.iter().map(|run| run[of].as_u64().unwrap()).sum::<u64>();
+    let units = |of: &str| ended.iter().map(|run| run[of].as_f64().unwrap()).sum::<f64>();
+    let (requests, deleted) = (sum("requests"), sum("rows.deleted"));
+    println!(
+        "10000 records in batches of 100: {requests} requests, {:.3} a record; {deleted} rows deleted; {:.0} read units, \
+         {:.0} write units; {:?}",
+        f64::from(u32::try_from(requests).unwrap()) / 10_000.0,
+        units("units.read"),
+        units("units.write"),
+        began.elapsed()
+    );
+    // Most of them are Queries, one for each actor of a batch whose provider rows are still there.
+    assert!(requests < 8_000, "0.8 requests a record: {requests}");
+    assert_eq!((deleted, sum("rows.lost_race"), sum("records.failed")), (goes.len() as u64, 0, 0));
+    let secrets: Vec<&str> =
+        seeded["secrets"].as_array().unwrap().iter().map(|secret| secret.as_str().unwrap()).collect();
+    assert!(secrets.len() > 20_000, "{} secrets", secrets.len());
+    assert_no_leak(&printed, secrets.into_iter().chain([EMAIL]));
+
+    assert_eq!(left_behind(&client, &table).await, (0, 0));
+    let left: BTreeSet<(String, String)> =
+        bed::tables::scan(&client, &table).await.unwrap().into_iter().map(|(owner, sort, _)| (owner, sort)).collect();
+    let gone = goes.iter().filter(|key| left.contains(*key)).count();
+    let lost = stays.iter().filter(|key| !left.contains(*key)).count();
+    assert_eq!((gone, lost), (0, 0), "left that should be gone, gone that should be left");
+    // The repair, which reads the whole table, finds no more to do of it.
+    let function = Function::new(client.clone(), [("ATTRIBUTES_TABLE".to_owned(), table.clone())].into());
+    let repair = function.index_repair(json!({"mode": "dry-run"}), EpochSeconds::new(now()), None).await.unwrap();
+    let answer = repair.to_repair_answer();
+    assert_eq!(
+        (&answer["body"]["dangling_index_rows"], &answer["body"]["unreferenced_provider_rows"]),
+        (&json!(0), &json!(0))
+    );
+}
+
+/// The custom resource and a table's stream: switched on, accepted, refused, never off.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_there_is_used_or_refused_and_never_changed() {
+    let endpoint = engine(LOCAL).endpoint();
+    let described = async |client: &Client, table: &str| {
+        let table = client.describe_table().table_name(table).send().await.unwrap().table.unwrap();
+        let view = table.stream_specification.and_then(|stream| stream.stream_view_type);
+        (view.map(|view| view.as_str().to_owned()), table.latest_stream_arn)
+    };
+    for (view, accepted) in [
+        (StreamViewType::OldImage, true),
+        (StreamViewType::NewAndOldImages, true),
+        (StreamViewType::NewImage, false),
+        (StreamViewType::KeysOnly, false),
+    ] {
+        let bed = Bed::new(LOCAL).await;
+        let client = &bed.function.client;
+        let stream = Stream::switch_on(client, endpoint, &bed.table, view.clone()).await;
+        let before = described(client, &bed.table).await;
+        let proxy = Proxy::start(endpoint, |_| RequestFate::Forward);
+        let rie = start("enable-ttl", proxy.endpoint(), &bed.table);
+        let told = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
+        if accepted {
+            assert_eq!(
+                (&told["Status"], &told["Data"]["StreamArn"]),
+                (&json!("SUCCESS"), &json!(stream.arn)),
+                "{told}"
+            );
+            assert!(told["Reason"].as_str().unwrap().ends_with("was on already"), "{told}");
+        } else {
+            let reason = told["Reason"].as_str().unwrap();
+            assert_eq!(told["Status"], "FAILED");
+            assert!(reason.starts_with("refused: the stream of table") && reason.contains(view.as_str()), "{reason}");
+        }
+        assert_eq!(described(client, &bed.table).await, before);
+        let asked: BTreeSet<String> = proxy.seen().into_iter().collect();
+        assert_eq!(asked, BTreeSet::from(["DescribeTable".to_owned()]), "no update, and TTL was not asked about");
+    }
+    // Switched on once, and left on by a delete.
+    let bed = Bed::new(LOCAL).await;
+    let rie = start("enable-ttl", endpoint, &bed.table);
+    let told = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
+    assert!(told["Reason"].as_str().unwrap().ends_with("(OLD_IMAGE) was switched on"), "{told}");
+    let again = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
+    assert_eq!(again["Data"], told["Data"]);
+    let bucket = ResponseBucket::start(&[]);
+    let gone = json!({"RequestType": "Delete", "ResponseURL": bucket.url(), "PhysicalResourceId": "x",
+        "ResourceProperties": {"TableName": bed.table, "Stream": "true"}});
+    assert_eq!(rie.invoke(&gone).payload["Status"], "SUCCESS");
+    assert_eq!(described(&bed.function.client, &bed.table).await.0.as_deref(), Some("OLD_IMAGE"));
+}

@@ -1,0 +1,293 @@
+//! The template against the functions: each role allows exactly what its function asks of the table, and every metric of
+//! the alarms and the dashboard is one that is really told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use bed::Bed;
+use bed::engine::{EngineKind, shared as engine};
+use bed::fixture;
+use bed::process::{repository_root, tool};
+use bed::proxy::{Fate, Proxy, Request};
+use bed::stream;
+use jobs::run::RunError;
+use model::rows::NOW;
+use runtime::lambda::Function;
+use serde_json::{Value, json};
+use shared::time::EpochSeconds;
+
+/// What was asked for, by what it was asked of: the table, the janitor's own rows in it, the table of the actors.
+type Actions = BTreeMap<String, BTreeSet<String>>;
+
+/// The IAM action of a request, and which of the role's three lists it belongs to.
+fn action(request: &Request, table: &str) -> (String, String) {
+    let body: Value = serde_json::from_str(&request.body).expect("a request is JSON");
+    let named: BTreeSet<&str> = match &body["RequestItems"] {
+        Value::Object(tables) => tables.keys().map(String::as_str).collect(),
+        _ => body["TableName"].as_str().into_iter().collect(),
+    };
+    let actors = table.replace("_attributes", "_actors");
+    let of = match request.operation.as_str() {
+        _ if named.contains(actors.as_str()) => "actors",
+        "GetItem" | "PutItem" | "DeleteItem" | "UpdateItem" => {
+            let key = body.get("Key").unwrap_or(&body["Item"]);
+            if key["id"]["S"] == "_actingweb_janitor" { "own_state" } else { "table" }
+        }
+        "BatchExecuteStatement" => {
+            let statements = body["Statements"].as_array().expect("statements");
+            for statement in statements {
+                let text = statement["Statement"].as_str().unwrap_or_default();
+                assert!(text.starts_with(&format!("DELETE FROM \"{table}\"")), "{text}");
+            }
+            return ("table".to_owned(), "dynamodb:PartiQLDelete".to_owned());
+        }
+        _ => "table",
+    };
+    assert!(named.iter().all(|named| *named == table || *named == actors), "another table: {named:?}");
+    (of.to_owned(), format!("dynamodb:{}", request.operation))
+}
+
+/// A proxy that writes down what is asked for.
+fn recorder(kind: EngineKind, table: &str) -> (Proxy, Arc<Mutex<Actions>>) {
+    let seen: Arc<Mutex<Actions>> = Arc::default();
+    let (log, table) = (Arc::clone(&seen), table.to_owned());
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        let (of, action) = action(request, &table);
+        log.lock().unwrap().entry(of).or_default().insert(action);
+        Fate::Forward
+    });
+    (proxy, seen)
+}
+
+/// Everything that a function's role has to allow: what it asks for on a full table, on an empty one, and deferring to TTL.
+async fn asked_for(name: &str) -> Actions {
+    let mut all = Actions::new();
+    for rows in [fixture::all_kinds(NOW, 3, 5), Vec::new()] {
+        for event in [json!({"mode": "dry-run"}), json!({"expired_rows": "defer-to-ttl"}), json!({})] {
+            let bed = Bed::with(EngineKind::DynamoDbLocal, &rows).await;
+            if name == "Cascade" {
+                bed.write(&left_by_ttl()).await;
+            }
+            let actors = format!("{}_actors", bed.prefix);
+            create_actors(&bed, &actors).await;
+            let (proxy, seen) = recorder(EngineKind::DynamoDbLocal, &bed.table);
+            run(name, &bed.through(&proxy).await, &bed.table, event).await;
+            for (of, actions) in seen.lock().unwrap().iter() {
+                all.entry(of.clone()).or_default().extend(actions.iter().cloned());
+            }
+        }
+    }
+    all
+}
+
+const LEFT: (&str, &str, &str) = ("left-actor", "aw_left", "google_token_access_left");
+
+/// What hung on a token that TTL has removed.
+fn left_by_ttl() -> Vec<fixture::Specimen> {
+    let row = |owner: &str, bucket: &str, name: &str, data: &str| fixture::Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(AttributeValue::S(data.to_owned())),
+        ttl: None,
+        fate: fixture::Fate::Goes,
+    };
+    let (actor, token, provider) = LEFT;
+    vec![
+        row("_actingweb_oauth2", "_access_token_index", token, &format!("\"{actor}\"")),
+        row(actor, "mcp_google_tokens", provider, "{}"),
+    ]
+}
+
+/// The stream's record of that token.
+fn removal(table: &str) -> Value {
+    let (actor, token, provider) = LEFT;
+    let data = json!({"google_token_key": provider}).to_string();
+    stream::event(&[stream::removal(table, 1, actor, "mcp_tokens", token, Some(&data))])
+}
+
+async fn create_actors(bed: &Bed, actors: &str) {
+    bed::tables::create_table(&bed.function.client, actors).await.unwrap();
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let put = bed.function.client.put_item().table_name(actors).item("id", text("somebody"));
+    put.item("bucket_name", text("x")).send().await.unwrap();
+}
+
+async fn run(name: &str, function: &Function, table: &str, event: Value) {
+    let now = EpochSeconds::new(NOW);
+    match name {
+        "DailyCleanup" => drop(function.daily_cleanup(event, now, None).await.unwrap()),
+        "IndexRepair" => drop(function.index_repair(event, now, None).await.unwrap()),
+        "BacklogCleanup" => execute(event, async |step| function.answer_daily_cleanup(step, now, None).await).await,
+        "BacklogRepair" => execute(event, async |step| function.answer_index_repair(step, now, None).await).await,
+        "MetricsEmitter" => {
+            for scope in ["system", "all"] {
+                function.metrics_emitter(json!({"scope": scope}), now, None).await.unwrap();
+            }
+        }
+        "EnableTtl" => {
+            let bucket = bed::response_bucket::ResponseBucket::start(&[]);
+            let event = json!({"RequestType": "Create", "ResponseURL": bucket.url(), "StackId": "s", "RequestId": "r",
+                "LogicalResourceId": "l", "ResourceProperties": {"TableName": table, "Stream": "true"}});
+            function.enable_ttl(event, now, None).await.unwrap();
+        }
+        "Cascade" => {
+            let report = function.ttl_cascade(removal(table), now, None).await.unwrap();
+            assert_eq!((report.run.counts.rows_deleted(), report.failed.len()), (2, 0));
+        }
+        name => panic!("{name}?"),
+    }
+}
+
+/// All steps of an execution, as the state machine asks for them.
+async fn execute(settings: Value, ask: impl AsyncFn(Value) -> Result<Value, RunError>) {
+    let input = json!({"segments": 2, "concurrency": 1, "settings": settings});
+    let begun = ask(json!({"start": {"lease": "execution-1", "input": input}})).await.unwrap();
+    let mut parts = Vec::new();
+    for item in begun["segments"].as_array().unwrap() {
+        let answer = ask(item["next"].clone()).await.unwrap();
+        assert_eq!(answer["next"], Value::Null);
+        parts.push(answer["segment"].clone());
+    }
+    let ended = ask(json!({"finish": {"started": begun["started"], "segments": parts}})).await.unwrap();
+    assert_eq!(ended["complete"], true, "{ended}");
+}
+
+fn python(script: &str, arguments: &[&str]) -> String {
+    let output = Command::new(tool("venv-sam/bin/python"))
+        .arg(repository_root().join("tests/python").join(script))
+        .args(arguments)
+        .current_dir(repository_root())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .expect("python can be started");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{script}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+fn allowed(set: &str) -> BTreeMap<String, Actions> {
+    let sets = ["--set", "ActorsTable=app_actors", "--set", "TtlCascade=true", "--set", set];
+    let actions = python("template_checks.py", &[&["--actions"], sets.as_slice()].concat());
+    let mut allowed: BTreeMap<String, Actions> = serde_json::from_str(&actions).expect("JSON");
+    // An empty list is one that is not there.
+    allowed.values_mut().for_each(|lists| lists.retain(|_, actions| !actions.is_empty()));
+    allowed
+}
+
+#[tokio::test]
+async fn each_role_allows_exactly_what_its_function_asks_for() {
+    let allowed = allowed("Mode=delete");
+    assert_eq!(
+        allowed.keys().map(String::as_str).collect::<Vec<_>>(),
+        ["BacklogCleanup", "BacklogRepair", "Cascade", "DailyCleanup", "EnableTtl", "IndexRepair", "MetricsEmitter"]
+    );
+    for (name, allowed) in allowed {
+        assert_eq!(asked_for(&name).await, allowed, "{name}: asked for, and allowed");
+    }
+}
+
+#[test]
+fn a_stack_that_is_deployed_dry_cannot_write() {
+    for (name, lists) in allowed("Mode=dry-run") {
+        for action in lists.into_values().flatten() {
+            let writes = ["Put", "Delete", "Update", "Write", "PartiQL"].iter().any(|verb| action.contains(verb));
+            assert!(!writes, "{name}: {action}");
+        }
+    }
+}
+
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[tokio::test]
+async fn every_metric_of_the_template_is_one_that_is_told() {
+    let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 3, 5)).await;
+    let told = |function: Function| function.telling(|line| TOLD.lock().unwrap().push(line.to_owned()));
+    let function = told(Function::new(bed.function.client.clone(), bed.function.environment.clone()));
+    let at = |hours: i64| EpochSeconds::new(NOW + hours * 3_600);
+    for hours in [0, 24] {
+        function.daily_cleanup(json!({"max_deletes": 20}), at(hours), None).await.unwrap();
+    }
+    function.metrics_emitter(json!({}), at(30), None).await.unwrap();
+    function.daily_cleanup(json!({"mode": "dry-run"}), at(30), None).await.unwrap();
+    function.daily_cleanup(json!({"max_delete_share": 0.001}), at(30), None).await.unwrap_err();
+    function.daily_cleanup(json!({}), at(48), None).await.unwrap();
+    function.index_repair(json!({"mode": "dry-run"}), at(48), None).await.unwrap();
+    function.index_repair(json!({}), at(48), None).await.unwrap();
+    bed.write(&left_by_ttl()).await;
+    function.ttl_cascade(removal(&bed.table), at(48), None).await.unwrap();
+    bed::tables::provision(&bed.function.client, &bed.table).await;
+    for scope in ["system", "all"] {
+        let event = json!({"scope": scope, "max_read_units_per_second": 10_000});
+        function.metrics_emitter(event, at(54), None).await.unwrap();
+    }
+    let lines = TOLD.lock().unwrap().join("\n");
+    let file = std::env::temp_dir().join(format!("told-{}.jsonl", std::process::id()));
+    std::fs::write(&file, lines).unwrap();
+    let said = python("template_checks.py", &["--emitted", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    println!("{said}");
+}
+
+/// Each file of `events/`, and whose it is.
+const EVENTS: [(&str, &[&str]); 10] = [
+    ("audit.json", &["metrics-emitter"]),
+    ("capped.json", &["daily-cleanup", "index-repair"]),
+    ("cloudformation-create.json", &["enable-ttl"]),
+    ("dry-run.json", &["daily-cleanup", "index-repair"]),
+    ("empty.json", &["daily-cleanup", "index-repair", "metrics-emitter"]),
+    ("restore-clients.json", &["index-repair"]),
+    ("scheduled.json", &["daily-cleanup", "index-repair", "metrics-emitter"]),
+    ("scheduler.json", &["daily-cleanup", "index-repair", "metrics-emitter"]),
+    ("segment.json", &["daily-cleanup", "index-repair"]),
+    ("ttl-cascade.json", &["ttl-cascade"]),
+];
+
+#[tokio::test]
+async fn every_event_file_is_taken_by_those_that_it_is_for() {
+    let folder = repository_root().join("events");
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(files.collect::<BTreeSet<_>>(), EVENTS.iter().map(|(name, _)| (*name).to_owned()).collect());
+    for (file, takers) in EVENTS {
+        let event: Value = serde_json::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap();
+        for taker in takers {
+            let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 1, 5)).await;
+            let before = bed.keys().await;
+            let answer = take(&bed, taker, event.clone()).await;
+            if event["mode"] == "dry-run" {
+                assert_eq!(answer["report"]["mode"], "dry-run", "{file} of {taker}");
+                assert_eq!(bed.keys().await, before, "{file} of {taker}");
+            }
+            if file == "segment.json" {
+                let part = &answer["segment"];
+                assert_eq!(
+                    (&part["segments"], &part["done"], &answer["next"]),
+                    (&json!(4), &json!(true), &Value::Null)
+                );
+                assert!(part["totals"]["read"].as_u64().unwrap() > 0, "{taker}: {part}");
+            }
+        }
+    }
+}
+
+async fn take(bed: &Bed, function: &str, event: Value) -> Value {
+    let now = EpochSeconds::new(NOW);
+    match function {
+        "daily-cleanup" => bed.function.answer_daily_cleanup(event, now, None).await.unwrap(),
+        "index-repair" => bed.function.answer_index_repair(event, now, None).await.unwrap(),
+        "metrics-emitter" => jobs::metrics::answer(&bed.function.metrics_emitter(event, now, None).await.unwrap()),
+        // Whose answers go to an address that is not there (`tests/enable_ttl.rs` puts one there), and whose table is not this.
+        "enable-ttl" => {
+            let (_, request) = runtime::cloudformation::Request::parse(&event).expect("a place to answer to");
+            assert!(request.asked.is_ok());
+            Value::Null
+        }
+        _ => {
+            let batch = jobs::cascade::Batch::read(&event, "myapp_attributes").expect("records of a stream");
+            assert!(!batch.is_empty(), "nothing for the cascade");
+            Value::Null
+        }
+    }
+}

@@ -1,0 +1,558 @@
+//! `enable-ttl` as CloudFormation sees it: its binary under the Runtime Interface Emulator, in front of a real engine, with
+//! a bucket that takes its answers. Engines switch TTL at once; what only AWS does is put in by the proxy.
+
+use std::time::{Duration, Instant};
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, TimeToLiveSpecification,
+    TimeToLiveStatus,
+};
+use bed::engine::{EngineKind, shared as engine};
+use bed::lambda::{InvokeAnswer, Rie, function};
+use bed::process::{free_port, repository_root};
+use bed::proxy::{Fate, Proxy, Request};
+use bed::response_bucket::{Received, Reception, ResponseBucket};
+use bed::tables::new_table;
+use runtime::cloudformation::{BODY_LIMIT, Done};
+use runtime::custom_resource::{Unanswered, answer};
+use serde_json::{Value, json};
+use shared::time::EpochSeconds;
+
+const BOTH: [EngineKind; 2] = [EngineKind::DynamoDbLocal, EngineKind::Embedded];
+
+/// A table, and the function in front of it.
+struct Bed {
+    client: Client,
+    table: String,
+    proxy: Proxy,
+    bucket: ResponseBucket,
+    rie: Rie,
+    timeout: Duration,
+}
+
+impl Bed {
+    async fn new(kind: EngineKind) -> Self {
+        Self::with(kind, 60, &[], |_| Fate::Forward).await
+    }
+
+    async fn with(
+        kind: EngineKind,
+        timeout_seconds: u32,
+        receptions: &[Reception],
+        hook: impl FnMut(&Request) -> Fate + Send + 'static,
+    ) -> Self {
+        let (client, prefix) = new_table(engine(kind).endpoint()).await;
+        let proxy = Proxy::start(engine(kind).endpoint(), hook);
+        let rie = start(proxy.endpoint(), timeout_seconds);
+        Self {
+            client,
+            table: format!("{prefix}_attributes"),
+            proxy,
+            bucket: ResponseBucket::start(receptions),
+            rie,
+            timeout: Duration::from_secs(timeout_seconds.into()),
+        }
+    }
+
+    fn event(&self, kind: &str) -> Value {
+        event(kind, &self.table, &self.bucket)
+    }
+
+    /// One event, which must get exactly one answer, in time, and let nothing out.
+    fn ask(&self, event: &Value) -> Received {
+        let before = self.bucket.answers().len();
+        let began = Instant::now();
+        let invocation = self.invoke(event);
+        assert!(!invocation.is_error, "{}", invocation.payload);
+        assert!(began.elapsed() < self.timeout, "{:?}", began.elapsed());
+        let answers = self.bucket.answers();
+        assert_eq!(answers.len(), before + 1);
+        let received = answers[before].clone();
+        check(&received, event, &self.bucket);
+        assert_eq!(received.json(), invocation.payload);
+        assert!(self.rie.output().contains("set up"), "what was printed is what is looked through");
+        received
+    }
+
+    fn invoke(&self, event: &Value) -> InvokeAnswer {
+        invoke(&self.rie, event, &self.bucket)
+    }
+
+    /// What a create is answered.
+    fn create(&self) -> Value {
+        self.ask(&self.event("Create")).json()
+    }
+
+    fn fails_to_create(&self) -> String {
+        reason_of_failure(&self.create())
+    }
+
+    async fn switch(&self, attribute: &str) {
+        let wanted = TimeToLiveSpecification::builder().attribute_name(attribute).enabled(true).build().unwrap();
+        let request = self.client.update_time_to_live().table_name(&self.table);
+        request.time_to_live_specification(wanted).send().await.unwrap();
+    }
+
+    /// The attribute that TTL is on for, by the engine's own word.
+    async fn ttl(&self) -> Option<String> {
+        let answer = self.client.describe_time_to_live().table_name(&self.table).send().await.unwrap();
+        let ttl = answer.time_to_live_description?;
+        (ttl.time_to_live_status == Some(TimeToLiveStatus::Enabled)).then_some(ttl.attribute_name).flatten()
+    }
+
+    fn sent(&self, operation: &str) -> usize {
+        self.proxy.seen().iter().filter(|seen| *seen == operation).count()
+    }
+}
+
+/// With everything printed that can be: whatever the level, the address must not be in it.
+fn start(endpoint: &str, timeout_seconds: u32) -> Rie {
+    let environment = [("AWS_DB_HOST", endpoint), ("RUST_LOG", "trace"), ("AWS_LAMBDA_LOG_LEVEL", "TRACE")];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Rie::start(&function("enable-ttl"), &environment, timeout_seconds)
+}
+
+fn invoke(rie: &Rie, event: &Value, bucket: &ResponseBucket) -> InvokeAnswer {
+    let invocation = rie.invoke(event);
+    for printed in [invocation.payload.to_string(), rie.output()] {
+        assert!(!printed.contains(bucket.secret()) && !printed.contains("X-Amz-"), "{printed}");
+    }
+    invocation
+}
+
+fn event(kind: &str, table: &str, bucket: &ResponseBucket) -> Value {
+    let path = repository_root().join("events/cloudformation-create.json");
+    let mut event: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    event["RequestType"] = json!(kind);
+    event["ResponseURL"] = json!(bucket.url());
+    event["ResourceProperties"]["TableName"] = json!(table);
+    if kind != "Create" {
+        event["PhysicalResourceId"] = json!("ttl-made-at-first");
+    }
+    event
+}
+
+/// What every answer has to be.
+fn check(received: &Received, event: &Value, bucket: &ResponseBucket) {
+    assert_eq!(received.request_line(), format!("PUT {} HTTP/1.1", bucket.path()));
+    assert_eq!(received.header("content-type"), Some(""), "the address is signed for no type");
+    assert_eq!(received.header("content-length"), Some(received.body().len().to_string().as_str()));
+    assert_eq!(received.header("transfer-encoding"), None);
+    assert!(received.body().len() < BODY_LIMIT);
+    let answer = received.json();
+    let fields: Vec<&str> = answer.as_object().unwrap().keys().map(String::as_str).collect();
+    let wanted =
+        ["Status", "Reason", "PhysicalResourceId", "StackId", "RequestId", "LogicalResourceId", "NoEcho", "Data"];
+    assert_eq!(fields, wanted);
+    for name in ["StackId", "RequestId", "LogicalResourceId"] {
+        assert_eq!(answer[name], event[name], "{name}");
+    }
+    if event["RequestType"] != "Create" && event["PhysicalResourceId"].is_string() {
+        assert_eq!(answer["PhysicalResourceId"], event["PhysicalResourceId"], "another id is a replacement");
+    }
+    assert_eq!(answer["NoEcho"], false);
+    let reason = answer["Reason"].as_str().unwrap();
+    assert!(!reason.is_empty() && reason.lines().count() == 1 && reason.chars().count() <= 900, "{reason}");
+}
+
+fn reason_of_failure(answer: &Value) -> String {
+    assert_eq!(answer["Status"], "FAILED", "{answer}");
+    assert_eq!(answer["Data"], json!({}));
+    answer["Reason"].as_str().unwrap().to_owned()
+}
+
+/// DescribeTimeToLive as AWS answers while it switches, or before it shows what it has accepted.
+fn described(status: &str, attribute: Option<&str>) -> Fate {
+    let description = json!({"TimeToLiveStatus": status, "AttributeName": attribute});
+    Fate::Answer(200, json!({"TimeToLiveDescription": description}).to_string())
+}
+
+fn rejected(code: &str, message: &str) -> Fate {
+    let body = json!({"__type": format!("com.amazonaws.dynamodb.v20120810#{code}"), "message": message});
+    Fate::Answer(400, body.to_string())
+}
+
+const TOO_SOON: &str = "Time to live has been modified multiple times within a fixed interval";
+const SWITCHED_OFF_LATELY: &str =
+    "TTL was switched off less than an hour ago; DynamoDB refuses another change for up to an hour: deploy again later";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ttl_is_on_after_create_and_update_and_stays_on_after_delete() {
+    for kind in BOTH {
+        let bed = Bed::new(kind).await;
+        assert_eq!(bed.ttl().await, None);
+        let created = bed.create();
+        assert_eq!(created["Status"], "SUCCESS", "{created}");
+        assert_eq!(created["PhysicalResourceId"], format!("ttl-{}", bed.table));
+        assert_eq!(created["Reason"], format!("TTL of table {} on ttl_timestamp was switched on", bed.table));
+        assert_eq!(
+            created["Data"],
+            json!({"TableName": bed.table, "TtlAttribute": "ttl_timestamp", "TtlStatus": "ENABLED"})
+        );
+        assert_eq!(bed.ttl().await.as_deref(), Some("ttl_timestamp"));
+        assert_eq!(
+            bed.proxy.seen(),
+            ["DescribeTable", "DescribeTimeToLive", "UpdateTimeToLive", "DescribeTimeToLive"],
+            "looks first, and sees for itself"
+        );
+
+        // Lambda delivers an event twice at times.
+        let again = bed.create();
+        assert_eq!(again["PhysicalResourceId"], created["PhysicalResourceId"]);
+        assert_eq!(again["Reason"], format!("TTL of table {} on ttl_timestamp was on already", bed.table));
+        let updated = bed.ask(&bed.event("Update")).json();
+        assert_eq!(updated["Status"], "SUCCESS", "{updated}");
+        assert_eq!(updated["Data"], created["Data"]);
+        assert_eq!(bed.sent("UpdateTimeToLive"), 1);
+
+        let sent = bed.proxy.seen().len();
+        let deleted = bed.ask(&bed.event("Delete")).json();
+        assert_eq!(deleted["Status"], "SUCCESS", "{deleted}");
+        assert_eq!(bed.proxy.seen().len(), sent, "a delete has no business with the table");
+        assert_eq!(bed.ttl().await.as_deref(), Some("ttl_timestamp"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_that_names_another_table_switches_that_and_keeps_the_id() {
+    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let id = bed.create()["PhysicalResourceId"].clone();
+    let (_, prefix) = new_table(engine(EngineKind::DynamoDbLocal).endpoint()).await;
+    let other = Bed { table: format!("{prefix}_attributes"), ..bed };
+    let mut event = other.event("Update");
+    event["PhysicalResourceId"] = id.clone();
+    let answer = other.ask(&event).json();
+    assert_eq!((&answer["Status"], &answer["PhysicalResourceId"]), (&json!("SUCCESS"), &id));
+    assert_eq!(other.ttl().await.as_deref(), Some("ttl_timestamp"));
+}
+
+/// A first look from before somebody else switched TTL on.
+fn stale_first_look() -> impl FnMut(&Request) -> Fate + Send + 'static {
+    let mut looks = 0;
+    move |request| {
+        let is_look = request.operation == "DescribeTimeToLive";
+        looks += u32::from(is_look);
+        if is_look && looks == 1 { described("DISABLED", None) } else { Fate::Forward }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn already_enabled_is_as_good_as_enabled() {
+    // The refusal is the engine's own.
+    for kind in BOTH {
+        let bed = Bed::with(kind, 60, &[], stale_first_look()).await;
+        bed.switch("ttl_timestamp").await;
+        let answer = bed.create();
+        assert_eq!(answer["Status"], "SUCCESS", "{answer}");
+        assert_eq!(answer["Data"]["TtlStatus"], "ENABLED");
+        assert_eq!(bed.sent("UpdateTimeToLive"), 1);
+        assert_eq!(bed.sent("DescribeTimeToLive"), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn already_enabled_for_another_attribute_is_not() {
+    for kind in BOTH {
+        let bed = Bed::with(kind, 60, &[], stale_first_look()).await;
+        bed.switch("valid_until").await;
+        let reason = bed.fails_to_create();
+        assert!(reason.contains("is on for attribute valid_until, not ttl_timestamp"), "{reason}");
+        assert_eq!(bed.sent("UpdateTimeToLive"), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ttl_on_another_attribute_is_refused_and_left_alone() {
+    for kind in BOTH {
+        let bed = Bed::new(kind).await;
+        bed.switch("valid_until").await;
+        let reason = bed.fails_to_create();
+        let start = format!("refused: TTL of table {} is on for attribute valid_until, not ttl_timestamp", bed.table);
+        assert!(reason.starts_with(&start), "{reason}");
+        assert_eq!(bed.sent("UpdateTimeToLive"), 0);
+        assert_eq!(bed.ttl().await.as_deref(), Some("valid_until"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_while_dynamodb_switches_ttl_on() {
+    let mut looks = 0;
+    let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
+        looks += u32::from(request.operation == "DescribeTimeToLive");
+        match (request.operation.as_str(), looks) {
+            ("DescribeTimeToLive", 2) => Fate::Rewrite(|body| body.replace("\"ENABLED\"", "\"ENABLING\"")),
+            _ => Fate::Forward,
+        }
+    })
+    .await;
+    let answer = bed.create();
+    assert_eq!(answer["Data"]["TtlStatus"], "ENABLED", "{answer}");
+    assert_eq!(answer["Reason"], format!("TTL of table {} on ttl_timestamp was switched on", bed.table));
+    assert_eq!(
+        bed.proxy.seen(),
+        ["DescribeTable", "DescribeTimeToLive", "UpdateTimeToLive", "DescribeTimeToLive", "DescribeTimeToLive"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accepts_that_dynamodb_is_still_at_it_when_the_time_runs_out() {
+    let bed = Bed::with(EngineKind::Embedded, 6, &[], |request| match request.operation.as_str() {
+        "DescribeTimeToLive" => Fate::Rewrite(|body| body.replace("\"ENABLED\"", "\"ENABLING\"")),
+        _ => Fate::Forward,
+    })
+    .await;
+    let answer = bed.create();
+    assert_eq!(answer["Status"], "SUCCESS", "{answer}");
+    assert_eq!(answer["Data"]["TtlStatus"], "ENABLING");
+    assert!(answer["Reason"].as_str().unwrap().contains("is being switched on by DynamoDB"), "{answer}");
+    assert_eq!(bed.sent("UpdateTimeToLive"), 1);
+    assert!(bed.sent("DescribeTimeToLive") >= 3);
+    assert_eq!(bed.ttl().await.as_deref(), Some("ttl_timestamp"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_until_ttl_is_off_to_switch_it_on() {
+    let mut looks = 0;
+    let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
+        looks += u32::from(request.operation == "DescribeTimeToLive");
+        match (request.operation.as_str(), looks) {
+            ("DescribeTimeToLive", 1) => described("DISABLING", Some("valid_until")),
+            ("DescribeTimeToLive", 2) => described("DISABLING", Some("ttl_timestamp")),
+            // DynamoDB refuses for a while after it is off.
+            ("UpdateTimeToLive", 3) => rejected("ValidationException", TOO_SOON),
+            _ => Fate::Forward,
+        }
+    })
+    .await;
+    let answer = bed.create();
+    assert_eq!(answer["Data"]["TtlStatus"], "ENABLED", "{answer}");
+    assert_eq!(bed.sent("UpdateTimeToLive"), 2);
+    assert_eq!(bed.ttl().await.as_deref(), Some("ttl_timestamp"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn says_to_deploy_again_later_when_ttl_was_switched_off_lately() {
+    let disabling = |request: &Request| match request.operation.as_str() {
+        "DescribeTimeToLive" => described("DISABLING", Some("ttl_timestamp")),
+        _ => Fate::Forward,
+    };
+    let bed = Bed::with(EngineKind::Embedded, 6, &[], disabling).await;
+    assert_eq!(bed.fails_to_create(), SWITCHED_OFF_LATELY);
+    assert_eq!(bed.sent("UpdateTimeToLive"), 0);
+
+    let too_soon = |request: &Request| match request.operation.as_str() {
+        "UpdateTimeToLive" => rejected("ValidationException", TOO_SOON),
+        _ => Fate::Forward,
+    };
+    let bed = Bed::with(EngineKind::Embedded, 6, &[], too_soon).await;
+    assert_eq!(bed.fails_to_create(), SWITCHED_OFF_LATELY);
+    assert_eq!(bed.ttl().await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_table_and_a_foreign_one_are_named() {
+    for kind in BOTH {
+        let bed = Bed::new(kind).await;
+        let answer = bed.ask(&event("Create", "nosuch_attributes", &bed.bucket)).json();
+        assert_eq!(
+            reason_of_failure(&answer),
+            "table nosuch_attributes does not exist in this account and region: check the resource's TableName"
+        );
+        assert_eq!(answer["PhysicalResourceId"], "ttl-nosuch_attributes", "a rollback deletes what failed, by this id");
+
+        let foreign = format!("{}_foreign", bed.table);
+        let id = AttributeDefinition::builder().attribute_name("pk").attribute_type(ScalarAttributeType::S);
+        let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash);
+        let request = bed.client.create_table().table_name(&foreign).billing_mode(BillingMode::PayPerRequest);
+        let request = request.attribute_definitions(id.build().unwrap()).key_schema(key.build().unwrap());
+        request.send().await.unwrap();
+        let reason = reason_of_failure(&bed.ask(&event("Update", &foreign, &bed.bucket)).json());
+        let start =
+            format!("refused: table {foreign} is not an ActingWeb attributes table: its keys are pk (HASH), not id");
+        assert!(reason.starts_with(&start), "{reason}");
+        assert_eq!(bed.sent("UpdateTimeToLive"), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_dynamodb_denies_throttles_or_has_no_time_for_is_named() {
+    for (operation, code, wanted, sent) in [
+        ("DescribeTable", "AccessDeniedException", "not allowed: DescribeTable on table", 1),
+        ("DescribeTimeToLive", "AccessDeniedException", "not allowed: DescribeTimeToLive on table", 1),
+        ("UpdateTimeToLive", "AccessDeniedException", "not allowed: UpdateTimeToLive on table", 1),
+        ("UpdateTimeToLive", "ThrottlingException", "UpdateTimeToLive on table", 8),
+        ("UpdateTimeToLive", "LimitExceededException", "UpdateTimeToLive on table", 8),
+        ("DescribeTimeToLive", "UnrecognizedClientException", "the credentials were not accepted", 1),
+        ("UpdateTimeToLive", "ValidationException", "UpdateTimeToLive on table", 1),
+    ] {
+        let words = "User: arn:aws:iam::1:role/secret is not authorized";
+        let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
+            if request.operation == operation { rejected(code, words) } else { Fate::Forward }
+        })
+        .await;
+        let reason = bed.fails_to_create();
+        assert!(reason.starts_with(wanted) && reason.contains(code), "{operation} {code}: {reason}");
+        assert!(!reason.contains("role/secret"), "{reason}");
+        assert_eq!(bed.sent(operation), sent, "{operation} {code}");
+        assert_eq!(bed.ttl().await, None);
+    }
+    let busy = |request: &Request| match request.operation.as_str() {
+        "UpdateTimeToLive" => rejected("ResourceInUseException", "the table is being updated"),
+        _ => Fate::Forward,
+    };
+    let bed = Bed::with(EngineKind::Embedded, 6, &[], busy).await;
+    let reason = bed.fails_to_create();
+    assert!(reason.starts_with("another change of table"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_throttle_that_passes_is_no_failure() {
+    let mut throttles = 3;
+    let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
+        if request.operation == "UpdateTimeToLive" && throttles > 0 {
+            throttles -= 1;
+            return rejected("ThrottlingException", "slow down");
+        }
+        Fate::Forward
+    })
+    .await;
+    assert_eq!(bed.create()["Status"], "SUCCESS");
+    assert_eq!(bed.sent("UpdateTimeToLive"), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_is_dead_or_silent_is_named_in_time() {
+    let silent = ResponseBucket::start(&[Reception::Silence; 9]);
+    let silent = silent.url().split("/arn").next().unwrap().to_owned();
+    let dead = format!("http://127.0.0.1:{}", free_port());
+    for (endpoint, wanted) in [
+        (dead.as_str(), "could not reach DynamoDB at http://127.0.0.1:"),
+        (silent.as_str(), "the time was up before DynamoDB had answered"),
+    ] {
+        let bucket = ResponseBucket::start(&[]);
+        let rie = start(endpoint, 6);
+        let event = event("Create", "some_attributes", &bucket);
+        let invocation = invoke(&rie, &event, &bucket);
+        assert!(!invocation.is_error, "{}", invocation.payload);
+        assert_eq!(bucket.answers().len(), 1);
+        check(&bucket.answers()[0], &event, &bucket);
+        let reason = reason_of_failure(&bucket.answers()[0].json());
+        assert!(reason.starts_with(wanted), "{reason}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_is_wrong_is_answered_as_long_as_it_says_where() {
+    let bed = Bed::new(EngineKind::Embedded).await;
+    let with = |change: fn(&mut Value)| {
+        let mut event = bed.event("Create");
+        change(&mut event);
+        event
+    };
+    for (event, wanted) in [
+        (with(|event| event["RequestType"] = json!("Upsert")), "RequestType Upsert is not Create, Update or Delete"),
+        (with(|event| event["RequestType"] = json!(null)), "RequestType (none) is not Create, Update or Delete"),
+        (with(|event| event["ResourceProperties"] = json!([1])), "the event has no ResourceProperties"),
+        (
+            with(|event| event["ResourceProperties"] = json!({"ServiceToken": "x"})),
+            "the property TableName is missing: it names the ActingWeb attributes table",
+        ),
+        (
+            with(|event| event["ResourceProperties"]["Tablename"] = json!("x")),
+            "Tablename is not a property of this resource: it takes TableName, TimeToLive and Stream",
+        ),
+        (
+            with(|event| event["ResourceProperties"]["TableName"] = json!({"Ref": "x"})),
+            "TableName=(not a string): not a table's name: 3 to 255 letters, digits, _ - . only",
+        ),
+        (
+            with(|event| event["ResourceProperties"]["TableName"] = json!("no spaces")),
+            "TableName=no spaces: not a table's name: 3 to 255 letters, digits, _ - . only",
+        ),
+    ] {
+        assert_eq!(reason_of_failure(&bed.ask(&event).json()), wanted);
+    }
+    // Nothing but an address.
+    let before = bed.bucket.answers().len();
+    assert!(!bed.invoke(&json!({"ResponseURL": bed.bucket.url()})).is_error);
+    let answers = bed.bucket.answers();
+    assert_eq!(answers.len(), before + 1);
+    reason_of_failure(&answers[before].json());
+    // What failed to be made must be removable.
+    let mut delete = bed.event("Delete");
+    delete["ResourceProperties"] = json!({"Tablename": 7});
+    assert_eq!(bed.ask(&delete).json()["Status"], "SUCCESS");
+    assert_eq!(bed.proxy.seen(), Vec::<String>::new());
+
+    for event in [json!({}), json!([]), json!({"ResponseURL": 7}), json!({"RequestType": "Create"})] {
+        let invocation = bed.invoke(&event);
+        assert_eq!(invocation.payload["errorType"], "Event", "{}", invocation.payload);
+    }
+    assert_eq!(bed.bucket.received().len(), before + 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_does_not_arrive_is_sent_again() {
+    for receptions in [
+        vec![Reception::Status(500), Reception::Status(503)],
+        vec![Reception::HangUp, Reception::HangUp],
+        vec![Reception::Silence],
+    ] {
+        let bed = Bed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
+        assert_eq!(bed.create()["Status"], "SUCCESS");
+        let received = bed.bucket.received();
+        assert_eq!(received.len(), receptions.len() + 1, "{receptions:?}");
+        assert!(received.iter().all(|one| one.body() == received[0].body()), "the same answer each time");
+        assert_eq!(bed.sent("UpdateTimeToLive"), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_invocation_fails_when_the_answer_cannot_be_delivered() {
+    for (receptions, received, wanted) in [
+        (vec![Reception::Status(403); 9], 1, "CloudFormation could not be told Success: HTTP 403"),
+        (vec![Reception::Status(500); 9], 4, "CloudFormation could not be told Success: HTTP 500, 4 times"),
+        (vec![Reception::HangUp; 9], 4, "CloudFormation could not be told Success: no connection, 4 times"),
+    ] {
+        let bed = Bed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
+        let invocation = bed.invoke(&bed.event("Create"));
+        assert!(invocation.is_error);
+        assert_eq!(invocation.payload["errorType"], "NotDelivered");
+        assert_eq!(invocation.payload["errorMessage"], wanted);
+        assert_eq!(bed.bucket.received().len(), received);
+    }
+    // By itself, before Lambda ends it.
+    let bed = Bed::with(EngineKind::Embedded, 6, &[Reception::Silence; 9], |_| Fate::Forward).await;
+    let invocation = bed.invoke(&bed.event("Delete"));
+    assert_eq!(invocation.payload["errorType"], "NotDelivered", "{}", invocation.payload);
+    for url in
+        ["not an address", "ftp://127.0.0.1/?X-Amz-Signature=1", "https://", "http://127.0.0.1:1/?X-Amz-Signature=1"]
+    {
+        let mut event = bed.event("Delete");
+        event["ResponseURL"] = json!(url);
+        let invocation = bed.invoke(&event);
+        assert_eq!(invocation.payload["errorType"], "NotDelivered", "{url}: {}", invocation.payload);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_panics_or_hangs_is_answered() {
+    let now = EpochSeconds::new(0);
+    let bucket = ResponseBucket::start(&[]);
+    let event = event("Create", "some_attributes", &bucket);
+    let panicked = answer(&event, now, None, async |_, _| -> Result<Done, String> { panic!("on purpose") }).await;
+    let reason = reason_of_failure(&panicked.unwrap());
+    assert_eq!(reason, "a mistake in the function itself stopped it: its log has the place");
+
+    let began = Instant::now();
+    let limit = Some(Duration::from_secs(2));
+    let hung = answer(&event, now, limit, async |_, _| -> Result<Done, String> { std::future::pending().await }).await;
+    assert!(reason_of_failure(&hung.unwrap()).starts_with("the time was up"));
+    assert!(began.elapsed() < Duration::from_secs(2));
+    assert_eq!(bucket.answers().len(), 2);
+    bucket.answers().iter().for_each(|received| check(received, &event, &bucket));
+
+    let nobody = answer(&json!({}), now, None, async |_, _| -> Result<Done, String> { panic!("not asked for") }).await;
+    assert_eq!(nobody, Err(Unanswered::NoAddress));
+}

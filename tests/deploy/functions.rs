@@ -1,0 +1,469 @@
+//! The function run as a Lambda, in two ways: its binary under Amazon's Runtime Interface Emulator, and its source under
+//! `cargo lambda watch`.
+
+use std::path::PathBuf;
+
+use bed::engine::{EngineKind, shared as engine};
+use bed::fixture::{self, Fate, Specimen, settled};
+use bed::lambda::{Rie, Watch, function};
+use bed::process::processes_of;
+use bed::process::repository_root;
+use bed::python::Application;
+use bed::stream::removal;
+use bed::tables::{misjudged, scan, write_rows};
+use bed::tables::{new_table, provision};
+use serde_json::{Value, json};
+use shared::time::EpochSeconds;
+
+fn now() -> i64 {
+    EpochSeconds::from(std::time::SystemTime::now()).get()
+}
+
+fn environment(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn daily_cleanup() -> PathBuf {
+    function("daily-cleanup")
+}
+
+fn event(name: &str) -> Value {
+    let path = repository_root().join("events").join(name);
+    serde_json::from_str(&std::fs::read_to_string(path).expect("an event file")).expect("JSON")
+}
+
+fn dead(rows: &[Specimen]) -> usize {
+    rows.iter().filter(|row| row.fate == Fate::Goes).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_binary_cleans_a_table_under_the_runtime_interface_emulator() {
+    for kind in [EngineKind::DynamoDbLocal, EngineKind::Embedded] {
+        let endpoint = engine(kind).endpoint();
+        let (client, prefix) = new_table(endpoint).await;
+        let table = format!("{prefix}_attributes");
+        let rows = settled(now(), 4, 8);
+        write_rows(&client, &table, &rows).await.unwrap();
+        let rie =
+            Rie::start(&daily_cleanup(), &environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]), 60);
+
+        let dry = rie.invoke(&event("dry-run.json"));
+        assert!(!dry.is_error, "{}", dry.payload);
+        assert_eq!(scan(&client, &table).await.unwrap().len(), rows.len());
+        let answer = rie.invoke(&event("scheduled.json"));
+        assert!(!answer.is_error, "{}", answer.payload);
+        let (payload, body) = (&answer.payload, &answer.payload["body"]);
+        assert_eq!(payload["statusCode"], 200);
+        assert_eq!(*body, dry.payload["body"], "the dry run had said so");
+        assert_eq!(payload["report"]["buckets"], dry.payload["report"]["buckets"]);
+        assert_eq!(payload["report"]["complete"], true);
+        assert_eq!(payload["report"]["rows"]["deleted"], dead(&rows));
+        // The contract's keys, each with something in it for this table.
+        for key in ["oauth_sessions", "spa_tokens"] {
+            assert!(body[key].as_u64().unwrap() > 0, "{key}: {body}");
+        }
+        for key in ["access_tokens", "refresh_tokens", "auth_codes", "index_entries", "provider_tokens"] {
+            assert!(body["mcp_tokens"][key].as_u64().unwrap() > 0, "{key}: {body}");
+        }
+        assert_eq!(body["mcp_tokens"]["skipped"], 0);
+        for key in ["read_units", "write_units"] {
+            assert!(payload["report"]["capacity"][key].as_f64().unwrap() > 0.0);
+        }
+        assert_eq!(misjudged(&rows, &scan(&client, &table).await.unwrap()), Vec::<String>::new());
+
+        for name in ["scheduler.json", "empty.json", "capped.json"] {
+            let again = rie.invoke(&event(name));
+            assert!(!again.is_error, "{name}: {}", again.payload);
+            assert_eq!(again.payload["report"]["rows"]["deleted"], 0);
+        }
+        let wrong = rie.invoke(&json!({"max_delete_share": 1.5}));
+        assert!(wrong.is_error);
+        assert_eq!(wrong.payload["errorType"], "Configuration");
+        assert_eq!(
+            wrong.payload["errorMessage"],
+            "configuration: MAX_DELETE_SHARE=1.5: must be a share above 0 and at most 1"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_binary_ends_before_its_timeout_and_the_next_invocation_goes_on() {
+    let endpoint = engine(EngineKind::Embedded).endpoint();
+    let (client, prefix) = new_table(endpoint).await;
+    let rows = settled(now(), 50, 9);
+    write_rows(&client, &format!("{prefix}_attributes"), &rows).await.unwrap();
+    let rie = Rie::start(&daily_cleanup(), &environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]), 3);
+    let (mut cut_off, mut waited) = (0, 0);
+    loop {
+        let answer = rie.invoke(&json!({}));
+        assert!(!answer.is_error, "{}", answer.payload);
+        if answer.payload["report"]["complete"] == true {
+            break;
+        }
+        // On a machine with other work, a run may not come to giving its lease back in time: then it lapses, in a minute.
+        if answer.payload["report"]["outcome"] == "lease-held" {
+            tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+            waited += 1;
+        } else {
+            assert_eq!(answer.payload["report"]["outcome"], "out-of-time");
+            cut_off += 1;
+        }
+        assert!(cut_off < 60 && waited < 12 * (cut_off + 1), "no end in sight");
+    }
+    assert!(cut_off > 0, "{} rows in three seconds: give it more", rows.len());
+    assert_eq!(misjudged(&rows, &scan(&client, &format!("{prefix}_attributes")).await.unwrap()), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_binary_fails_the_invocation_when_the_run_failed() {
+    let endpoint = engine(EngineKind::Embedded).endpoint();
+    let dead = format!("http://127.0.0.1:{}", bed::process::free_port());
+    for (pairs, kind, text) in [
+        (
+            vec![("AWS_DB_PREFIX", "nosuch"), ("AWS_DB_HOST", endpoint)],
+            "Store",
+            "table nosuch_attributes does not exist",
+        ),
+        (vec![("AWS_DB_HOST", endpoint)], "Configuration", "configuration: no table: set AWS_DB_PREFIX"),
+        (vec![("AWS_DB_PREFIX", "x"), ("AWS_DB_HOST", dead.as_str())], "Store", "could not reach DynamoDB at"),
+        (
+            vec![("AWS_DB_PREFIX", "x"), ("AWS_DB_HOST", endpoint), ("MAX_DELETED", "1")],
+            "Configuration",
+            "configuration: MAX_DELETED is not a setting",
+        ),
+    ] {
+        let rie = Rie::start(&daily_cleanup(), &environment(&pairs), 60);
+        let answer = rie.invoke(&json!({}));
+        assert!(answer.is_error, "{}", answer.payload);
+        assert_eq!(answer.payload["errorType"], kind);
+        let message = answer.payload["errorMessage"].as_str().unwrap_or_default();
+        assert!(message.starts_with(text) && message.lines().count() == 1, "{message}");
+    }
+}
+
+/// Takes some tokens away, as TTL would, and tells of them and of some that are still there.
+async fn removed_by_ttl(client: &aws_sdk_dynamodb::Client, table: &str) -> Value {
+    let mut records = Vec::new();
+    let page = client.scan().table_name(table).send().await.unwrap();
+    for item in page.items() {
+        let text = |name: &str| item.get(name).and_then(|value| value.as_s().ok()).map_or("", String::as_str);
+        let bucket = text("bucket");
+        if !["mcp_tokens", "mcp_refresh_tokens", "mcp_auth_codes"].contains(&bucket) {
+            continue;
+        }
+        if records.len() % 4 > 0 {
+            let delete = client.delete_item().table_name(table).key("id", item["id"].clone());
+            delete.key("bucket_name", item["bucket_name"].clone()).send().await.unwrap();
+        }
+        records.push(removal(table, records.len(), text("id"), bucket, text("name"), Some(text("data"))));
+    }
+    assert!(records.len() > 20, "{} tokens", records.len());
+    bed::stream::event(&records)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let prefix = format!("leak{:08x}", fastrand::u32(..));
+    let manifest = Application::new(endpoint, &prefix).seed(1_200, 5);
+    let secrets = manifest.secrets();
+    assert!(secrets.len() > 1_000);
+    let talkative = environment(&[
+        ("AWS_DB_PREFIX", &prefix),
+        ("AWS_ENDPOINT_URL_DYNAMODB", endpoint),
+        ("RUST_LOG", "trace"),
+        ("AWS_LAMBDA_LOG_LEVEL", "TRACE"),
+    ]);
+    let client = bed::tables::client(endpoint).await;
+    let mut printed = String::new();
+    for (name, event) in [
+        ("ttl-cascade", removed_by_ttl(&client, &format!("{prefix}_attributes")).await),
+        (
+            "ttl-cascade",
+            json!({"Records": [{"eventName": secrets[3], "dynamodb": {"Keys": {"id": {"S": secrets[4]}}}}]}),
+        ),
+        ("ttl-cascade", json!({&secrets[5]: secrets[6]})),
+        ("daily-cleanup", json!({"mode": "dry-run"})),
+        ("index-repair", json!({"mode": "dry-run", "grace_seconds": 0})),
+        ("index-repair", json!({"max_deletes": 20, "grace_seconds": 0})),
+        ("daily-cleanup", json!({"max_deletes": 100})),
+        ("daily-cleanup", json!({})),
+        ("daily-cleanup", json!({"mode": "delete", "attributes_table": "nosuch"})),
+        // Secrets where they do not belong.
+        ("daily-cleanup", json!({"mode": secrets[0]})),
+        ("daily-cleanup", json!({&secrets[1]: 1})),
+        ("index-repair", json!({})),
+        ("metrics-emitter", json!({})),
+        ("metrics-emitter", json!({"scope": "all"})),
+        ("metrics-emitter", json!({"scope": secrets[2]})),
+    ] {
+        let rie = Rie::start(&function(name), &talkative, 60);
+        printed.push_str(&rie.invoke(&event).payload.to_string());
+        printed.push_str(&rie.output());
+    }
+    assert!(printed.contains("\"level\":\"TRACE\""), "the most talkative level must really be on");
+    let cascaded = printed.lines().find(|line| line.contains("records.received")).expect("the cascade has ended a run");
+    let cascaded: Value = serde_json::from_str(&cascaded[cascaded.find("{\"timestamp\"").unwrap()..]).unwrap();
+    assert!(cascaded["rows.deleted"].as_u64() > Some(0), "{cascaded}");
+    let state = client.scan().table_name(format!("{prefix}_attributes")).send().await.unwrap();
+    for item in state.items().iter().filter(|item| item["id"].as_s().is_ok_and(|id| id == "_actingweb_janitor")) {
+        printed.push_str(&format!("{item:?}"));
+    }
+    let leaked: Vec<&str> =
+        secrets.iter().filter(|secret| printed.contains(*secret)).map(|secret| &secret[..4]).collect();
+    assert!(leaked.is_empty(), "{} secrets leaked, beginning with {:?}", leaked.len(), leaked);
+}
+
+/// The most memory that a function's process has had so far, in KiB.
+fn peak_memory(name: &str, prefix: &str) -> u64 {
+    let peak = |process: &PathBuf| {
+        let status = std::fs::read_to_string(process.join("status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok())
+    };
+    processes_of(name, prefix).iter().filter_map(peak).max().unwrap_or_else(|| panic!("{name} is not running"))
+}
+
+/// Both tables are larger than what is held at a time; the second is three times the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_does_not_grow_with_the_table() {
+    let endpoint = engine(EngineKind::Embedded).endpoint();
+    let mut tables = Vec::new();
+    for copies in [80, 240] {
+        let (client, prefix) = new_table(endpoint).await;
+        let rows = fixture::all_kinds(now(), copies, 11);
+        write_rows(&client, &format!("{prefix}_attributes"), &rows).await.unwrap();
+        tables.push(prefix);
+    }
+    for name in ["daily-cleanup", "index-repair", "metrics-emitter"] {
+        let event = match name {
+            "metrics-emitter" => json!({"scope": "all", "max_read_units_per_second": 100_000}),
+            _ => json!({"mode": "dry-run", "max_read_units_per_second": 100_000}),
+        };
+        let peaks: Vec<u64> = tables
+            .iter()
+            .map(|prefix| {
+                let settings = environment(&[("AWS_DB_PREFIX", prefix), ("AWS_DB_HOST", endpoint)]);
+                let rie = Rie::start(&function(name), &settings, 600);
+                let answer = rie.invoke(&event);
+                assert_eq!(answer.payload["report"]["complete"], true, "{}", answer.payload);
+                peak_memory(name, prefix)
+            })
+            .collect();
+        println!("{name}: peak KiB {peaks:?}");
+        assert!(peaks[1] < peaks[0] * 13 / 10 && peaks[1] < 64 * 1_024, "{name}: peak KiB {peaks:?}");
+    }
+}
+
+/// A token that is in use, with its index row and its provider row.
+fn live_token() -> [Specimen; 3] {
+    let row = |owner: &str, bucket: &str, name: &str, data: Value| Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(aws_sdk_dynamodb::types::AttributeValue::S(data.to_string())),
+        ttl: Some(aws_sdk_dynamodb::types::AttributeValue::N((now() + 7_200).to_string())),
+        fate: Fate::Stays,
+    };
+    let token =
+        json!({"token": "aw_live", "created_at": now(), "expires_at": now() + 3_600, "google_token_key": "key"});
+    [
+        row("ada", "mcp_tokens", "aw_live", token),
+        row("ada", "mcp_google_tokens", "key", json!({"refresh_token": "1//live"})),
+        row("_actingweb_oauth2", "_access_token_index", "aw_live", json!("ada")),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_repair_runs_as_a_lambda() {
+    for kind in [EngineKind::DynamoDbLocal, EngineKind::Embedded] {
+        let endpoint = engine(kind).endpoint();
+        let (client, prefix) = new_table(endpoint).await;
+        let table = format!("{prefix}_attributes");
+        // The daily cleanup leaves an index row alone whose token would still be alive; its actor was deleted.
+        let dangling = Specimen {
+            owner: "_actingweb_oauth2".to_owned(),
+            bucket: "_refresh_token_index".to_owned(),
+            name: "rt_dangling".to_owned(),
+            data: Some(aws_sdk_dynamodb::types::AttributeValue::S("\"deleted\"".to_owned())),
+            ttl: Some(aws_sdk_dynamodb::types::AttributeValue::N((now() + 900_000).to_string())),
+            fate: Fate::Goes,
+        };
+        let rows: Vec<Specimen> = live_token().into_iter().chain([dangling]).collect();
+        write_rows(&client, &table, &rows).await.unwrap();
+        let settings = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]);
+        let daily = Rie::start(&daily_cleanup(), &settings, 60).invoke(&event("scheduled.json"));
+        assert_eq!(daily.payload["report"]["rows"]["deleted"], 0, "{}", daily.payload);
+        let rie = Rie::start(&function("index-repair"), &settings, 60);
+        let dry = rie.invoke(&event("restore-clients.json"));
+        assert_eq!(dry.payload["body"]["dangling_index_rows"], 1, "{}", dry.payload);
+        assert_eq!(scan(&client, &table).await.unwrap().len(), rows.len());
+        let answer = rie.invoke(&event("scheduler.json"));
+        assert!(!answer.is_error, "{}", answer.payload);
+        assert_eq!(answer.payload["body"]["dangling_index_rows"], 1);
+        assert_eq!(answer.payload["body"]["found"]["stranded_clients"], 0);
+        assert_eq!(answer.payload["report"]["complete"], true);
+        assert_eq!(misjudged(&rows, &scan(&client, &table).await.unwrap()), Vec::<String>::new());
+        let wrong = rie.invoke(&json!({"restore_clients": "perhaps"}));
+        assert_eq!(wrong.payload["errorType"], "Configuration");
+    }
+}
+
+/// The lines among what a function printed that CloudWatch makes metrics of.
+fn metric_lines(output: &str) -> Vec<&str> {
+    output.lines().filter(|line| line.starts_with("{\"_aws\":")).collect()
+}
+
+/// The example event, as the stream of another table tells it.
+fn of_table(event: &Value, table: &str) -> Value {
+    serde_json::from_str(&event.to_string().replace("myapp_attributes", table)).unwrap()
+}
+
+/// The index row and the provider row of the token in the example event.
+fn hung_on_example() -> [Specimen; 2] {
+    let actor = "0123456789abcdef0123456789abcdef";
+    let row = |owner: &str, bucket: &str, name: &str, data: &str| Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(aws_sdk_dynamodb::types::AttributeValue::S(data.to_owned())),
+        ttl: Some(aws_sdk_dynamodb::types::AttributeValue::N((now() + 1_000).to_string())),
+        fate: Fate::Goes,
+    };
+    [
+        row("_actingweb_oauth2", "_access_token_index", "aw_example", &format!("\"{actor}\"")),
+        row(actor, "mcp_google_tokens", "google_token_access_example", "{\"refresh_token\": \"1//example\"}"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let (client, prefix) = new_table(endpoint).await;
+    let table = format!("{prefix}_attributes");
+    write_rows(&client, &table, &fixture::all_kinds(now(), 4, 12)).await.unwrap();
+    let settings = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]);
+    // Two runs in the past: from then on there are rates to tell.
+    let past = runtime::lambda::Function::new(client.clone(), [("AWS_DB_PREFIX".to_owned(), prefix.clone())].into());
+    for hours in [28, 4] {
+        let at = EpochSeconds::new(now() - hours * 3_600);
+        past.daily_cleanup(json!({"max_deletes": 2}), at, None).await.unwrap();
+    }
+    let mut lines = Vec::new();
+    let mut invoke_with = |settings: &[(String, String)], name: &str, event: &Value| {
+        let rie = Rie::start(&function(name), settings, 60);
+        let answer = rie.invoke(event);
+        let output = rie.output();
+        let metrics: Vec<String> = metric_lines(&output).into_iter().map(str::to_owned).collect();
+        assert!(!metrics.is_empty(), "{name} {event} told nothing:\n{output}");
+        lines.extend(metrics.iter().cloned());
+        (answer, metrics)
+    };
+    let mut invoke = |name: &str, event: &Value| invoke_with(&settings, name, event).0;
+    for event in ["scheduler.json", "audit.json"] {
+        let answer = invoke("metrics-emitter", &self::event(event));
+        assert!(!answer.is_error, "{}", answer.payload);
+        assert_eq!(answer.payload["report"]["complete"], true);
+    }
+    for name in ["daily-cleanup", "index-repair"] {
+        invoke(name, &event("dry-run.json"));
+        // Refused, and failed.
+        assert!(invoke(name, &json!({"max_delete_share": 0.000_1})).is_error);
+        assert!(invoke(name, &json!({"attributes_table": "nosuch"})).is_error);
+        invoke(name, &json!({"max_deletes": 3}));
+        // Of a segment, which completes nothing by itself.
+        invoke(name, &event("segment.json"));
+        let one = invoke(name, &json!({"segment": {"index": 0, "count": 2}}));
+        assert!(!one.is_error && one.payload["segment"].is_object(), "{}", one.payload);
+        invoke(name, &event("scheduled.json"));
+    }
+    // The example's token, of this table's stream, with what hung on it.
+    write_rows(&client, &table, &hung_on_example()).await.unwrap();
+    let (answer, told) = invoke_with(&settings, "ttl-cascade", &of_table(&event("ttl-cascade.json"), &table));
+    assert_eq!(answer.payload, json!({"batchItemFailures": []}));
+    let of_buckets = told.iter().filter(|line| line.contains("\"Bucket\"") && line.contains("\"RowsDeleted\":1"));
+    assert_eq!(of_buckets.count(), 2, "{told:?}");
+    // Of a table that is not there: a batch that fails as a whole.
+    let nowhere = environment(&[("AWS_DB_PREFIX", "nosuch"), ("AWS_DB_HOST", endpoint)]);
+    let nothing = of_table(&event("ttl-cascade.json"), "nosuch_attributes");
+    let (answer, told) = invoke_with(&nowhere, "ttl-cascade", &nothing);
+    assert!(answer.is_error && told.len() == 1 && told[0].contains("\"RecordsFailed\":1"), "{told:?}");
+    // The last run reached the end: now there is an end to tell; and units to tell of, once the table has some.
+    invoke_with(&settings, "metrics-emitter", &event("empty.json"));
+    provision(&client, &table).await;
+    invoke_with(&settings, "metrics-emitter", &event("empty.json"));
+    let read: Value =
+        serde_json::from_str(&Application::new(endpoint, &prefix).run("emf_check.py", &[], &lines.join("\n"))).unwrap();
+    println!("{} documents, {} metrics in CloudWatch", read["documents"], read["in_cloudwatch"]);
+    assert_eq!(read["documents"], lines.len());
+    assert_eq!(read["namespaces"], json!(["ActingWeb/Janitor"]));
+    // Every name that there is is told by somebody, with its unit.
+    for metric in jobs::metric::ALL {
+        assert_eq!(read["metrics"][metric.name]["unit"], metric.unit, "{}: {read}", metric.name);
+    }
+    let dimensions = |name: &str| read["metrics"][name]["dimensions"].clone();
+    assert_eq!(dimensions("DeadRows"), json!(["Bucket,Table", "Owner,Table", "Table"]));
+    assert_eq!(dimensions("RowsDeleted"), json!(["Bucket,Function,Table", "Function,Table"]));
+    assert_eq!(dimensions("Refused"), json!(["Function,Table"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_in_the_shape_of_a_log_line_is_seen() {
+    let endpoint = engine(EngineKind::Embedded).endpoint();
+    let (client, prefix) = new_table(endpoint).await;
+    let table = format!("{prefix}_attributes");
+    write_rows(&client, &table, &settled(now(), 1, 12)).await.unwrap();
+    let settings = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]);
+    let mut log = String::new();
+    for (name, event) in [
+        ("daily-cleanup", event("scheduled.json")),
+        ("index-repair", json!({"max_delete_share": 2})),
+        ("metrics-emitter", event("audit.json")),
+        // With what hung on its token, and one of another table's stream.
+        ("ttl-cascade", of_table(&event("ttl-cascade.json"), &table)),
+        ("ttl-cascade", event("ttl-cascade.json")),
+    ] {
+        if name == "ttl-cascade" {
+            write_rows(&client, &table, &hung_on_example()).await.unwrap();
+        }
+        let rie = Rie::start(&function(name), &settings, 60);
+        let _ = rie.invoke(&event);
+        for line in rie.output().lines().filter(|line| line.starts_with("{\"timestamp\"")) {
+            let mut line: Value = serde_json::from_str(line).expect("a log line is JSON");
+            for (field, fixed) in [
+                ("timestamp", json!("2026-11-16T03:00:00.000000Z")),
+                ("elapsed_ms", json!(0)),
+                ("now", json!(0)),
+                // Pieces are worked on side by side: what they look up together differs from run to run.
+                ("units.read", json!(0)),
+                ("requests", json!(0)),
+                ("bytes", json!(0)),
+                ("table", json!("golden_attributes")),
+            ] {
+                if line.get(field).is_some() {
+                    line[field] = fixed;
+                }
+            }
+            log.push_str(&format!("{line}\n"));
+        }
+    }
+    bed::golden::matches_golden("log.jsonl", &log);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_source_cleans_a_table_under_cargo_lambda_watch() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let (client, prefix) = new_table(endpoint).await;
+    let table = format!("{prefix}_attributes");
+    let rows = settled(now(), 2, 10);
+    write_rows(&client, &table, &rows).await.unwrap();
+    let watch =
+        Watch::start(&repository_root(), &environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]));
+    let events = repository_root().join("events");
+    let dry = watch.invoke_file("daily-cleanup", &events.join("dry-run.json"));
+    assert!(!dry.is_error, "{}\n{}", dry.payload, watch.output());
+    assert_eq!(scan(&client, &table).await.unwrap().len(), rows.len());
+    let answer = watch.invoke_file("daily-cleanup", &events.join("scheduled.json"));
+    assert_eq!(answer.payload["report"]["complete"], true, "{}", answer.payload);
+    assert_eq!(answer.payload["body"], dry.payload["body"]);
+    assert_eq!(misjudged(&rows, &scan(&client, &table).await.unwrap()), Vec::<String>::new());
+}

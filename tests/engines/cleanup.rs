@@ -1,0 +1,730 @@
+//! The promises of DESIGN.md, each restated as a test, on genuine DynamoDB Local and on the embedded engine.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ProvisionedThroughput,
+    ScalarAttributeType, TimeToLiveSpecification,
+};
+use bed::Bed;
+use bed::engine::{EngineKind, kinds, shared as engine};
+use bed::fixture::{self, Fate, Specimen};
+use bed::proxy::{self, Proxy};
+use bed::tables::{create_table, write_rows};
+use jobs::run::RunError;
+use jobs::run::report::{Outcome, RunReport};
+use model::rows::NOW;
+use runtime::lambda::Function;
+use serde_json::{Value, json};
+use shared::settings::Environment;
+use shared::time::EpochSeconds;
+
+bed::on_both_engines!(
+    deletes_every_dead_row_and_no_live_one,
+    asks_for_little,
+    a_dry_run_sends_no_write,
+    a_row_that_changes_between_judgement_and_delete_survives,
+    a_second_run_sees_the_lease_and_does_nothing,
+    a_killed_run_is_finished_by_the_next,
+    stops_by_itself_before_its_deadline_and_the_next_runs_finish,
+    stops_at_max_deletes_exactly_and_goes_on_from_there,
+    refuses_above_the_delete_share_and_deletes_nothing,
+    leaves_rows_to_ttl_only_when_ttl_is_really_on,
+    an_empty_table_is_a_success_that_says_so,
+    a_table_of_something_else_is_refused,
+    a_table_swept_clean_of_all_it_held_is_still_the_right_one,
+    survives_throttles_and_lost_answers,
+    a_store_fault_is_never_read_as_absence,
+    a_provisioned_table_is_left_half_of_its_units,
+    a_share_that_could_not_be_read_is_not_below_the_limit,
+    a_cursor_does_not_change_the_share,
+    a_row_with_an_impossible_pointer_does_not_stop_the_run,
+    a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_names_another,
+    a_fault_leaves_a_cursor_behind,
+    a_lease_row_that_cannot_be_read_is_replaced,
+    a_state_row_that_cannot_be_written_does_not_lose_the_report,
+    answers_in_time_though_its_last_words_hang,
+);
+
+async fn clean(bed: &Bed, event: Value) -> Result<RunReport, RunError> {
+    bed.function.daily_cleanup(event, EpochSeconds::new(NOW), None).await
+}
+
+/// Sessions, `dead` of them dead, with names in no order.
+fn sessions(dead: usize, alive: usize) -> Vec<Specimen> {
+    let mut random = fastrand::Rng::with_seed(3);
+    (0..dead + alive)
+        .map(|i| {
+            let created = if i < dead { NOW - 5_000 } else { NOW - 5 };
+            session(
+                &format!("{:016x}{i:027}", random.u64(..)),
+                created,
+                if i < dead { Fate::Goes } else { Fate::Stays },
+            )
+        })
+        .collect()
+}
+
+fn session(name: &str, created: i64, fate: Fate) -> Specimen {
+    Specimen {
+        owner: "_actingweb_oauth2".to_owned(),
+        bucket: "_oauth_sessions".to_owned(),
+        name: name.to_owned(),
+        data: Some(AttributeValue::S(format!("{{\"token_data\": {{}}, \"created_at\": {created}}}"))),
+        ttl: Some(AttributeValue::N((created + 4_200).to_string())),
+        fate,
+    }
+}
+
+async fn deletes_every_dead_row_and_no_live_one(kind: EngineKind) {
+    let rows = fixture::all_kinds(NOW, 10, 1);
+    let bed = Bed::with(kind, &rows).await;
+    let dry = clean(&bed, json!({"mode": "dry-run"})).await.unwrap();
+    let report = clean(&bed, json!({})).await.unwrap();
+    bed.check(&rows).await;
+    assert_eq!(dry.counts, report.counts);
+    let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
+    assert_eq!(report.counts.rows_deleted(), dead as u64);
+    assert_eq!(report.outcome, Outcome::Complete);
+    let again = clean(&bed, json!({})).await.unwrap();
+    assert_eq!((again.counts.rows_deleted(), again.outcome), (0, Outcome::Complete));
+}
+
+async fn asks_for_little(kind: EngineKind) {
+    let rows = fixture::all_kinds(NOW, 30, 2);
+    let bed = Bed::with(kind, &rows).await;
+    let report = clean(&bed, json!({})).await.unwrap();
+    let allowed = report.counts.rows_deleted() / 10 + report.counts.rows_read() / 50;
+    assert!(report.usage.requests < allowed, "{} requests, {allowed} allowed", report.usage.requests);
+}
+
+async fn a_dry_run_sends_no_write(kind: EngineKind) {
+    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 2, 3)).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
+    let before = bed.keys().await;
+    let event = json!({"mode": "dry-run", "max_delete_share": 1, "expired_rows": "defer-to-ttl"});
+    let function = bed.through(&proxy).await;
+    function.daily_cleanup(event, EpochSeconds::new(NOW), None).await.unwrap();
+    assert_eq!(bed.keys().await, before);
+    let reads = ["DescribeTable", "DescribeTimeToLive", "Query", "BatchGetItem", "GetItem"];
+    let seen = proxy.seen();
+    assert!(seen.iter().all(|operation| reads.contains(&operation.as_str())), "{seen:?}");
+    assert!(seen.len() > 10);
+}
+
+/// Runs async work from a proxy's hook, which is not async.
+fn block_on<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let work = move || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
+    std::thread::spawn(work).join().unwrap()
+}
+
+async fn a_row_that_changes_between_judgement_and_delete_survives(kind: EngineKind) {
+    let mut rows: Vec<Specimen> =
+        ["data", "ttl", "no-ttl", "unchanged"].map(|name| session(name, NOW - 9_000, Fate::Goes)).into();
+    let marker = |exp: i64| Some(AttributeValue::S(format!("{{\"seen_at\": 1, \"exp\": {exp}}}")));
+    rows.push(Specimen {
+        bucket: "_id_token_replay".to_owned(),
+        data: marker(NOW - 900),
+        ..session("recreated", NOW - 9_000, Fate::Goes)
+    });
+    let bed = Bed::with(kind, &rows).await;
+    rows[0].data = Some(AttributeValue::S("{\"created_at\": 1, \"used\": true}".to_owned()));
+    rows[1].ttl = Some(AttributeValue::N((NOW + 9_000).to_string()));
+    rows[2].ttl = None;
+    rows[4].data = marker(NOW + 900);
+    let (client, table) = (bed.function.client.clone(), bed.table.clone());
+    let mut done = BTreeSet::new();
+    // Between the judgement and the delete of a row, the row changes.
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        if request.operation == "BatchExecuteStatement" {
+            for row in &rows {
+                if request.body.contains(&format!("{}:{}", row.bucket, row.name)) && done.insert(row.name.clone()) {
+                    let (client, table, row) = (client.clone(), table.clone(), row.clone());
+                    block_on(async move { write_rows(&client, &table, &[row]).await.unwrap() });
+                }
+            }
+        }
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    let left: Vec<String> = bed.keys().await.into_iter().map(|(_, sort)| sort).collect();
+    assert_eq!(
+        left,
+        ["_id_token_replay:recreated", "_oauth_sessions:data", "_oauth_sessions:no-ttl", "_oauth_sessions:ttl"]
+    );
+    assert_eq!((report.counts.lost_races(), report.counts.rows_deleted()), (4, 1));
+}
+
+async fn a_second_run_sees_the_lease_and_does_nothing(kind: EngineKind) {
+    let rows = sessions(30, 5);
+    let bed = Arc::new(Bed::with(kind, &rows).await);
+    let second: Arc<Mutex<Option<RunReport>>> = Arc::default();
+    let (other, result) = (Arc::clone(&bed), Arc::clone(&second));
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        if request.operation == "BatchExecuteStatement" && result.lock().unwrap().is_none() {
+            let other = Arc::clone(&other);
+            let run = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(clean(&other, json!({}))).unwrap()
+            });
+            *result.lock().unwrap() = Some(run.join().unwrap());
+        }
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    let first = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    let second = second.lock().unwrap().clone().expect("the second run ran while the first was going");
+    assert_eq!(second.outcome, Outcome::LeaseHeld);
+    assert!(!second.outcome.is_complete());
+    assert_eq!((second.counts.rows_read(), second.counts.rows_deleted()), (0, 0));
+    assert!(second.notes[0].contains("holds the lease"), "{:?}", second.notes);
+    assert_eq!((first.outcome, first.counts.rows_deleted()), (Outcome::Complete, 30));
+    bed.check(&rows).await;
+}
+
+async fn a_killed_run_is_finished_by_the_next(kind: EngineKind) {
+    let rows = fixture::settled(NOW, 6, 4);
+    for kill_at in [1, 2, 3, 5, 8, 13] {
+        let bed = Bed::with(kind, &rows).await;
+        let deletes = AtomicUsize::new(0);
+        // From the nth delete on nothing gets through any more: what a killed process looks like from the table.
+        let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+            if request.operation == "BatchExecuteStatement" {
+                deletes.fetch_add(1, Ordering::Relaxed);
+            }
+            if deletes.load(Ordering::Relaxed) >= kill_at { proxy::Fate::CutBefore } else { proxy::Fate::Forward }
+        });
+        let function = bed.through(&proxy).await;
+        let killed = tokio::time::timeout(
+            Duration::from_millis(1_500),
+            function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None),
+        );
+        assert!(!matches!(killed.await, Ok(Ok(report)) if report.outcome.is_complete()));
+        let held = clean(&bed, json!({})).await.unwrap();
+        assert_eq!(held.outcome, Outcome::LeaseHeld, "the killed run's lease has a minute left");
+        let next = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW + 90), None).await.unwrap();
+        assert_eq!(next.outcome, Outcome::Complete);
+        bed.check(&rows).await;
+    }
+}
+
+async fn stops_by_itself_before_its_deadline_and_the_next_runs_finish(kind: EngineKind) {
+    let rows = sessions(35_000, 15_000);
+    let bed = Bed::with(kind, &rows).await;
+    let budget = Duration::from_secs(3);
+    let (mut deleted, mut uncertain) = (0, 0);
+    let (mut now, mut busy) = (NOW, 0);
+    for run in 0.. {
+        let began = Instant::now();
+        // Unpaced, so that the engine is what limits the run.
+        let event = json!({"max_write_units_per_second": 100_000});
+        let report = bed.function.daily_cleanup(event, EpochSeconds::new(now), Some(budget)).await.unwrap();
+        assert!(began.elapsed() < budget, "run {run} took {:?}", began.elapsed());
+        if report.outcome == Outcome::LeaseHeld {
+            // On a busy machine a run may have no time left to give its lease back: then it lapses, within a minute.
+            busy += 1;
+            assert!(busy <= 3, "run {run} could not give its lease back either");
+            now += 61;
+            continue;
+        }
+        deleted += report.counts.rows_deleted();
+        uncertain += report.counts.uncertain();
+        assert_eq!(report.resumed, run > 0, "run {run}: {:?}", report.notes);
+        if report.outcome.is_complete() {
+            assert!(run > 0, "50,000 rows in three seconds: give it more");
+            break;
+        }
+        assert_eq!(report.outcome, Outcome::OutOfTime);
+        assert!(run < 40, "no end in sight: {deleted} deleted");
+    }
+    // A delete that was cut off in flight is counted as uncertain, and only then can the sum be short.
+    assert!((deleted..=deleted + uncertain).contains(&35_000), "{deleted} deleted, {uncertain} uncertain");
+    assert!(uncertain < 1_000, "{uncertain} uncertain");
+    bed.check(&rows).await;
+}
+
+async fn stops_at_max_deletes_exactly_and_goes_on_from_there(kind: EngineKind) {
+    let rows = fixture::all_kinds(NOW, 3, 5);
+    let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
+    let bed = Bed::with(kind, &rows).await;
+    let mut before = bed.keys().await.len();
+    let mut deleted = 0;
+    loop {
+        let event = json!({"max_deletes": 37});
+        let dry = clean(&bed, json!({"max_deletes": 37, "mode": "dry-run"})).await.unwrap();
+        let report = clean(&bed, event).await.unwrap();
+        assert_eq!(dry.counts, report.counts);
+        let after = bed.keys().await.len();
+        assert_eq!((before - after) as u64, report.counts.rows_deleted());
+        before = after;
+        deleted += report.counts.rows_deleted();
+        if report.outcome == Outcome::Complete {
+            break;
+        }
+        assert_eq!((report.outcome, report.counts.rows_deleted()), (Outcome::MaxDeletes, 37));
+    }
+    assert_eq!(deleted, dead as u64);
+    bed.check(&rows).await;
+}
+
+async fn refuses_above_the_delete_share_and_deletes_nothing(kind: EngineKind) {
+    let rows = sessions(60, 40);
+    let bed = Bed::with(kind, &rows).await;
+    let before = bed.keys().await;
+    for mode in ["delete", "dry-run"] {
+        let refused = clean(&bed, json!({"max_delete_share": 0.59, "mode": mode})).await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "refused: 60 of 100 rows would be deleted, a share of 0.600, above MAX_DELETE_SHARE=0.59; nothing was deleted"
+        );
+        assert_eq!(bed.keys().await, before);
+    }
+    let report = clean(&bed, json!({"max_delete_share": 0.6})).await.unwrap();
+    assert_eq!(report.counts.rows_deleted(), 60);
+    bed.check(&rows).await;
+}
+
+async fn leaves_rows_to_ttl_only_when_ttl_is_really_on(kind: EngineKind) {
+    let mut rows = sessions(20, 5);
+    // TTLs ahead, so that no engine's own TTL gets there first.
+    rows.iter_mut().for_each(|row| row.ttl = Some(AttributeValue::N((NOW + 86_400 * 300).to_string())));
+    rows[0].ttl = None;
+    let bed = Bed::with(kind, &rows).await;
+    let switch = async |attribute: &str, on: bool| {
+        let specification = TimeToLiveSpecification::builder().attribute_name(attribute).enabled(on).build().unwrap();
+        let client = &bed.function.client;
+        client
+            .update_time_to_live()
+            .table_name(&bed.table)
+            .time_to_live_specification(specification)
+            .send()
+            .await
+            .unwrap();
+    };
+    let event = || json!({"expired_rows": "defer-to-ttl", "mode": "dry-run"});
+    let off = clean(&bed, event()).await.unwrap();
+    assert_eq!(off.counts.rows_deleted(), 20);
+    assert!(off.notes[0].contains("the table's TTL is off: expired rows are deleted instead"), "{:?}", off.notes);
+    switch("another_attribute", true).await;
+    let other = clean(&bed, event()).await.unwrap();
+    assert_eq!(other.counts.rows_deleted(), 20);
+    assert!(other.notes[0].contains("is on for another_attribute"), "{:?}", other.notes);
+    switch("another_attribute", false).await;
+    switch("ttl_timestamp", true).await;
+    let on = clean(&bed, json!({"expired_rows": "defer-to-ttl"})).await.unwrap();
+    assert_eq!(on.counts.rows_deleted(), 1, "only the row that TTL will never take");
+    assert_eq!(on.counts.buckets()["_oauth_sessions"].kept["deferred"], 19);
+    assert!(on.notes.is_empty(), "{:?}", on.notes);
+}
+
+async fn an_empty_table_is_a_success_that_says_so(kind: EngineKind) {
+    let bed = Bed::new(kind).await;
+    for _ in 0..2 {
+        let report = clean(&bed, json!({})).await.unwrap();
+        assert_eq!(report.outcome, Outcome::EmptyTable);
+        assert!(report.outcome.is_complete());
+        assert_eq!(report.notes, ["the table is empty: nothing to do"]);
+        assert_eq!(report.to_answer()["statusCode"], 200);
+    }
+}
+
+async fn a_table_of_something_else_is_refused(kind: EngineKind) {
+    let stranger =
+        Specimen { bucket: "invoices".to_owned(), owner: "customer".to_owned(), ..session("x", 1, Fate::Stays) };
+    let bed = Bed::with(kind, std::slice::from_ref(&stranger)).await;
+    let refused = clean(&bed, json!({})).await.unwrap_err();
+    assert!(refused.to_string().starts_with("refused: table "), "{refused}");
+    assert!(refused.to_string().contains("check AWS_DB_PREFIX or ATTRIBUTES_TABLE"), "{refused}");
+    assert_eq!(refused.kind(), "Refused");
+    // Not even a state row is left in a table that is not ours.
+    let scanned = bed.function.client.scan().table_name(&bed.table).send().await.unwrap();
+    assert_eq!(scanned.count(), 1);
+}
+
+async fn a_table_swept_clean_of_all_it_held_is_still_the_right_one(kind: EngineKind) {
+    let stranger =
+        Specimen { bucket: "_internal".to_owned(), owner: "actor".to_owned(), ..session("x", 1, Fate::Stays) };
+    let bed = Bed::with(kind, &[stranger, session("dead", NOW - 9_000, Fate::Goes)]).await;
+    assert_eq!(clean(&bed, json!({})).await.unwrap().counts.rows_deleted(), 1);
+    assert_eq!(clean(&bed, json!({})).await.unwrap().outcome, Outcome::Complete);
+}
+
+const THROTTLED: &str =
+    r#"{"__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", "message": "slow down"}"#;
+const SERVER_ERROR: &str = r#"{"__type": "com.amazonaws.dynamodb.v20120810#InternalServerError", "message": "oops"}"#;
+
+async fn survives_throttles_and_lost_answers(kind: EngineKind) {
+    let rows = fixture::all_kinds(NOW, 4, 6);
+    let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
+    let bed = Bed::with(kind, &rows).await;
+    let mut n = 0;
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        n += 1;
+        match (n % 7, request.operation.as_str()) {
+            (0, _) => proxy::Fate::Answer(400, THROTTLED.to_owned()),
+            (2, _) => proxy::Fate::Answer(500, SERVER_ERROR.to_owned()),
+            (4, "BatchExecuteStatement" | "Query" | "BatchGetItem") => proxy::Fate::CutAfter,
+            (5, "BatchExecuteStatement") => {
+                // Every statement of the batch is throttled, with HTTP 200.
+                let statements = request.body.matches("\"Statement\"").count();
+                let one = json!({"Error": {"Code": "ThrottlingError", "Message": "slow down"}});
+                proxy::Fate::Answer(200, json!({"Responses": vec![one; statements]}).to_string())
+            }
+            (6, "BatchGetItem") => proxy::unprocessed(request),
+            _ => proxy::Fate::Forward,
+        }
+    });
+    let function = bed.through(&proxy).await;
+    let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    bed.check(&rows).await;
+    assert_eq!(report.outcome, Outcome::Complete);
+    assert_eq!(report.counts.rows_deleted(), dead as u64, "an answer that got lost is counted once");
+    assert!(report.usage.throttles > 0 && report.usage.retries > 0);
+}
+
+async fn a_store_fault_is_never_read_as_absence(kind: EngineKind) {
+    let rows = fixture::all_kinds(NOW, 4, 7);
+    let bed = Bed::with(kind, &rows).await;
+    let before = bed.keys().await;
+    for answer in [
+        |_: &proxy::Request| proxy::Fate::Answer(500, SERVER_ERROR.to_owned()),
+        proxy::unprocessed,
+        |_: &proxy::Request| proxy::Fate::CutAfter,
+    ] {
+        let proxy = Proxy::start(engine(kind).endpoint(), move |request| match request.operation.as_str() {
+            "BatchGetItem" => answer(request),
+            // Only what a lookup decides is of interest here.
+            "BatchExecuteStatement" if !request.body.contains("_index:") => {
+                let statements = request.body.matches("\"Statement\"").count();
+                proxy::Fate::Answer(200, json!({"Responses": vec![json!({}); statements]}).to_string())
+            }
+            _ => proxy::Fate::Forward,
+        });
+        let function = bed.through(&proxy).await;
+        let ended = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await;
+        match ended {
+            Ok(report) => assert_eq!(report.outcome, Outcome::Skipped),
+            Err(error) => assert_eq!(error.kind(), "Store"),
+        }
+        assert_eq!(bed.keys().await, before, "a row went though nobody could look at what it points at");
+    }
+}
+
+async fn a_provisioned_table_is_left_half_of_its_units(kind: EngineKind) {
+    let bed = Bed::new(kind).await;
+    let table = format!("{}_provisioned", bed.table);
+    let text = |name| {
+        AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build().unwrap()
+    };
+    let key = |name, kind| KeySchemaElement::builder().attribute_name(name).key_type(kind).build().unwrap();
+    let units = ProvisionedThroughput::builder().read_capacity_units(26).write_capacity_units(2).build().unwrap();
+    let client = &bed.function.client;
+    client
+        .create_table()
+        .table_name(&table)
+        .billing_mode(BillingMode::Provisioned)
+        .provisioned_throughput(units)
+        .key_schema(key("id", KeyType::Hash))
+        .key_schema(key("bucket_name", KeyType::Range))
+        .attribute_definitions(text("id"))
+        .attribute_definitions(text("bucket_name"))
+        .send()
+        .await
+        .unwrap();
+    write_rows(client, &table, &sessions(4, 0)).await.unwrap();
+    let began = Instant::now();
+    let report = clean(&bed, json!({"attributes_table": table})).await.unwrap();
+    assert_eq!(report.counts.rows_deleted(), 4);
+    // The first of four is free, the others come at one a second.
+    assert!(began.elapsed() >= Duration::from_millis(2_900), "{:?}", began.elapsed());
+    // A ceiling that the operator names is the operator's business.
+    write_rows(client, &table, &sessions(4, 0)).await.unwrap();
+    let event =
+        json!({"attributes_table": table, "max_write_units_per_second": 1_000, "max_read_units_per_second": 1_000});
+    assert_eq!(clean(&bed, event).await.unwrap().usage.paced, Duration::ZERO);
+}
+
+async fn a_share_that_could_not_be_read_is_not_below_the_limit(kind: EngineKind) {
+    let dangling = |i: usize| Specimen {
+        bucket: "_access_token_index".to_owned(),
+        data: Some(AttributeValue::S("\"nobody\"".to_owned())),
+        ..session(&format!("aw_{i}"), NOW - 90_000, Fate::Goes)
+    };
+    let bed = Bed::with(kind, &(0..150).map(dangling).chain(sessions(0, 1)).collect::<Vec<_>>()).await;
+    let before = bed.keys().await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
+        "BatchGetItem" => proxy::unprocessed(request),
+        _ => proxy::Fate::Forward,
+    });
+    let function = bed.through(&proxy).await;
+    let refused =
+        function.daily_cleanup(json!({"max_delete_share": 0.5}), EpochSeconds::new(NOW), None).await.unwrap_err();
+    assert_eq!(refused.kind(), "Refused");
+    assert!(refused.to_string().contains("rows could not be read; nothing was deleted"), "{refused}");
+    assert_eq!(bed.keys().await, before);
+}
+
+async fn a_cursor_does_not_change_the_share(kind: EngineKind) {
+    // All sessions alive, all replay markers behind them dead: 10 of 60, wherever an earlier run stopped.
+    let mut rows = sessions(0, 50);
+    rows.extend((0..10).map(|i| Specimen {
+        bucket: "_id_token_replay".to_owned(),
+        data: Some(AttributeValue::S(format!("{{\"seen_at\": 1, \"exp\": {}}}", NOW - 900))),
+        ..session(&format!("marker{i}"), NOW, Fate::Goes)
+    }));
+    let bed = Bed::with(kind, &rows).await;
+    let first = clean(&bed, json!({"max_deletes": 1})).await.unwrap();
+    assert_eq!(first.outcome, Outcome::MaxDeletes);
+    let second = clean(&bed, json!({"max_delete_share": 0.5})).await.unwrap();
+    assert!(second.resumed);
+    assert_eq!(second.counts.rows_deleted(), 9);
+    bed.check(&rows).await;
+}
+
+async fn a_row_with_an_impossible_pointer_does_not_stop_the_run(kind: EngineKind) {
+    let mut rows = sessions(3, 3);
+    let long = "x".repeat(3_000);
+    let index = |name: &str, data: &Value| Specimen {
+        bucket: "_access_token_index".to_owned(),
+        data: Some(AttributeValue::S(data.to_string())),
+        ttl: None,
+        ..session(name, 0, Fate::Goes)
+    };
+    rows.push(Specimen { fate: Fate::Stays, ..index("aw_long", &json!(long)) });
+    // A dead token that names a provider row, and a refresh token that names an access token, which cannot exist.
+    for (bucket, index_bucket, name) in
+        [("mcp_tokens", "_access_token_index", "aw_1"), ("mcp_refresh_tokens", "_refresh_token_index", "rt_1")]
+    {
+        let data = json!({"expires_at": NOW - 9, "google_token_key": long, "access_token": long});
+        rows.push(Specimen { owner: "actor".to_owned(), bucket: bucket.to_owned(), ..index(name, &data) });
+        rows.push(Specimen { bucket: index_bucket.to_owned(), ..index(name, &json!("actor")) });
+    }
+    let bed = Bed::with(kind, &rows).await;
+    let report = clean(&bed, json!({})).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Complete);
+    bed.check(&rows).await;
+    assert_eq!(
+        bed.function.index_repair(json!({}), EpochSeconds::new(NOW), None).await.unwrap().outcome,
+        Outcome::Complete
+    );
+}
+
+async fn a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_names_another(kind: EngineKind) {
+    let put = |owner: &str, bucket: &str, name: &str, data: &Value| Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(AttributeValue::S(data.to_string())),
+        ttl: None,
+        fate: Fate::Goes,
+    };
+    let (oauth, token) = ("_actingweb_oauth2", |key: &str| json!({"expires_at": NOW - 9, "google_token_key": key}));
+    let mut refresh = token("google_token_2");
+    refresh["access_token"] = json!("aw_1");
+    let rows = [
+        put("actor", "mcp_google_tokens", "google_token_1", &json!({"refresh_token": "x"})),
+        put("actor", "mcp_google_tokens", "google_token_2", &json!({"refresh_token": "y"})),
+        put("actor", "mcp_tokens", "aw_1", &token("google_token_1")),
+        put(oauth, "_access_token_index", "aw_1", &json!("actor")),
+        put("actor", "mcp_refresh_tokens", "rt_1", &refresh),
+        put(oauth, "_refresh_token_index", "rt_1", &json!("actor")),
+    ];
+    let bed = Bed::with(kind, &rows).await;
+    let dry = clean(&bed, json!({"mode": "dry-run"})).await.unwrap();
+    assert_eq!(dry.counts, clean(&bed, json!({})).await.unwrap().counts, "the dry run told another story");
+    bed.check(&rows).await;
+}
+
+async fn a_fault_leaves_a_cursor_behind(kind: EngineKind) {
+    let rows = fixture::all_kinds(NOW, 2, 12);
+    let bed = Bed::with(kind, &rows).await;
+    // The store denies the last step only.
+    let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}"#;
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        if request.operation == "Query"
+            && request.body.contains("client_index")
+            && !request.body.contains("\"Limit\":10,")
+        {
+            return proxy::Fate::Answer(400, denied.to_owned());
+        }
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    let failed = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap_err();
+    assert!(failed.to_string().starts_with("stopped by a fault after "), "{failed}");
+    let next = clean(&bed, json!({})).await.unwrap();
+    assert!(next.resumed, "the next run goes on where the fault was");
+    assert!(!next.counts.buckets().contains_key("_oauth_sessions"), "and does not read again what was done");
+    bed.check(&rows).await;
+}
+
+async fn a_lease_row_that_cannot_be_read_is_replaced(kind: EngineKind) {
+    let broken = Specimen {
+        owner: "_actingweb_janitor".to_owned(),
+        bucket: "state".to_owned(),
+        data: Some(AttributeValue::S("not json".to_owned())),
+        ..session("lease", NOW, Fate::Stays)
+    };
+    let bed = Bed::with(kind, &[broken, session("dead", NOW - 9_000, Fate::Goes)]).await;
+    assert_eq!(clean(&bed, json!({})).await.unwrap().counts.rows_deleted(), 1);
+}
+
+async fn a_state_row_that_cannot_be_written_does_not_lose_the_report(kind: EngineKind) {
+    let bed = Bed::with(kind, &sessions(10, 1)).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |request| {
+        if request.operation == "PutItem" && request.body.contains("state:daily-cleanup") {
+            return proxy::Fate::Answer(400, THROTTLED.to_owned());
+        }
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    assert_eq!((report.outcome, report.counts.rows_deleted()), (Outcome::Unrecorded, 10));
+    assert!(!report.outcome.is_complete());
+    assert!(report.notes[0].contains("the state row could not be written"), "{:?}", report.notes);
+}
+
+async fn answers_in_time_though_its_last_words_hang(kind: EngineKind) {
+    let bed = Bed::with(kind, &sessions(10, 1)).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |request| {
+        if request.operation == "PutItem" && request.body.contains("state:daily-cleanup") {
+            std::thread::sleep(Duration::from_secs(20));
+        }
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    let (began, budget) = (Instant::now(), Duration::from_secs(5));
+    let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), Some(budget)).await.unwrap();
+    assert!(began.elapsed() < budget, "{:?}", began.elapsed());
+    assert_eq!((report.outcome, report.counts.rows_deleted()), (Outcome::Unrecorded, 10));
+}
+
+/// The pace that an operator did not name: half of what one item collection takes.
+#[tokio::test]
+async fn an_on_demand_table_is_paced_at_half_of_what_a_partition_takes() {
+    let bed = Bed::with(EngineKind::Embedded, &sessions(2_500, 0)).await;
+    let began = Instant::now();
+    let report = clean(&bed, json!({})).await.unwrap();
+    assert_eq!(report.counts.rows_deleted(), 2_500);
+    // The first second's worth goes at once, the other 2,000 at 500 a second.
+    assert!(began.elapsed() >= Duration::from_millis(3_900), "{:?}", began.elapsed());
+}
+
+// ---- what cannot be run, and the line that says so ------------------------------------------------------------------
+
+async fn one_line(client: Client, environment: Environment, event: Value) -> String {
+    let error =
+        Function::new(client, environment).daily_cleanup(event, EpochSeconds::new(NOW), None).await.unwrap_err();
+    let text = error.to_string();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+fn environment(pairs: &[(&str, &str)]) -> Environment {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn a_missing_table_is_named() {
+    for kind in kinds() {
+        let client = bed::tables::client(engine(kind).endpoint()).await;
+        let text = one_line(client, environment(&[("AWS_DB_PREFIX", "nosuch")]), json!({})).await;
+        assert_eq!(
+            text,
+            "table nosuch_attributes does not exist in this account and region: check AWS_DB_PREFIX or ATTRIBUTES_TABLE"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_table_with_other_keys_is_refused() {
+    let client = bed::tables::client(engine(EngineKind::Embedded).endpoint()).await;
+    let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash).build().unwrap();
+    let number =
+        AttributeDefinition::builder().attribute_name("pk").attribute_type(ScalarAttributeType::N).build().unwrap();
+    client
+        .create_table()
+        .table_name("otherkeys")
+        .billing_mode(BillingMode::PayPerRequest)
+        .key_schema(key)
+        .attribute_definitions(number)
+        .send()
+        .await
+        .unwrap();
+    let text = one_line(client, environment(&[("ATTRIBUTES_TABLE", "otherkeys")]), json!({})).await;
+    assert_eq!(
+        text,
+        "table otherkeys is not an ActingWeb attributes table: its keys are pk (HASH), not id (HASH), bucket_name (RANGE), both strings: check AWS_DB_PREFIX or ATTRIBUTES_TABLE"
+    );
+}
+
+#[tokio::test]
+async fn credentials_that_are_not_accepted_are_named() {
+    // DynamoDB Local checks the form of an access key, and answers a bad one as AWS does.
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let good = bed::tables::client(endpoint).await;
+    create_table(&good, "credentials_attributes").await.unwrap();
+    let bad = aws_sdk_dynamodb::config::Credentials::new("not-a-key", "x", None, None, "test");
+    let client = Client::from_conf(good.config().to_builder().credentials_provider(bad).build());
+    let text = one_line(client, environment(&[("AWS_DB_PREFIX", "credentials")]), json!({})).await;
+    assert!(text.starts_with("the credentials were not accepted by DescribeTable ("), "{text}");
+}
+
+#[tokio::test]
+async fn a_denied_permission_is_named() {
+    let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "User: arn:aws:sts::1:assumed-role/r is not authorized"}"#;
+    for operation in ["DescribeTable", "Query", "BatchGetItem", "BatchExecuteStatement", "PutItem"] {
+        let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 1, 9)).await;
+        let before = bed.keys().await;
+        let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
+            if request.operation == operation {
+                proxy::Fate::Answer(400, denied.to_owned())
+            } else {
+                proxy::Fate::Forward
+            }
+        });
+        let function = bed.through(&proxy).await;
+        let text = one_line(function.client, function.environment, json!({})).await;
+        assert!(text.contains(&format!("not allowed: {operation} on table {}", bed.table)), "{text}");
+        if operation != "BatchGetItem" {
+            assert_eq!(bed.keys().await, before);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dead_endpoint_is_named_within_seconds() {
+    let began = Instant::now();
+    let endpoint = format!("http://127.0.0.1:{}", bed::process::free_port());
+    let client = bed::tables::client(&endpoint).await;
+    let environment = environment(&[("AWS_DB_PREFIX", "x"), ("AWS_ENDPOINT_URL_DYNAMODB", &endpoint)]);
+    let text = one_line(client, environment, json!({})).await;
+    assert_eq!(
+        text,
+        format!(
+            "could not reach DynamoDB at {endpoint}: connection refused: check AWS_ENDPOINT_URL_DYNAMODB (or AWS_DB_HOST), the region and the network"
+        )
+    );
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn a_wrong_setting_stops_the_run_before_its_first_request() {
+    let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), |_| proxy::Fate::Forward);
+    for (pairs, event) in [
+        (vec![("AWS_DB_PREFIX", "x"), ("MAX_DELETE_SHARE", "1.5")], json!({})),
+        (vec![("AWS_DB_PREFIX", "x")], json!({"no_such_setting": 1})),
+        (vec![], json!({})),
+        (vec![("AWS_DB_PREFIX", "x")], json!([])),
+    ] {
+        let client = bed::tables::client(proxy.endpoint()).await;
+        let text = one_line(client, environment(&pairs), event).await;
+        assert!(text.starts_with("configuration: "), "{text}");
+    }
+    assert_eq!(proxy.seen(), Vec::<String>::new());
+}

@@ -1,0 +1,565 @@
+//! `janitor` as a program: in a terminal and without one, on genuine DynamoDB Local and on the embedded engine.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use bed::Bed;
+use bed::engine::{EngineKind, shared as engine};
+use bed::fixture::{self, Fate, Specimen};
+use bed::golden::{matches_golden, no_orphans};
+use bed::janitor::Janitor;
+use bed::proxy::{self, Proxy};
+use serde_json::{Value, json};
+use shared::time::EpochSeconds;
+
+const OAUTH: &str = "_actingweb_oauth2";
+const DAY: i64 = 86_400;
+
+bed::on_both_engines!(
+    a_dry_run_of_any_table_says_what_the_function_s_dry_run_says,
+    a_sweep_is_what_the_function_does,
+    a_repair_is_what_the_function_does,
+    says_the_same_in_text_and_asks_before_it_deletes,
+    every_command_works_in_a_terminal,
+);
+
+fn now() -> i64 {
+    EpochSeconds::from(std::time::SystemTime::now()).get()
+}
+
+fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) -> Specimen {
+    Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(AttributeValue::S(shared::pyjson::dumps(data))),
+        ttl: ttl.map(|at| AttributeValue::N(at.to_string())),
+        fate: Fate::Stays,
+    }
+}
+
+/// Off the full hour, so that a second more or less does not change how long a time is said to be.
+const HALF_AN_HOUR: i64 = 1_800;
+
+/// Rows whose fate does not hang on the second: days away from it on either side.
+fn calm_rows(copies: i64) -> Vec<Specimen> {
+    let now = now();
+    let (dead, alive) = (now - 40 * DAY - HALF_AN_HOUR, now + 5 * DAY + HALF_AN_HOUR);
+    (0..copies)
+        .flat_map(|i| {
+            let actor = format!("actor{i}");
+            let token = json!({"token": format!("aw_{i}"), "created_at": dead - 3_600, "expires_at": dead});
+            vec![
+                put(OAUTH, "_oauth_sessions", &format!("dead{i}"), &json!({"created_at": dead}), Some(dead + 4_200)),
+                put(OAUTH, "_oauth_sessions", &format!("alive{i}"), &json!({"created_at": alive}), Some(alive)),
+                put(OAUTH, "spa_access_tokens", &format!("a{i}"), &json!({"expires_at": alive}), Some(alive + 3_600)),
+                put(&actor, "mcp_tokens", &format!("aw_{i}"), &token, Some(dead + 3_600)),
+                put(OAUTH, "_access_token_index", &format!("aw_{i}"), &json!(actor), Some(dead + 10_800)),
+                // The weekly repair's: its token went with its actor.
+                put(
+                    OAUTH,
+                    "_refresh_token_index",
+                    &format!("rt_{i}"),
+                    &json!("gone"),
+                    Some(now + 20 * DAY + HALF_AN_HOUR),
+                ),
+                put(&actor, "_internal", "x", &json!({"expires_at": 1}), Some(dead)),
+            ]
+        })
+        .collect()
+}
+
+fn of(kind: EngineKind, bed: &Bed) -> Janitor {
+    Janitor::on(engine(kind).endpoint(), &bed.prefix)
+}
+
+/// What is left of an answer without what a stopwatch says.
+fn timeless(mut answer: Value) -> Value {
+    for time in ["elapsed_ms", "paced_ms"] {
+        assert!(answer["report"].as_object_mut().unwrap().remove(time).is_some());
+    }
+    answer
+}
+
+async fn a_dry_run_of_any_table_says_what_the_function_s_dry_run_says(kind: EngineKind) {
+    let rows = fixture::all_kinds(now(), 3, 5);
+    let bed = Bed::with(kind, &rows).await;
+    let sweep = of(kind, &bed).run(&["sweep", "--json"]).json();
+    let at = |answer: &Value| EpochSeconds::new(answer["report"]["now"].as_i64().unwrap());
+    let lambda = bed.function.daily_cleanup(json!({"mode": "dry-run"}), at(&sweep), None).await.unwrap();
+    assert_eq!(timeless(sweep), timeless(lambda.to_answer()));
+    let repair = of(kind, &bed).run(&["repair", "--json"]).json();
+    let lambda = bed.function.index_repair(json!({"mode": "dry-run"}), at(&repair), None).await.unwrap();
+    assert_eq!(timeless(repair), timeless(lambda.to_repair_answer()));
+    assert_eq!(bed.keys().await.len(), rows.len(), "nothing was deleted");
+}
+
+async fn a_sweep_is_what_the_function_does(kind: EngineKind) {
+    let rows = calm_rows(20);
+    let (by_hand, by_lambda) = (Bed::with(kind, &rows).await, Bed::with(kind, &rows).await);
+    let janitor = of(kind, &by_hand);
+    let now = EpochSeconds::new(now());
+    // Without --apply an environment that says delete does not delete either.
+    assert_eq!(janitor.clone().with("MODE", "delete").run(&["sweep", "--json"]).json()["report"]["mode"], "dry-run");
+    assert_eq!(by_hand.keys().await.len(), rows.len());
+
+    let real = janitor.run(&["sweep", "--json", "--apply", "--yes"]);
+    assert_eq!(real.code, 0, "{real:?}");
+    by_lambda.function.daily_cleanup(json!({}), now, None).await.unwrap();
+    assert_eq!(real.json()["report"]["rows"]["deleted"], 60);
+    assert_eq!(by_hand.keys().await, by_lambda.keys().await);
+}
+
+async fn a_repair_is_what_the_function_does(kind: EngineKind) {
+    let rows = calm_rows(20);
+    let (by_hand, by_lambda) = (Bed::with(kind, &rows).await, Bed::with(kind, &rows).await);
+    let janitor = of(kind, &by_hand);
+    let dry = janitor.run(&["repair", "--json"]);
+    let now = EpochSeconds::new(now());
+    let lambda = by_lambda.function.index_repair(json!({"mode": "dry-run"}), now, None).await.unwrap();
+    assert_eq!(dry.json()["body"], lambda.to_repair_answer()["body"]);
+    assert_eq!(by_hand.keys().await.len(), rows.len());
+    let real = janitor.run(&["repair", "--json", "--apply", "--yes"]);
+    by_lambda.function.index_repair(json!({}), now, None).await.unwrap();
+    assert_eq!((real.code, real.json()["body"]["dangling_index_rows"].as_u64()), (0, Some(20)));
+    assert_eq!(by_hand.keys().await, by_lambda.keys().await);
+}
+
+/// Where each engine says that its tables are.
+fn place(kind: EngineKind) -> String {
+    let region = match kind {
+        EngineKind::DynamoDbLocal => "ddblocal",
+        EngineKind::Embedded => "dynoxide",
+    };
+    format!("account 000000000000, region {region}")
+}
+
+/// What differs from run to run, or between the engines. A question is one line, so that it does not matter how long a
+/// table's name is; an account or a region that is not the engine's stays as it is, and is seen.
+fn steady(text: &str, bed: &Bed, kind: EngineKind) -> String {
+    let line = |line: &str| match line.split_once(' ') {
+        Some(("used", _)) => "used … read and … write units, … requests, … s".to_owned(),
+        Some(("cost", _)) => "cost      … read units, … requests, … s".to_owned(),
+        Some(("DynamoDB", _)) => "DynamoDB counts … rows, … bytes (up to six hours ago); on demand".to_owned(),
+        _ => line.to_owned(),
+    };
+    let mut lines: Vec<String> = Vec::new();
+    for now in text.lines().map(line) {
+        let begins = now.starts_with("Type yes") || now.starts_with("warning: ");
+        match lines.last_mut().filter(|last| last.starts_with("This ") || last.starts_with("warning: ")) {
+            Some(question) if !begins => *question = format!("{question} {}", now.trim_start()),
+            _ => lines.push(now),
+        }
+    }
+    let text = lines.join("\n").replace(&bed.table, "golden_attributes").replace(&bed.prefix, "golden");
+    text.replace(&place(kind), "account 123456789012, region eu-west-1")
+}
+
+/// The write units of a run, off its last words.
+fn write_units_used(text: &str) -> f64 {
+    let used = text.lines().rfind(|line| line.starts_with("used ")).expect("a run says what it has used");
+    let units = used.split(" and ").nth(1).and_then(|rest| rest.split(' ').next()).expect("write units");
+    units.replace(',', "").parse().unwrap_or_else(|error| panic!("{error}: {used}"))
+}
+
+async fn says_the_same_in_text_and_asks_before_it_deletes(kind: EngineKind) {
+    let rows = calm_rows(20);
+    let bed = Bed::with(kind, &rows).await;
+    let janitor = of(kind, &bed);
+    let plain = janitor.run(&["sweep"]);
+    assert_eq!((plain.code, plain.err.as_str()), (0, ""));
+    matches_golden("cli/sweep.txt", &steady(&plain.out, &bed, kind));
+    assert!(write_units_used(&plain.out).abs() < f64::EPSILON, "a dry run writes nothing: {}", plain.out);
+    assert!(!plain.out.contains('\x1b'), "colour is for terminals");
+    let audit = janitor.run(&["audit"]);
+    assert_eq!(audit.code, 1, "TTL is off, and no run was ever complete: findings");
+    matches_golden("cli/audit.txt", &steady(&audit.out, &bed, kind));
+
+    // Nobody to ask.
+    let unasked = janitor.run(&["sweep", "--apply"]);
+    assert_eq!(unasked.code, 2);
+    assert_eq!(unasked.err, "janitor: --apply asks for a yes, and there is nobody to ask: add --yes\n");
+    // Somebody who says no.
+    let no = janitor.in_terminal(100, &["--reply", "Type yes=no"], &["sweep", "--apply"]);
+    assert_eq!(no.code, 3, "{}", no.out);
+    assert!(no.out.contains("not confirmed: nothing was deleted"), "{}", no.out);
+    assert!(no.out.contains("\x1b[1m"), "a terminal has colour: {:?}", no.out);
+    let dull = janitor.clone().with("NO_COLOR", "1").in_terminal(100, &[], &["sweep", "--quiet"]);
+    assert!(!dull.out.contains('\x1b'), "{:?}", dull.out);
+    assert_eq!(bed.keys().await.len(), rows.len());
+    // Somebody who says yes.
+    let yes = janitor.clone().with("NO_COLOR", "1").in_terminal(
+        100,
+        &["--reply", "Type yes=yes"],
+        &["sweep", "--apply", "--quiet"],
+    );
+    assert_eq!(yes.code, 0, "{}", yes.out);
+    matches_golden("cli/sweep-apply.txt", &steady(&yes.out, &bed, kind));
+    // A unit a row, and a few for the lease, the cursor and the last run.
+    assert!((60.0..80.0).contains(&write_units_used(&yes.out)), "{}", yes.out);
+    assert_eq!(bed.keys().await.len(), rows.len() - 60);
+    let repair = janitor.run(&["repair", "--quiet"]);
+    matches_golden("cli/repair.txt", &steady(&repair.out, &bed, kind));
+}
+
+async fn every_command_works_in_a_terminal(kind: EngineKind) {
+    let mut rows = calm_rows(2);
+    let expires = now() + 9 * DAY + HALF_AN_HOUR;
+    rows.push(put(OAUTH, "spa_refresh_tokens", "old", &json!({"expires_at": expires, "used": false}), None));
+    let bed = Bed::with(kind, &rows).await;
+    let janitor = of(kind, &bed).with("NO_COLOR", "1");
+    let seen = |options: &[&str], arguments: &[&str], code: i32| {
+        let ended = janitor.in_terminal(100, options, &[arguments, &["--quiet"]].concat());
+        assert_eq!(ended.code, code, "{arguments:?}: {}", ended.out);
+        // A table's name, account and region stand in one line, however long.
+        let too_long = ended.out.lines().find(|line| line.chars().count() > 100 && !line.contains(" on table "));
+        assert_eq!(too_long, None, "{arguments:?}");
+        assert!(!ended.out.contains("panicked"), "{}", ended.out);
+        ended.out
+    };
+    let yes = ["--reply", "Type yes=yes"];
+    assert!(seen(&[], &["audit"], 1).contains("finding: TTL is off"));
+    assert!(seen(&[], &["repair"], 0).contains("dry run of the index repair"));
+    let explained = seen(&[], &["explain", "actor0", "mcp_tokens", "aw_0"], 0);
+    assert!(explained.contains("daily-cleanup  deletes it (expired)"), "{explained}");
+    // The one command that deletes live rows: asks, and says what is left.
+    let no = seen(&["--reply", "Type yes=no"], &["revoke", "--actor", "actor0", "--apply"], 3);
+    assert!(no.contains("not confirmed"), "{no}");
+    let revoked = seen(&yes, &["revoke", "--actor", "actor0", "--apply"], 0);
+    matches_golden("cli/revoke.txt", &steady(&revoked, &bed, kind));
+    let left = bed.keys().await;
+    assert!(!left.iter().any(|(owner, sort)| owner == "actor0" && sort.starts_with("mcp_tokens")), "{left:?}");
+    assert!(left.iter().any(|(owner, sort)| owner == "actor1" && sort.starts_with("mcp_tokens")), "{left:?}");
+    // A row without a TTL gets one; one that has been set is read back, and removed.
+    let filled = seen(&yes, &["ttl", "backfill", "--apply"], 0);
+    matches_golden("cli/ttl-backfill.txt", &steady(&filled, &bed, kind));
+    // From here on the engine removes what is past its TTL by itself.
+    matches_golden("cli/ttl-status-off.txt", &steady(&seen(&[], &["ttl", "status"], 1), &bed, kind));
+    let enabled = seen(&yes, &["ttl", "enable", "--apply"], 0);
+    matches_golden("cli/ttl-enable.txt", &steady(&enabled, &bed, kind));
+    matches_golden("cli/ttl-status-on.txt", &steady(&seen(&[], &["ttl", "status"], 0), &bed, kind));
+    let row = ["spa_refresh_tokens", "old"];
+    let get = ["ttl", "get", OAUTH, row[0], row[1]];
+    let got = seen(&[], &get, 0);
+    matches_golden("cli/ttl-get.txt", &without_moments(&got));
+    let no = seen(&["--reply", "Type yes=no"], &["ttl", "set", OAUTH, row[0], row[1], "88200", "--apply"], 3);
+    assert!(no.contains("not confirmed: nothing was written"), "{no}");
+    let set = seen(&yes, &["ttl", "set", OAUTH, row[0], row[1], "88200", "--apply"], 0);
+    matches_golden("cli/ttl-set.txt", &without_moments(&steady(&set, &bed, kind)));
+    let removed = seen(&yes, &["ttl", "remove", OAUTH, row[0], row[1], "--apply"], 0);
+    matches_golden("cli/ttl-remove.txt", &without_moments(&steady(&removed, &bed, kind)));
+    let reaped = janitor.in_terminal(100, &["--interrupt-at", "sweep complete"], &["run", "--every", "10s", "--apply"]);
+    assert_eq!(reaped.code, 0, "{}", reaped.out);
+}
+
+/// Without the numbers that follow the clock: moments, and the seconds that are left until then.
+fn without_moments(text: &str) -> String {
+    // Neither the account's number nor the seconds that were asked for.
+    let is_clock = |number: &str| (6..12).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_utc = |word: &str| word.len() > 7 && word.bytes().all(|byte| byte.is_ascii_digit() || b"-:".contains(&byte));
+    let word = |word: &str| if is_clock(word) || is_utc(word) { "…".to_owned() } else { word.to_owned() };
+    let line = |line: &str| line.split(' ').map(word).collect::<Vec<_>>().join(" ");
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn ctrl_c_at_a_question_is_a_no_at_once() {
+    let kind = EngineKind::Embedded;
+    let rows = calm_rows(2);
+    let bed = Bed::with(kind, &rows).await;
+    for (command, undone) in [
+        (&["sweep"][..], "nothing was deleted"),
+        (&["revoke", "--actor", "actor0"], "nothing was deleted"),
+        (&["ttl", "enable"], "nothing was changed"),
+    ] {
+        let no = of(kind, &bed).in_terminal(100, &["--interrupt-at", "Type yes"], &[command, &["--apply"]].concat());
+        assert_eq!(no.code, 3, "{}", no.out);
+        assert!(no.out.contains(&format!("janitor: not confirmed: {undone}")), "{}", no.out);
+        assert!(!no.out.contains("stopping after"), "{}", no.out);
+        assert!(no.took < Duration::from_secs(20), "{:?}", no.took);
+    }
+    assert_eq!(bed.keys().await.len(), rows.len());
+    assert_eq!(of(kind, &bed).run(&["ttl", "status"]).code, 1);
+}
+
+#[tokio::test]
+async fn tables_fit_the_screen() {
+    let kind = EngineKind::Embedded;
+    let bed = Bed::with(kind, &calm_rows(120)).await;
+    for columns in ["60", "80"] {
+        for command in [&["sweep"][..], &["repair"], &["audit"], &["revoke", "--actor", "actor0"], &["ttl", "backfill"]]
+        {
+            let ended = of(kind, &bed).with("COLUMNS", columns).run(command);
+            let fits = |line: &str| line.chars().count() <= columns.parse().unwrap();
+            // A table's name, account and region stand in one line, however long.
+            let too_wide: Vec<&str> =
+                ended.out.lines().filter(|line| !fits(line) && !line.contains(" on table ")).collect();
+            assert_eq!(too_wide, Vec::<&str>::new(), "{command:?} at {columns}: {}", ended.out);
+            assert!(ended.out.contains("mcp_tokens"), "{command:?}: {}", ended.out);
+        }
+    }
+}
+
+/// A command line, each of whose words may be a token by mistake.
+const COMMANDS: [&[&str]; 8] = [
+    &["sweep", "--table", "x", "--max-deletes", "5", "--apply"],
+    &["audit", "--scope", "all"],
+    &["explain", "a", "b", "c"],
+    &["ttl", "set", "o", "b", "n", "60"],
+    &["ttl", "enable", "--wait", "2m"],
+    &["run", "--every", "30m"],
+    &["revoke", "--actor", "a"],
+    &["completions", "bash"],
+];
+
+#[test]
+fn a_token_in_the_wrong_place_is_never_repeated() {
+    let janitor = Janitor::on(engine(EngineKind::Embedded).endpoint(), "nosuch");
+    for token in ["aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B", "Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3BQ"] {
+        let (option, value) = (format!("--{token}"), format!("--apply={token}"));
+        for command in COMMANDS {
+            for at in 0..=command.len() {
+                let mut instead = command.to_vec();
+                let mut cases = vec![[&command[..at], &[token], &command[at..]].concat()];
+                if let Some(word) = instead.get_mut(at) {
+                    *word = token;
+                    cases.push(instead);
+                }
+                if at == command.len() {
+                    cases.extend([&option, &value].map(|more| [command, &[more.as_str()]].concat()));
+                }
+                for arguments in cases {
+                    let ended = janitor.run(&arguments);
+                    let said = format!("{}{}", ended.out, ended.err);
+                    assert!(!said.contains(&token[7..]) && !said.contains("panicked"), "{arguments:?}: {said}");
+                    assert!([1, 2, 3].contains(&ended.code) && !ended.err.is_empty(), "{arguments:?}: {ended:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Times and costs of the demo's runs.
+fn without_costs(text: &str) -> String {
+    let line = |line: &str| match line.split_once(" rows  in ") {
+        Some((before, _)) => format!("{before} rows  in … ms: … requests, … read and … write units"),
+        None => line.to_owned(),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_demo_cleans_a_table_of_its_own() {
+    let janitor = Janitor::default().with("COLUMNS", "140");
+    let demo = janitor.run(&["demo", "--copies", "1"]);
+    assert_eq!((demo.code, demo.err.as_str()), (0, ""));
+    matches_golden("cli/demo.txt", &without_costs(&demo.out));
+    let quiet = janitor.run(&["demo", "--copies", "1", "--quiet"]);
+    assert_eq!((quiet.code, quiet.out.lines().count()), (0, 1), "{quiet:?}");
+    let document = janitor.run(&["demo", "--copies", "1", "--json"]).json();
+    assert_eq!((&document["wrong"], &document["endpoint"]), (&json!([]), &Value::Null));
+    assert_eq!(document["dry_run"]["report"]["buckets"], document["real_run"]["report"]["buckets"]);
+}
+
+#[test]
+fn the_demo_s_engine_stays_up_until_ctrl_c() {
+    let mut demo = Janitor::default().command(&["demo", "--copies", "1", "--keep"]).spawn().unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let stays = lines.find(|line| line.starts_with("The engine stays up: ")).expect("says where it is");
+    let endpoint = stays.split(['=', ' ']).find(|word| word.starts_with("http://")).unwrap().to_owned();
+    // The table is the cleaned one: of more than a hundred dead rows there are those that have died since.
+    let sweep = Janitor::on(&endpoint, "demo").run(&["sweep", "--json"]);
+    let rows = &sweep.json()["report"]["rows"];
+    assert!(sweep.code == 0 && rows["read"].as_u64() > Some(50) && rows["deleted"].as_u64() < Some(60), "{sweep:?}");
+    assert!(Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap().success());
+    assert_eq!(demo.wait().unwrap().code(), Some(0));
+    assert_eq!(Janitor::on(&endpoint, "demo").run(&["ttl", "status"]).code, 3, "its port is closed");
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_after_what_is_in_flight_and_the_next_run_goes_on() {
+    let kind = EngineKind::Embedded;
+    let rows = calm_rows(400);
+    let bed = Bed::with(kind, &rows).await;
+    let janitor = of(kind, &bed);
+    let slow = ["sweep", "--apply", "--yes", "--max-write-units", "100"];
+    let stopped = janitor.in_terminal(100, &["--interrupt-at", " dead,"], &slow);
+    assert_eq!(stopped.code, 3, "{}", stopped.out);
+    assert!(stopped.out.contains("stopped as asked: the next run goes on from here"), "{}", stopped.out);
+    let left = bed.keys().await.len();
+    assert!(left < rows.len() && left > rows.len() - 1_200, "{left} of {}", rows.len());
+    let rest = janitor.run(&["sweep", "--json", "--apply", "--yes"]);
+    assert_eq!((rest.code, &rest.json()["report"]["resumed"]), (0, &json!(true)));
+    assert_eq!(bed.keys().await.len(), rows.len() - 1_200);
+}
+
+#[tokio::test]
+async fn the_long_running_form_cleans_until_it_is_told_to_stop() {
+    let kind = EngineKind::Embedded;
+    let rows = calm_rows(30);
+    let bed = Bed::with(kind, &rows).await;
+    let janitor = of(kind, &bed);
+    let mut reaper = janitor.command(&["run", "--every", "10s", "--repair-every", "1d", "--apply"]).spawn().unwrap();
+    let mut lines = BufReader::new(reaper.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    assert!(next().starts_with("cleaning every 10 s, first in "));
+    let sweep = next();
+    let repair = next();
+    matches_golden("cli/run.txt", &[&sweep, &repair].map(|line| healthy(line)).join("\n"));
+    let again = next();
+    assert!(again.contains(" sweep complete: ") && again.contains(", deleted 0, "), "{again}");
+    assert!(Command::new("kill").arg(reaper.id().to_string()).status().unwrap().success());
+    assert_eq!(reaper.wait().unwrap().code(), Some(0));
+    assert_eq!(bed.keys().await.len(), rows.len() - 120);
+}
+
+/// A health line without its time and its cost.
+fn healthy(line: &str) -> String {
+    let (at, rest) = line.split_once(" UTC ").expect("a moment first");
+    assert_eq!(at.len(), "2026-11-17 11:01:30".len(), "{line}");
+    let (counts, cost) = rest.split_once(" skipped 0, ").expect("the counts, and nothing skipped");
+    let words: Vec<&str> = cost.split(' ').map(|word| if word.parse::<f64>().is_ok() { "…" } else { word }).collect();
+    format!("… {counts} skipped 0, {}", words.join(" "))
+}
+
+/// Each is told in one line that names the cause, within seconds, with the code that scripts go by.
+#[tokio::test]
+async fn what_is_wrong_is_told_at_once() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hangs = format!("http://{}", hanging.local_addr().unwrap());
+    let dead = format!("http://127.0.0.1:{}", bed::process::free_port());
+    let denied = Proxy::start(endpoint, |_| {
+        let body = json!({"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "User: arn:aws:iam::1:user/x"});
+        proxy::Fate::Answer(400, body.to_string())
+    });
+    let other_keys = Bed::new(EngineKind::DynamoDbLocal).await;
+    foreign_table(&other_keys).await;
+    let good = Janitor::on(endpoint, &bed.prefix);
+    let cases = [
+        (Janitor::on(endpoint, "nosuch"), vec!["sweep"], 2, "table nosuch_attributes does not exist"),
+        (
+            Janitor::on(endpoint, "nosuch"),
+            vec!["explain", "a", "b", "c", "--region", "eu-west-1"],
+            2,
+            "the region is eu-west-1; see --prefix or --table, --region, --endpoint",
+        ),
+        (Janitor::on(endpoint, "foreign"), vec!["audit"], 2, "is not an ActingWeb attributes table"),
+        (Janitor::default(), vec!["sweep"], 2, "no table: set AWS_DB_PREFIX"),
+        (good.clone(), vec!["sweep", "--max-deletes", "0"], 2, "MAX_DELETES=0: must be"),
+        (good.clone(), vec!["audit", "--scope", "some"], 2, "SCOPE=some: must be system or all"),
+        (good.clone(), vec!["sweep", "--table", "x", "--prefix", "y"], 2, "cannot be used with"),
+        (good.clone(), vec!["sweep", "--yes"], 2, "--apply"),
+        (good.clone(), vec!["run", "--every", "soon"], 2, "a number and s, m, h or d"),
+        (Janitor::on(&dead, "x"), vec!["sweep"], 3, "could not reach DynamoDB at http://127.0.0.1"),
+        (Janitor::on(&hangs, "x"), vec!["repair"], 3, "could not reach DynamoDB at http://127.0.0.1"),
+        (Janitor::on(&hangs, "x"), vec!["explain", "a", "b", "c"], 3, "no answer in time"),
+        (Janitor::on(&hangs, "x"), vec!["ttl", "status"], 3, "see --endpoint, --region"),
+        (Janitor::on(denied.endpoint(), "x"), vec!["sweep"], 3, "not allowed: DescribeTable on table x_attributes"),
+        (
+            Janitor::default().with("AWS_DB_PREFIX", "x").with("AWS_EC2_METADATA_DISABLED", "true"),
+            vec!["sweep", "--region", "us-east-1"],
+            2,
+            "the credentials were not accepted by DescribeTable (CredentialsNotLoaded)",
+        ),
+        (
+            Janitor::default()
+                .with("AWS_DB_PREFIX", "x")
+                .with("AWS_ACCESS_KEY_ID", "x")
+                .with("AWS_SECRET_ACCESS_KEY", "x"),
+            vec!["sweep", "--region", "nowhere-1"],
+            3,
+            "could not reach DynamoDB at the AWS endpoint of the region",
+        ),
+    ];
+    for (janitor, arguments, code, text) in cases {
+        let ended = janitor.run(&arguments);
+        assert_eq!(ended.code, code, "{arguments:?}: {ended:?}");
+        assert!(ended.err.contains(text), "{arguments:?}: {ended:?}");
+        assert!(ended.took < Duration::from_secs(12), "{arguments:?}: {ended:?}");
+        assert!(!ended.err.contains("panicked") && ended.out.is_empty(), "{ended:?}");
+    }
+    drop(hanging);
+}
+
+async fn foreign_table(bed: &Bed) {
+    use aws_sdk_dynamodb::types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType};
+    let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash).build().unwrap();
+    let text =
+        AttributeDefinition::builder().attribute_name("pk").attribute_type(ScalarAttributeType::S).build().unwrap();
+    let create = bed.function.client.create_table().table_name("foreign_attributes").key_schema(key);
+    let create = create.attribute_definitions(text).billing_mode(BillingMode::PayPerRequest);
+    create.send().await.unwrap();
+}
+
+/// The top level of each document, as the guide lists it: the keys before a colon or a bracket, and those alone.
+fn listed_keys(command: &str) -> BTreeSet<String> {
+    let guide = include_str!("../../docs/janitor.md");
+    let scripts = guide.split("## Scripts").nth(1).expect("a chapter on scripts");
+    let mut rows = scripts.lines().filter_map(|line| line.split('|').nth(1).zip(line.split('|').nth(2)));
+    let row = rows.find(|(commands, _)| commands.contains(&format!("`{command}`")));
+    let (_, cell) = row.unwrap_or_else(|| panic!("{command} is not listed"));
+    let top = cell.split(": ").next().unwrap_or_default().split('(').map(|part| part.split(')').next_back().unwrap());
+    top.flat_map(|part| part.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_guide_lists_the_keys_of_every_document() {
+    let kind = EngineKind::Embedded;
+    let bed = Bed::with(kind, &calm_rows(1)).await;
+    let of_row = [OAUTH, "_oauth_sessions", "alive0"];
+    for (command, more) in [
+        ("demo", &["--copies", "1"][..]),
+        ("sweep", &[]),
+        ("repair", &[]),
+        ("audit", &[]),
+        ("explain", &of_row),
+        ("ttl status", &[]),
+        ("ttl enable", &[]),
+        ("ttl get", &of_row),
+        ("ttl set", &[&of_row[..], &["60"]].concat()),
+        ("ttl remove", &of_row),
+        ("ttl backfill", &[]),
+        ("revoke", &["--actor", "actor0"]),
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        let document = of(kind, &bed).run(&[&words[..], more, &["--json"]].concat()).json();
+        let keys: BTreeSet<String> = document.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(keys, listed_keys(command), "{command}");
+    }
+}
+
+#[test]
+fn the_help_teaches() {
+    let janitor = Janitor::default().with("COLUMNS", "100");
+    let ttl = ["status", "enable", "get", "set", "remove", "backfill"];
+    let of_ttl = ttl.iter().map(|command| vec!["ttl", *command]);
+    let mut files = Vec::new();
+    for command in [vec![]].into_iter().chain(NAMES.iter().map(|name| vec![*name])).chain(of_ttl) {
+        let ended = janitor.run(&[command.as_slice(), &["--help"]].concat());
+        assert_eq!(ended.code, 0);
+        assert!(command.is_empty() || ended.out.contains("Example"), "{command:?}: {}", ended.out);
+        files.push(format!("cli/{}.txt", [&["help"], command.as_slice()].concat().join("-")));
+        matches_golden(files.last().unwrap(), &ended.out);
+    }
+    no_orphans("cli/help", files.iter().map(String::as_str));
+    assert_eq!(janitor.run(&["--version"]).out, format!("janitor {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(janitor.run(&["nonsense"]).code, 2);
+}
+
+const NAMES: [&str; 9] = ["demo", "sweep", "repair", "audit", "explain", "ttl", "run", "revoke", "completions"];
+
+#[test]
+fn each_shell_completes_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = Janitor::default().run(&["completions", shell]);
+        assert_eq!((script.code, script.err.as_str()), (0, ""), "{shell}");
+        let missing: Vec<_> = NAMES.iter().filter(|name| !script.out.contains(*name)).collect();
+        assert!(missing.is_empty() && script.out.contains("backfill"), "{shell} does not know {missing:?}");
+    }
+}

@@ -1,0 +1,155 @@
+//! Attack: clocks that disagree. This machine's against the table's, a writer's against ours, and one run's against the
+//! next one's.
+
+use bed::attack::{Figures, amount, seed};
+use bed::engine::{EngineKind, shared as engine};
+use bed::lambda::{Rie, function};
+use bed::load::{Load, Which, crowd, real_now};
+use bed::proxy::{Fate, Proxy};
+use bed::stream::{event, removal};
+use jobs::run::RunError;
+use jobs::store::StoreError;
+use model::rows::NOW;
+use serde_json::{Value, json};
+
+bed::on_both_engines!(
+    a_clock_that_is_ahead_deletes_nothing_early,
+    a_clock_that_is_minutes_behind_deletes_late,
+    a_clock_that_is_far_ahead_is_refused,
+    janitor_judges_by_the_tables_clock_when_its_machines_is_ahead,
+    rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times,
+    time_that_goes_backwards_between_runs_loses_nothing,
+);
+
+/// The table's clock is at `NOW`, and this machine's is `ahead` of it.
+async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64) -> Figures {
+    let load = Load::new(kind, crowd(seed, 10, NOW)).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::Dated(-ahead));
+    let function = load.bed.through(&proxy).await;
+    let report = which.run(&function, json!({}), NOW + ahead).await.unwrap();
+    let told = report.notes.iter().any(|note| note.contains("ahead of the table's"));
+    assert_eq!(told, ahead > 0, "{:?}", report.notes);
+    // Rounded to keep: a second or two are given away.
+    assert!(report.now <= NOW && report.now >= NOW - 5 + ahead.min(0), "judged at {}", report.now);
+    let mut figures = Figures { attempts: 1, faults: 1, live_lost: load.live_lost(NOW).await, ..Figures::default() };
+    load.ran(&report, &mut figures);
+    load.settle(NOW + 120, &mut figures).await;
+    load.drop_table().await;
+    figures
+}
+
+async fn a_clock_that_is_ahead_deletes_nothing_early(kind: EngineKind) {
+    let mut figures = Figures::default();
+    for (i, ahead) in [5, 30, 180, 299, 600, 890].into_iter().cycle().take(amount(3, 60)).enumerate() {
+        figures.add(off_by(kind, ahead, Which::BOTH[i % 2], seed() + 30 + i as u64).await);
+    }
+    figures.tell("a clock that is ahead");
+}
+
+async fn a_clock_that_is_minutes_behind_deletes_late(kind: EngineKind) {
+    let mut figures = Figures::default();
+    for (i, behind) in [-2, -60, -300, -900].into_iter().cycle().take(amount(2, 40)).enumerate() {
+        figures.add(off_by(kind, behind, Which::BOTH[i % 2], seed() + 40 + i as u64).await);
+    }
+    figures.tell("a clock that is behind");
+}
+
+async fn a_clock_that_is_far_ahead_is_refused(kind: EngineKind) {
+    let load = Load::new(kind, crowd(seed(), 4, NOW)).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-86_400));
+    let function = load.bed.through(&proxy).await;
+    for which in Which::BOTH {
+        let error = which.run(&function, json!({}), NOW + 86_400).await.unwrap_err();
+        let RunError::Store(StoreError::ClockAhead { seconds }) = error else { panic!("{error}") };
+        assert!((86_400..86_410).contains(&seconds), "{seconds}");
+    }
+    assert_eq!(load.rest().await.len(), load.rows.len());
+    assert!(proxy.seen().iter().all(|operation| operation == "DescribeTable"), "{:?}", proxy.seen());
+}
+
+/// Whichever function it is: rows were judged by another clock than the one that stands beside them in the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_function_logs_that_its_clock_was_set_back() {
+    let kind = EngineKind::Embedded;
+    let load = Load::new(kind, crowd(seed(), 2, real_now())).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
+    let settings = [("ATTRIBUTES_TABLE", load.bed.table.as_str()), ("AWS_DB_HOST", proxy.endpoint())];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let removed = event(&[removal(&load.bed.table, 1, "ada", "mcp_tokens", "aw_1", Some("{}"))]);
+    for (name, asked) in [
+        ("daily-cleanup", json!({"mode": "dry-run"})),
+        ("index-repair", json!({"mode": "dry-run"})),
+        ("metrics-emitter", json!({})),
+        ("ttl-cascade", removed),
+    ] {
+        let rie = Rie::start(&function(name), &settings, 60);
+        let answer = rie.invoke(&asked);
+        assert!(!answer.is_error, "{name}: {}", answer.payload);
+        let printed = rie.output();
+        let told: Vec<&str> = printed.lines().filter(|line| line.contains("\"level\":\"WARN\"")).collect();
+        let told = told.iter().filter(|line| line.contains("ahead of the table's")).count();
+        assert_eq!(told, 1, "{name}: {printed}");
+    }
+    load.drop_table().await;
+}
+
+/// The program has no other clock than its machine's: here the table's is five minutes behind that.
+async fn janitor_judges_by_the_tables_clock_when_its_machines_is_ahead(kind: EngineKind) {
+    let mut figures = Figures::default();
+    for (i, which) in Which::BOTH.into_iter().enumerate() {
+        let tables_now = real_now() - 300;
+        let load = Load::new(kind, crowd(seed() + 50 + i as u64, 10, tables_now)).await;
+        let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
+        let ended = which.janitor(proxy.endpoint(), &load.bed.prefix).output().unwrap();
+        let printed = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && printed.contains("ahead of the table's"), "{printed}");
+        let answer: Value = serde_json::from_slice(&ended.stdout).unwrap();
+        figures.add(Figures {
+            attempts: 1,
+            faults: 1,
+            live_lost: load.live_lost(real_now() - 300).await,
+            secrets: load.secrets_in(&printed),
+            ..Figures::default()
+        });
+        figures.answered(&answer["report"]);
+        load.settle(real_now() + 120, &mut figures).await;
+        load.drop_table().await;
+    }
+    figures.tell("janitor on a machine that is ahead");
+}
+
+async fn rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times(kind: EngineKind) {
+    let mut figures = Figures::default();
+    for round in 0..amount(2, 20) {
+        let mut rows = crowd(seed() + 60 + round, 5, NOW);
+        let ahead = crowd(seed() + 80 + round, 5, NOW + 3_600);
+        rows.extend(ahead.into_iter().filter(|row| row.name != "a-session-that-lives-on"));
+        let load = Load::new(kind, rows).await;
+        figures.attempts += 2;
+        figures.faults += 1;
+        load.settle(NOW, &mut figures).await;
+        // Less than the grace period later: what was seen for the first time is not old enough yet.
+        load.settle(NOW + 3_500, &mut figures).await;
+        load.drop_table().await;
+    }
+    figures.tell("a writer that is an hour ahead");
+}
+
+async fn time_that_goes_backwards_between_runs_loses_nothing(kind: EngineKind) {
+    let mut figures = Figures::default();
+    for round in 0..amount(2, 20) {
+        let load = Load::new(kind, crowd(seed() + 100 + round, 8, NOW)).await;
+        for (i, at) in [NOW, NOW - 900, NOW - 40 * 86_400, NOW - 60].into_iter().enumerate() {
+            let which = Which::BOTH[(i + usize::from(round % 2 == 0)) % 2];
+            let report = which.run(&load.bed.function, json!({}), at).await.unwrap();
+            assert!(report.outcome.is_complete(), "{}", report.to_json());
+            load.ran(&report, &mut figures);
+            figures.attempts += 1;
+            figures.faults += 1;
+            figures.live_lost += load.live_lost(NOW).await;
+        }
+        load.settle(NOW + 120, &mut figures).await;
+        load.drop_table().await;
+    }
+    figures.tell("time that goes backwards");
+}

@@ -1,0 +1,369 @@
+//! `janitor explain`: what it says is what the functions then do, and reads as the documentation of the rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aws_sdk_dynamodb::types::TimeToLiveSpecification;
+use bed::Bed;
+use bed::engine::{EngineKind, shared as engine};
+use bed::fixture::{self, Specimen};
+use bed::golden::{matches_golden, no_orphans};
+use bed::janitor::{Ended, janitor};
+use bed::tables::scan;
+use bed::tables::{random_table, specimens};
+use dynamo::ReadOnly;
+use jobs::explain::{Course, Explanation, Standing, explain};
+use jobs::run::clock::RunClock;
+use jobs::run::report::RunReport;
+use jobs::store::ReadRows;
+use model::rows::NOW;
+use serde_json::{Value, json};
+use shared::bucket::OAUTH_OWNER;
+use shared::expiry::Policy;
+use shared::integrity::Lookup;
+use shared::row::{Row, RowKey};
+use shared::settings::{Mode, Purpose, Settings};
+use shared::time::{EpochSeconds, Utc};
+
+bed::on_both_engines!(
+    says_of_every_row_what_the_functions_then_do,
+    says_of_random_tables_what_the_functions_then_do,
+    says_the_same_under_other_settings,
+    one_row_of_every_kind_and_state_reads_as_the_rules,
+    finds_the_rows_of_a_bare_token,
+    says_what_it_means_that_a_row_is_not_there,
+    shows_secrets_only_when_asked_to,
+    refuses_what_is_no_row,
+);
+
+/// Counts by bucket, what was done, and why.
+type Counts = BTreeMap<(String, &'static str, String), u64>;
+
+async fn open(bed: &Bed, kind: EngineKind) -> ReadOnly {
+    let settings =
+        Settings::parse(&bed.function.environment, &serde_json::Map::new(), Mode::DryRun, Purpose::DailyCleanup)
+            .unwrap();
+    let clock = RunClock::start(EpochSeconds::new(NOW), None);
+    ReadOnly::open(bed.function.client.clone(), &settings, Some(engine(kind).endpoint()), clock).await.unwrap()
+}
+
+async fn rows(bed: &Bed, table: &ReadOnly) -> Vec<Row> {
+    let seen = scan(&bed.function.client, &bed.table).await.unwrap();
+    let mut keys: Vec<RowKey> = seen.into_iter().map(|(owner, sort, _)| RowKey::new(owner, sort)).collect();
+    keys.sort();
+    let found = table.get_consistent(&keys).await.unwrap();
+    found
+        .into_iter()
+        .map(|found| match found {
+            Lookup::Found(row) => row,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+async fn explain_all(bed: &Bed, kind: EngineKind, now: i64, policy: &Policy) -> Vec<Explanation> {
+    let table = open(bed, kind).await;
+    let mut told = Vec::new();
+    for row in rows(bed, &table).await {
+        told.push(explain(&table, row, EpochSeconds::new(now), policy).await.unwrap());
+    }
+    told
+}
+
+/// What the explanations come to, in the words of a report. Rows of others are counted by the runs under the bucket whose
+/// prefix they share, and by nobody here.
+fn summed(told: &[Explanation], course: fn(&Explanation) -> Course) -> (Counts, BTreeSet<(String, String)>) {
+    let (mut counts, mut going) = (Counts::new(), BTreeSet::new());
+    for one in told {
+        let Standing::Ours(bucket) = one.standing else {
+            assert_eq!(course(one), Course::NeverTouched);
+            continue;
+        };
+        let (done, reason) = match course(one) {
+            Course::Delete(reason) => {
+                going.insert((one.row.key.owner.clone(), one.row.key.sort.clone()));
+                ("deleted", reason.name())
+            }
+            Course::Keep(reason) => ("kept", reason.name()),
+            Course::NotMet(_) => continue,
+            other => panic!("{other:?}"),
+        };
+        *counts.entry((bucket.name.to_owned(), done, reason.to_owned())).or_default() += 1;
+    }
+    counts.retain(|(_, _, reason), _| reason != "foreign");
+    (counts, going)
+}
+
+fn reported(report: &RunReport) -> Counts {
+    let mut counts = Counts::new();
+    for (bucket, of) in report.counts.buckets() {
+        for (done, reasons) in [("deleted", &of.deleted), ("kept", &of.kept)] {
+            for (reason, n) in reasons {
+                counts.insert(((*bucket).to_owned(), done, (*reason).to_owned()), *n);
+            }
+        }
+    }
+    counts.retain(|(_, _, reason), n| reason != "foreign" && *n > 0);
+    counts
+}
+
+#[derive(Clone, Copy)]
+enum Run {
+    Daily,
+    Repair,
+}
+
+impl Run {
+    async fn invoke(self, bed: &Bed, event: Value, now: i64) -> RunReport {
+        let now = EpochSeconds::new(now);
+        match self {
+            Run::Daily => bed.function.daily_cleanup(event, now, None).await.unwrap(),
+            Run::Repair => bed.function.index_repair(event, now, None).await.unwrap(),
+        }
+    }
+
+    fn course(self) -> fn(&Explanation) -> Course {
+        match self {
+            Run::Daily => |told| told.daily,
+            Run::Repair => |told| told.repair,
+        }
+    }
+}
+
+/// Explains every row, then lets the function run dry and for real: the counts by reason, and every single row.
+async fn agrees(bed: &Bed, kind: EngineKind, run: Run, now: i64, what: &str) {
+    agrees_with(bed, kind, run, now, &Policy::default(), what).await;
+}
+
+async fn agrees_with(bed: &Bed, kind: EngineKind, run: Run, now: i64, policy: &Policy, what: &str) {
+    let event = |mode: &str| {
+        let expired = if policy.defer_to_ttl { "defer-to-ttl" } else { "delete" };
+        json!({"mode": mode, "expired_rows": expired, "reuse_window_seconds": policy.reuse_window})
+    };
+    let told = explain_all(bed, kind, now, policy).await;
+    let (counts, going) = summed(&told, run.course());
+    let dry = run.invoke(bed, event("dry-run"), now).await;
+    assert_eq!(counts, reported(&dry), "{what}");
+    let before = bed.keys().await;
+    run.invoke(bed, event("delete"), now).await;
+    let after = bed.keys().await;
+    let gone: BTreeSet<(String, String)> = before.difference(&after).cloned().collect();
+    assert_eq!(going, gone, "{what}");
+}
+
+async fn says_of_every_row_what_the_functions_then_do(kind: EngineKind) {
+    let rows = fixture::all_kinds(NOW, 2, 5);
+    for run in [Run::Daily, Run::Repair] {
+        let bed = Bed::with(kind, &rows).await;
+        agrees(&bed, kind, run, NOW, "first").await;
+        // Rows of unknown age go when the repair sees them again.
+        agrees(&bed, kind, run, NOW + 7_200, "again").await;
+        agrees(&bed, kind, Run::Daily, NOW + 40 * 86_400, "much later").await;
+    }
+}
+
+async fn says_the_same_under_other_settings(kind: EngineKind) {
+    let rows = fixture::all_kinds(NOW, 1, 6);
+    let longer = Policy { reuse_window: 5 * 86_400, ..Policy::default() };
+    let deferring = Policy { defer_to_ttl: true, ..Policy::default() };
+    for policy in [longer, deferring] {
+        for run in [Run::Daily, Run::Repair] {
+            let bed = Bed::with(kind, &rows).await;
+            let ttl = TimeToLiveSpecification::builder().attribute_name("ttl_timestamp").enabled(true).build().unwrap();
+            let client = &bed.function.client;
+            client.update_time_to_live().table_name(&bed.table).time_to_live_specification(ttl).send().await.unwrap();
+            agrees_with(&bed, kind, run, NOW, &policy, &format!("{policy:?}")).await;
+        }
+    }
+}
+
+async fn says_of_random_tables_what_the_functions_then_do(kind: EngineKind) {
+    for seed in 0..10 {
+        let rows = specimens(&random_table(seed, NOW));
+        for run in [Run::Repair, Run::Daily] {
+            let bed = Bed::with(kind, &rows).await;
+            // A table without a known row is refused; a live session makes it one of ours.
+            bed.write(&[session()]).await;
+            agrees(&bed, kind, run, NOW, &format!("seed {seed}")).await;
+            agrees(&bed, kind, Run::Repair, NOW + 7_200, &format!("seed {seed}, again")).await;
+        }
+    }
+}
+
+fn session() -> Specimen {
+    let mut rows = fixture::all_kinds(NOW, 1, 99);
+    rows.retain(|row| row.bucket == "_oauth_sessions");
+    rows.swap_remove(0)
+}
+
+fn told_by_program(bed: &Bed, kind: EngineKind, arguments: &[&str], input: &str) -> Ended {
+    let now = NOW.to_string();
+    let mut all = vec!["explain", "--now", &now];
+    all.extend(arguments);
+    janitor(engine(kind).endpoint(), &bed.table, &all, input)
+}
+
+/// What tells two states apart; the first row of each is in the golden files.
+fn state(told: &Explanation) -> String {
+    let used = told.fields.as_ref().map(|fields| (fields.used, fields.used_at == shared::row::Field::Missing));
+    let ttl = told.row.ttl().state(EpochSeconds::new(NOW));
+    let fault = told.row.ttl_fault(EpochSeconds::new(NOW));
+    format!("{:?} {:?} {:?} {:?} {used:?} {ttl:?} {fault:?}", told.standing, told.verdict, told.daily, told.repair)
+}
+
+async fn one_row_of_every_kind_and_state_reads_as_the_rules(kind: EngineKind) {
+    let specimens = fixture::all_kinds(NOW, 1, 8);
+    let bed = Bed::with(kind, &specimens).await;
+    let mut seen = BTreeSet::new();
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
+    let told: BTreeMap<(String, String), Explanation> = explain_all(&bed, kind, NOW, &Policy::default())
+        .await
+        .into_iter()
+        .map(|told| ((told.row.key.owner.clone(), told.row.key.sort.clone()), told))
+        .collect();
+    for row in &specimens {
+        let told = &told[&(row.owner.clone(), format!("{}:{}", row.bucket, row.name))];
+        if !seen.insert(state(told)) {
+            continue;
+        }
+        // The names are random and may begin with a dash: they go through standard input, as a careful person has it.
+        let ran = told_by_program(&bed, kind, &[&row.owner, &row.bucket, "-"], &format!("{}\n", row.name));
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+        let file = match told.standing {
+            Standing::Ours(bucket) => bucket.name,
+            Standing::NotOurs(_) => "never-touched",
+        };
+        let text = files.entry(format!("explain/{file}.txt")).or_default();
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&ran.out);
+    }
+    let all: String = files.values().cloned().collect();
+    for row in &specimens {
+        for secret in secrets(row) {
+            assert!(!all.contains(&secret), "{secret}");
+        }
+    }
+    assert!(seen.len() > 60, "{}", seen.len());
+    no_orphans("explain/", files.keys().map(String::as_str).chain(["explain/not-found.txt"]));
+    for (file, text) in files {
+        matches_golden(&file, &text);
+    }
+}
+
+/// What of a row may not be printed.
+fn secrets(row: &Specimen) -> Vec<String> {
+    let mut secrets = vec![row.name.clone()];
+    let data = row.data.as_ref().and_then(|data| data.as_s().ok()).cloned().unwrap_or_default();
+    if let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(&data) {
+        secrets.extend(fields.values().filter_map(|value| value.as_str().map(str::to_owned)));
+    }
+    if !row.owner.starts_with('_') {
+        secrets.push(row.owner.clone());
+    }
+    secrets.retain(|secret| secret.len() > 12);
+    secrets
+}
+
+async fn finds_the_rows_of_a_bare_token(kind: EngineKind) {
+    let specimens = fixture::all_kinds(NOW, 1, 8);
+    let bed = Bed::with(kind, &specimens).await;
+    let expected: [(&str, &[&str]); 9] = [
+        ("mcp_tokens", &["_access_token_index", "mcp_tokens"]),
+        ("mcp_refresh_tokens", &["_refresh_token_index", "mcp_refresh_tokens"]),
+        ("mcp_auth_codes", &["_auth_code_index", "mcp_auth_codes"]),
+        ("mcp_clients", &["_client_index", "mcp_clients"]),
+        ("spa_access_tokens", &["spa_access_tokens"]),
+        ("spa_refresh_tokens", &["spa_refresh_tokens"]),
+        ("_oauth_sessions", &["_oauth_sessions"]),
+        ("_email_verify_tokens", &["_email_verify_tokens"]),
+        ("_deleted_actors", &["_deleted_actors"]),
+    ];
+    for (bucket, found) in expected {
+        // The last ones are written under the newer generation's names.
+        let row = specimens.iter().rfind(|row| row.bucket == bucket && row.owner != "_actingweb_other").unwrap();
+        for way in [&["-", "--json"][..], &["--token", "-", "--json"]] {
+            let ran = told_by_program(&bed, kind, way, &format!("{}\n", row.name));
+            assert_eq!(ran.code, 0, "{ran:?}");
+            let report = ran.json();
+            let mut buckets: Vec<&str> =
+                report["rows"].as_array().unwrap().iter().filter_map(|row| row["bucket"].as_str()).collect();
+            buckets.sort_unstable();
+            assert_eq!(buckets, found, "{bucket}");
+            assert_eq!(report["now"]["utc"], Utc(EpochSeconds::new(NOW)).to_string());
+        }
+    }
+    // An older generation's token, and the provider row of a code.
+    let old = specimens.iter().find(|row| row.bucket == "access_token_index" && row.owner == OAUTH_OWNER).unwrap();
+    let report = told_by_program(&bed, kind, &["-", "--json"], &old.name).json();
+    assert_eq!(report["rows"][0]["bucket"], "access_token_index");
+    assert_eq!(report["rows"][1]["bucket"], "mcp_tokens");
+    let provider = specimens.iter().find(|row| row.name.starts_with("google_token_ac_")).unwrap();
+    let report = told_by_program(&bed, kind, &["-", "--json"], &provider.name).json();
+    assert_eq!(report["rows"].as_array().unwrap().len(), 1);
+    assert_eq!(report["rows"][0]["bucket"], "mcp_google_tokens");
+    assert_eq!(report["rows"][0]["pointed_at_by"][0]["bucket"], "mcp_auth_codes");
+}
+
+async fn says_what_it_means_that_a_row_is_not_there(kind: EngineKind) {
+    let bed = Bed::new(kind).await;
+    let mut text = String::new();
+    for name in [
+        "aw_0123456789012345678901234567890123456789012".to_owned(),
+        "rt_0123456789012345678901234567890123456789012".to_owned(),
+        "ac_0123456789012345678901234567890123456789012".to_owned(),
+        format!("mcp_{}", "0".repeat(32)),
+        "google_token_access_0123".to_owned(),
+        "0".repeat(40),
+        "z".repeat(64),
+        "0".repeat(64),
+        "z".repeat(43),
+        "0".repeat(32),
+        "something else".to_owned(),
+    ] {
+        let ran = told_by_program(&bed, kind, &["-"], &name);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(!ran.out.contains(&name));
+        text.push_str(&ran.out);
+        text.push('\n');
+    }
+    let ran = told_by_program(&bed, kind, &[OAUTH_OWNER, "spa_access_tokens", "x"], "");
+    assert_eq!(ran.code, 1);
+    text.push_str(&ran.out);
+    matches_golden("explain/not-found.txt", &text);
+    let report = told_by_program(&bed, kind, &["-", "--json"], "aw_x");
+    assert_eq!((report.code, &report.json()["found"], &report.json()["rows"]), (1, &json!(false), &json!([])));
+}
+
+async fn shows_secrets_only_when_asked_to(kind: EngineKind) {
+    let specimens = fixture::all_kinds(NOW, 1, 8);
+    let bed = Bed::with(kind, &specimens).await;
+    let row = specimens.iter().find(|row| row.bucket == "mcp_tokens").unwrap();
+    for json in [&["-"][..], &["-", "--json"]] {
+        let masked = told_by_program(&bed, kind, json, &row.name);
+        assert!(!masked.out.contains(&row.name) && !masked.out.contains(&row.owner), "{masked:?}");
+        let mut reveal = json.to_vec();
+        reveal.push("--reveal");
+        let revealed = told_by_program(&bed, kind, &reveal, &row.name);
+        assert!(revealed.out.contains(&row.name) && revealed.out.contains(&row.owner), "{revealed:?}");
+        // What is in the row is never shown.
+        assert!(!revealed.out.contains("mcp_x"), "{revealed:?}");
+    }
+}
+
+async fn refuses_what_is_no_row(kind: EngineKind) {
+    let bed = Bed::new(kind).await;
+    for arguments in [
+        &["--token", "aw_secret"][..],
+        &["aw_secret"],
+        &["a", "b"],
+        &[],
+        &["-"],
+        &["a", "b", "-"],
+        &["a", "b", "c", "--reuse-window-seconds", "5"],
+    ] {
+        let ran = told_by_program(&bed, kind, arguments, "");
+        assert_eq!(ran.code, 2, "{arguments:?}: {ran:?}");
+        assert!(!ran.err.contains("secret") && ran.err.starts_with("janitor: "), "{ran:?}");
+    }
+}

@@ -1,0 +1,357 @@
+//! Attack: everything that can go wrong between a run and its table. One fault at each kind of request, faults at random,
+//! storms, and faults that do not end. After each the table is held against the second opinion, and clean runs finish it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bed::attack::{Figures, amount, seed};
+use bed::engine::{EngineKind, kinds, shared as engine};
+use bed::fault::{Fault, When, faulty};
+use bed::load::{Load, Which, all_at_once, crowd};
+use bed::proxy::{self, Proxy};
+use bed::stream::event;
+use jobs::run::report::Outcome;
+use model::rows::NOW;
+use serde_json::{Value, json};
+use shared::time::EpochSeconds;
+
+/// A lease lapses after a minute; the clean run comes after that.
+const LATER: i64 = NOW + 120;
+/// Of the model's random tables in one: some hundred rows.
+const TABLES: u64 = 8;
+/// Attempts at one request, as the adapter allows them.
+const MAX_ATTEMPTS: u64 = 8;
+
+#[derive(Clone, Debug)]
+struct Scene {
+    kind: EngineKind,
+    which: Which,
+    faults: Vec<Fault>,
+    when: When,
+    seed: u64,
+    /// What the run has in all; `None` is no limit.
+    budget: Option<Duration>,
+}
+
+impl Scene {
+    fn new(kind: EngineKind, which: Which, faults: Vec<Fault>, when: When, seed: u64) -> Self {
+        Self { kind, which, faults, when, seed, budget: None }
+    }
+}
+
+/// What a scene has to end as, beside what always holds.
+type Check = fn(&Scene, &Ending);
+
+struct Ending {
+    faults: u64,
+    requests: u64,
+    /// How often the request was sent that was sent most often, of the kind under attack.
+    alike: u64,
+    took: Duration,
+    outcome: Option<Outcome>,
+    retried: u64,
+    skipped: u64,
+    /// The report has something to say beside its counts.
+    told: bool,
+}
+
+async fn play(scene: &Scene, check: Check) -> Figures {
+    let load = Load::new(scene.kind, crowd(scene.seed, TABLES, NOW)).await;
+    let (proxy, faults) = faulty(engine(scene.kind).endpoint(), scene.faults.clone(), scene.when);
+    let function = load.bed.through(&proxy).await;
+    let began = Instant::now();
+    let ran = scene.which.run_within(&function, json!({}), NOW, scene.budget).await;
+    let mut figures = Figures { attempts: 1, faults: faults.load(Ordering::Relaxed), ..Figures::default() };
+    let mut ending = Ending {
+        faults: figures.faults,
+        requests: proxy.seen().len() as u64,
+        alike: most_alike(&proxy, scene.when),
+        took: began.elapsed(),
+        outcome: None,
+        retried: 0,
+        skipped: 0,
+        told: false,
+    };
+    match &ran {
+        Ok(report) => {
+            load.ran(report, &mut figures);
+            load.check_counts(report, load.rows.len()).await;
+            ending.outcome = Some(report.outcome);
+            ending.retried = report.usage.retries + report.usage.throttles;
+            ending.skipped = report.counts.rows_skipped();
+            ending.told = !report.notes.is_empty();
+        }
+        Err(error) => figures.secrets += load.secrets_in(&format!("{error} {error:?}")),
+    }
+    figures.live_lost += load.live_lost(NOW).await;
+    check(scene, &ending);
+    load.settle(LATER, &mut figures).await;
+    load.drop_table().await;
+    figures
+}
+
+fn most_alike(proxy: &Proxy, when: When) -> u64 {
+    let (When::Nth(attacked, _) | When::From(attacked, _)) = when else { return 0 };
+    let mut times: BTreeMap<String, u64> = BTreeMap::new();
+    for request in proxy.requests().into_iter().filter(|request| request.operation == attacked) {
+        *times.entry(request.body).or_default() += 1;
+    }
+    times.into_values().max().unwrap_or(0)
+}
+
+/// The requests that a run sends when nothing goes wrong, by kind.
+async fn requests(kind: EngineKind, which: Which, seed: u64) -> BTreeMap<String, u64> {
+    let load = Load::new(kind, crowd(seed, TABLES, NOW)).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
+    which.run(&load.bed.through(&proxy).await, json!({}), NOW).await.unwrap();
+    load.drop_table().await;
+    let mut kinds = BTreeMap::new();
+    for operation in proxy.seen() {
+        *kinds.entry(operation).or_default() += 1;
+    }
+    kinds
+}
+
+#[test]
+fn one_fault_at_each_kind_of_request_loses_nothing() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut random = fastrand::Rng::with_seed(seed());
+    let mut scenes = Vec::new();
+    for kind in kinds() {
+        for which in Which::BOTH {
+            let seed = random.u64(..);
+            for (operation, count) in runtime.block_on(requests(kind, which, seed)) {
+                let operation: &'static str = operation.leak();
+                for fault in Fault::ALL.into_iter().filter(|fault| fault.fits(operation)) {
+                    let mut places = vec![1, count.div_ceil(2), count];
+                    places.dedup();
+                    // A silence is waited for, eight times at the most: in one place is enough.
+                    if matches!(fault, Fault::SilenceBefore | Fault::SilenceAfter) {
+                        places = vec![places[random.usize(..places.len())]];
+                    }
+                    if amount(true, false) {
+                        // One place of each, on one of the engines.
+                        places = vec![places[random.usize(..places.len())]];
+                        places.retain(|_| random.bool() == (kind == EngineKind::Embedded));
+                    }
+                    for nth in places {
+                        scenes.push(Scene::new(kind, which, vec![fault], When::Nth(operation, nth), seed));
+                    }
+                }
+            }
+        }
+    }
+    random.shuffle(&mut scenes);
+    let figures = all_at_once(16, &scenes, async |scene| {
+        play(scene, |scene, ending| {
+            let fault = scene.faults[0];
+            let complete = ending.outcome.is_some_and(Outcome::is_complete);
+            if ending.faults == 0 {
+                // Pieces run side by side, and not every time in as many requests.
+                assert!(complete, "{scene:?} ended as {:?}", ending.outcome);
+            } else if fault.is_passing() {
+                assert!(complete, "{scene:?} ended as {:?}", ending.outcome);
+                assert!(fault == Fault::Slow || ending.retried > 0, "{scene:?}: the report is silent about it");
+            } else {
+                // What is left out is told of; and the lease that cannot be given back lapses by itself.
+                let release = matches!(scene.when, When::Nth("GetItem", 3..) | When::Nth("DeleteItem", _));
+                assert!(!complete || ending.told || release, "{scene:?} ended as {:?}", ending.outcome);
+            }
+        })
+        .await
+    });
+    assert!(figures.faults * 10 >= figures.attempts * 8, "{figures:?}: most faults did not happen");
+    figures.tell("one fault a run");
+}
+
+/// What passes, and without much waiting.
+fn quick_faults() -> Vec<Fault> {
+    let quick = |fault: &Fault| {
+        fault.is_passing() && !matches!(fault, Fault::Slow | Fault::SilenceBefore | Fault::SilenceAfter)
+    };
+    Fault::ALL.into_iter().filter(quick).collect()
+}
+
+#[test]
+fn faults_at_random_lose_nothing() {
+    let mut random = fastrand::Rng::with_seed(seed() + 1);
+    let faults = quick_faults();
+    let mut scenes = Vec::new();
+    for round in 0..amount(3, 60) {
+        for kind in kinds() {
+            for which in Which::BOTH {
+                let seed = random.u64(..);
+                let share = [20, 100, 300][round % 3];
+                scenes.push(Scene::new(kind, which, faults.clone(), When::Random { share, seed }, seed));
+            }
+        }
+    }
+    let figures = all_at_once(12, &scenes, async |scene| {
+        play(scene, |scene, ending| {
+            assert!(ending.outcome.is_none() || ending.faults == 0 || ending.retried + ending.skipped > 0, "{scene:?}");
+        })
+        .await
+    });
+    figures.tell("faults at random");
+}
+
+/// Whatever fails comes again, as the stream's mapping does it, until nothing does.
+async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
+    let load = Load::new_after_ttl(kind, crowd(seed, TABLES, NOW), NOW).await;
+    let when = When::Random { share: 300, seed };
+    let (proxy, faults) = faulty(engine(kind).endpoint(), quick_faults(), when);
+    let function = load.bed.through(&proxy).await;
+    let mut batches: VecDeque<Vec<Value>> = load.records().chunks(3).map(<[Value]>::to_vec).collect();
+    let mut figures = Figures::default();
+    while let Some(mut records) = batches.pop_front() {
+        figures.attempts += 1;
+        assert!(figures.attempts < 300, "{} records come again and again", records.len());
+        match function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await {
+            Ok(report) => {
+                load.ran(&report.run, &mut figures);
+                records.retain(|record| report.failed.iter().any(|one| record["dynamodb"]["SequenceNumber"] == **one));
+            }
+            Err(error) => figures.secrets += load.secrets_in(&format!("{error} {error:?}")),
+        }
+        batches.extend((!records.is_empty()).then_some(records));
+    }
+    figures.faults += faults.load(Ordering::Relaxed);
+    load.check_nothing_leads_to_removed().await;
+    figures.live_lost += load.live_lost(NOW).await;
+    load.settle(LATER, &mut figures).await;
+    load.drop_table().await;
+    figures
+}
+
+#[test]
+fn faults_at_random_under_the_cascade_lose_nothing() {
+    let mut random = fastrand::Rng::with_seed(seed() + 5);
+    let scenes: Vec<(EngineKind, u64)> =
+        (0..amount(6, 80)).map(|round| (kinds()[round % kinds().len()], random.u64(..))).collect();
+    all_at_once(6, &scenes, cascade_under_faults).tell("faults under the cascade");
+}
+
+#[test]
+fn a_storm_that_passes_loses_nothing() {
+    let mut random = fastrand::Rng::with_seed(seed() + 2);
+    let storms =
+        [Fault::ProvisionedThroughput, Fault::Throttling, Fault::InternalError, Fault::ResetAfter, Fault::NotJson];
+    let mut scenes = Vec::new();
+    for round in 0..amount(1, 12) {
+        for kind in kinds() {
+            for which in Which::BOTH {
+                let seed = random.u64(..);
+                let fault = storms[random.usize(..storms.len())];
+                let when = When::Storm { after: random.u64(2..12), requests: 4 + 8 * (round % 4) };
+                scenes.push(Scene::new(kind, which, vec![fault], when, seed));
+            }
+        }
+    }
+    let figures = all_at_once(12, &scenes, async |scene| {
+        play(scene, |scene, ending| {
+            assert!(ending.took < Duration::from_mins(2), "{scene:?} took {:?}", ending.took);
+        })
+        .await
+    });
+    figures.tell("storms that pass");
+}
+
+#[test]
+fn a_fault_that_does_not_end_ends_the_run_in_bounds_and_is_no_success() {
+    let mut random = fastrand::Rng::with_seed(seed() + 3);
+    let hanging = [Fault::Slow, Fault::SilenceBefore, Fault::SilenceAfter];
+    let mut scenes = Vec::new();
+    for fault in Fault::ALL.into_iter().filter(|fault| !hanging.contains(fault)) {
+        for operation in ["Query", "BatchGetItem", "BatchExecuteStatement"] {
+            if !fault.fits(operation) || (amount(true, false) && random.u8(..3) > 0) {
+                continue;
+            }
+            let seed = random.u64(..);
+            let kind = kinds()[random.usize(..2) % kinds().len()];
+            for which in Which::BOTH {
+                scenes.push(Scene::new(kind, which, vec![fault], When::From(operation, 2), seed));
+            }
+        }
+    }
+    let figures = all_at_once(16, &scenes, async |scene| {
+        play(scene, |scene, ending| {
+            let parts = [Fault::ThrottledStatements, Fault::FailedStatements, Fault::UnprocessedKeys];
+            let complete = ending.outcome.is_some_and(Outcome::is_complete);
+            if ending.faults > 1 && !parts.contains(&scene.faults[0]) {
+                assert!(!complete, "{scene:?} ended as {:?}", ending.outcome);
+            }
+            println!("{scene:?}: {} requests, {:?}, {:?}", ending.requests, ending.took, ending.outcome);
+            assert!(ending.faults <= 40 * MAX_ATTEMPTS, "{scene:?}: {} faults were asked for", ending.faults);
+            assert!(ending.alike <= MAX_ATTEMPTS, "{scene:?}: one request was sent {} times", ending.alike);
+            assert!(ending.took < Duration::from_mins(3), "{scene:?} took {:?}", ending.took);
+        })
+        .await
+    });
+    figures.tell("faults without end");
+}
+
+/// A store that is silent, or slow, for good: nothing else ends the run but its own time, and that it keeps.
+#[test]
+fn a_silence_that_does_not_end_ends_the_run_in_time() {
+    let budget = Duration::from_secs(13);
+    let mut random = fastrand::Rng::with_seed(seed() + 4);
+    let mut scenes = Vec::new();
+    for fault in [Fault::Slow, Fault::SilenceBefore, Fault::SilenceAfter] {
+        for operation in ["Query", "BatchGetItem", "BatchExecuteStatement"] {
+            for which in Which::BOTH {
+                let (seed, kind) = (random.u64(..), kinds()[random.usize(..2) % kinds().len()]);
+                let scene = Scene::new(kind, which, vec![fault], When::From(operation, 2), seed);
+                scenes.push(Scene { budget: Some(budget), ..scene });
+            }
+        }
+    }
+    let figures = all_at_once(18, &scenes, async |scene| {
+        play(scene, |scene, ending| {
+            assert!(scene.budget.is_some_and(|budget| ending.took < budget), "{scene:?} took {:?}", ending.took);
+            assert!(ending.alike <= MAX_ATTEMPTS, "{scene:?}: one request was sent {} times", ending.alike);
+            let complete = ending.outcome.is_some_and(Outcome::is_complete);
+            assert!(!complete || scene.faults == [Fault::Slow] || ending.faults == 0, "{scene:?} was called complete");
+            println!("{scene:?}: {} faults, {:?}, {:?}", ending.faults, ending.took, ending.outcome);
+        })
+        .await
+    });
+    assert!(figures.faults > 0, "nobody was ever silent");
+    figures.tell("silence without end");
+}
+
+/// DynamoDB may answer a delete of what is already gone as a condition that failed. After a lost answer that can be the
+/// run's own work, and the counts must not call it somebody else's.
+#[tokio::test]
+async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
+    for kind in kinds() {
+        let load = Load::new(kind, crowd(seed(), 6, NOW)).await;
+        let mut hidden = None;
+        let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+            match (request.operation.as_str(), &hidden) {
+                ("BatchExecuteStatement", None) => {
+                    hidden = Some(request.body.clone());
+                    proxy::Fate::CutAfter
+                }
+                // The same again.
+                (_, Some(first)) if *first == request.body => {
+                    let body: serde_json::Value = serde_json::from_str(&request.body).unwrap();
+                    let one = json!({"Error": {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}});
+                    let all = vec![one; body["Statements"].as_array().unwrap().len()];
+                    proxy::Fate::Answer(200, json!({"Responses": all}).to_string())
+                }
+                _ => proxy::Fate::Forward,
+            }
+        });
+        let report = Which::Cleanup.run(&load.bed.through(&proxy).await, json!({}), NOW).await.unwrap();
+        assert!(report.counts.uncertain() > 0, "{}", report.to_json());
+        assert_eq!(report.counts.lost_races(), 0);
+        assert!(!report.outcome.is_complete());
+        assert!(report.notes.iter().any(|note| note.contains("not answered")), "{:?}", report.notes);
+        load.check_counts(&report, load.rows.len()).await;
+        let mut figures = Figures { attempts: 1, faults: 2, ..Figures::default() };
+        load.ran(&report, &mut figures);
+        load.settle(LATER, &mut figures).await;
+        figures.tell("a reset that hid a delete");
+    }
+}

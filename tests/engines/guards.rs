@@ -1,0 +1,296 @@
+//! What a delete is guarded by on the wire: consistent lookups, a condition on everything that was judged, and the order.
+//! Each was found missing when the program was broken on purpose (tests/mutations).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use bed::Bed;
+use bed::engine::{EngineKind, kinds, shared as engine};
+use bed::fixture::{self, Fate, Specimen};
+use bed::load::Which;
+use bed::proxy::{self, Proxy};
+use bed::stream::call;
+use model::rows::NOW;
+use serde_json::{Value, json};
+use shared::row::RowKey;
+use shared::time::EpochSeconds;
+
+fn put(owner: &str, bucket: &str, name: &str, data: &Value) -> Specimen {
+    Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(AttributeValue::S(data.to_string())),
+        ttl: None,
+        fate: Fate::Goes,
+    }
+}
+
+/// A dead access token with its provider row and its index row.
+fn dead_token() -> [Specimen; 3] {
+    let token = json!({"created_at": NOW - 9_000, "expires_at": NOW - 9, "google_token_key": "google_token_1"});
+    [
+        put("_actingweb_oauth2", "_access_token_index", "aw_1", &json!("actor")),
+        put("actor", "mcp_tokens", "aw_1", &token),
+        put("actor", "mcp_google_tokens", "google_token_1", &json!({"refresh_token": "x"})),
+    ]
+}
+
+/// The requests of a daily cleanup and a repair, as `(operation, body)`.
+async fn requests(bed: &Bed) -> Vec<(String, Value)> {
+    let seen: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+    let log = Arc::clone(&seen);
+    let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
+        let body = serde_json::from_str(&request.body).unwrap_or_default();
+        log.lock().unwrap().push((request.operation.clone(), body));
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    function.index_repair(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    drop(function);
+    seen.lock().unwrap().clone()
+}
+
+/// The keys that a BatchGetItem asks for, and whether consistently.
+fn looked_up(bed: &Bed, operation: &str, body: &Value) -> (Vec<(String, String)>, bool) {
+    let of_table = &body["RequestItems"][&bed.table];
+    let text = |key: &Value, name: &str| key[name]["S"].as_str().unwrap_or_default().to_owned();
+    let keys = of_table["Keys"].as_array().filter(|_| operation == "BatchGetItem").cloned().unwrap_or_default();
+    (keys.iter().map(|key| (text(key, "id"), text(key, "bucket_name"))).collect(), of_table["ConsistentRead"] == true)
+}
+
+#[tokio::test]
+async fn what_absence_is_told_from_is_read_consistently() {
+    let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 2, 21)).await;
+    let before = bed.keys().await;
+    let (mut glanced_at, mut looked_at, mut referrers) = (BTreeSet::new(), BTreeSet::new(), 0);
+    for (operation, body) in requests(&bed).await {
+        let (keys, consistently) = looked_up(&bed, &operation, &body);
+        if consistently {
+            looked_at.extend(keys);
+        } else {
+            glanced_at.extend(keys);
+        }
+        // An actor's tokens, read to see whether one of them still names a provider row.
+        if operation == "Query" && body["ExpressionAttributeValues"][":prefix"]["S"] == "mcp_" {
+            assert_eq!(body["ConsistentRead"], true, "{body}");
+            referrers += 1;
+        }
+    }
+    assert!(looked_at.len() > 3 && referrers > 0, "{} lookups, {referrers} of referrers", looked_at.len());
+    // What an index row may go for the absence of: never on an eventually consistent read alone. A provider row that is not there decides nothing.
+    let is_target = |key: &&(String, String)| !key.1.starts_with("mcp_google_tokens:");
+    let absent: Vec<_> = glanced_at.iter().filter(is_target).filter(|key| !before.contains(*key)).collect();
+    assert!(!absent.is_empty(), "no target was absent");
+    for key in absent {
+        assert!(looked_at.contains(key), "{key:?} was only glanced at");
+    }
+}
+
+#[tokio::test]
+async fn the_provider_row_goes_before_the_token_row_and_that_before_its_index_row() {
+    let bed = Bed::with(EngineKind::Embedded, &dead_token()).await;
+    let deletes = requests(&bed).await.into_iter().filter(|(operation, _)| operation == "BatchExecuteStatement");
+    let gone: Vec<String> = deletes
+        .flat_map(|(_, body)| body["Statements"].as_array().cloned().unwrap_or_default())
+        .map(|statement| statement["Parameters"][1]["S"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(gone, ["mcp_google_tokens:google_token_1", "mcp_tokens:aw_1", "_access_token_index:aw_1"]);
+}
+
+/// An access token and the refresh token that was issued with it: both name one provider row.
+fn issued_together(number: usize) -> [Specimen; 5] {
+    let key = format!("google_token_{number}");
+    let token = json!({"created_at": NOW - 9_000, "expires_at": NOW - 9, "google_token_key": key});
+    let mut refresh = token.clone();
+    refresh["access_token"] = json!(format!("aw_{number}"));
+    [
+        put("_actingweb_oauth2", "_access_token_index", &format!("aw_{number}"), &json!("actor")),
+        put("actor", "mcp_tokens", &format!("aw_{number}"), &token),
+        put("_actingweb_oauth2", "_refresh_token_index", &format!("rt_{number}"), &json!("actor")),
+        put("actor", "mcp_refresh_tokens", &format!("rt_{number}"), &refresh),
+        put("actor", "mcp_google_tokens", &key, &json!({"refresh_token": "x"})),
+    ]
+}
+
+/// Once the access tokens have gone, with their provider rows, a look tells that there is nothing to be done for the refresh tokens'.
+#[tokio::test]
+async fn refresh_tokens_wait_for_the_last_of_the_access_tokens() {
+    // Fewer than a lookup holds, and just as many: then the last piece does not know that it is the last.
+    for tokens in [37, 100] {
+        let rows: Vec<Specimen> = (0..tokens).flat_map(issued_together).collect();
+        let bed = Bed::with(EngineKind::Embedded, &rows).await;
+        let requests = requests(&bed).await;
+        let is = |request: &(String, Value), operation: &str, bucket: &str| {
+            request.0 == operation && request.1.to_string().contains(bucket)
+        };
+        let last_access = requests.iter().rposition(|it| is(it, "BatchExecuteStatement", "_access_token_index:"));
+        let first_refresh = requests.iter().position(|it| is(it, "BatchGetItem", "mcp_refresh_tokens:"));
+        let (last, first) =
+            (last_access.expect("access tokens go"), first_refresh.expect("refresh tokens are looked at"));
+        assert!(last < first, "{tokens}: request {first} before request {last}");
+        bed.check(&rows).await;
+    }
+}
+
+/// `remote` + `x:y` and `remote:x` + `y` are one key: another bucket's row may have taken it over since.
+#[tokio::test]
+async fn a_row_whose_key_another_bucket_took_over_survives() {
+    for kind in kinds() {
+        let session = put("_actingweb_oauth2", "_oauth_sessions", "peer:x", &json!({"created_at": 1}));
+        let bed = Bed::with(kind, std::slice::from_ref(&session)).await;
+        let usurper = Specimen { bucket: "_oauth_sessions:peer".to_owned(), name: "x".to_owned(), ..session };
+        let (client, table) = (bed.function.client.clone(), bed.table.clone());
+        let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+            if request.operation == "BatchExecuteStatement" {
+                let (client, table, usurper) = (client.clone(), table.clone(), usurper.clone());
+                let write = async move { bed::tables::write_rows(&client, &table, &[usurper]).await.unwrap() };
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                std::thread::spawn(move || runtime.block_on(write)).join().unwrap();
+            }
+            proxy::Fate::Forward
+        });
+        let function = bed.through(&proxy).await;
+        let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+        assert_eq!((report.counts.lost_races(), report.counts.rows_deleted()), (1, 0));
+        assert_eq!(bed.keys().await.len(), 1);
+    }
+}
+
+/// An index row of the token's name that leads to nobody goes, and with it the only thing that looked like a way to the
+/// token: a dry run must say so, though the index row is still there when it looks.
+#[tokio::test]
+async fn a_token_whose_index_row_leads_elsewhere_is_unindexed_at_once() {
+    let token = json!({"created_at": NOW - 9_000, "expires_at": NOW + 9_000});
+    let rows = [
+        put("_actingweb_oauth2", "_access_token_index", "aw_1", &json!("nobody")),
+        put("actor", "mcp_tokens", "aw_1", &token),
+        Specimen { fate: Fate::Stays, ..put("_actingweb_oauth2", "_access_token_index", "aw_2", &json!("actor")) },
+        Specimen { fate: Fate::Stays, ..put("actor", "mcp_tokens", "aw_2", &token) },
+    ];
+    let bed = Bed::with(EngineKind::Embedded, &rows).await;
+    let repair = async |mode: &str| {
+        bed.function.index_repair(json!({"mode": mode}), EpochSeconds::new(NOW), None).await.unwrap().counts
+    };
+    assert_eq!(repair("dry-run").await, repair("delete").await);
+    bed.check(&rows).await;
+}
+
+/// What a replica that is behind has under a key: a row as it was, or no row yet.
+type Behind = BTreeMap<(String, String), Option<Value>>;
+
+fn key_of(item: &Value) -> (String, String) {
+    let text = |name: &str| item[name]["S"].as_str().unwrap_or_default().to_owned();
+    (text("id"), text("bucket_name"))
+}
+
+/// A table whose eventually consistent lookups are answered by such a replica.
+fn behind(kind: EngineKind, table: &str, replica: Behind, asked: Arc<Mutex<BTreeSet<(String, String)>>>) -> Proxy {
+    let (endpoint, table) = (engine(kind).endpoint(), table.to_owned());
+    Proxy::start(endpoint, move |request| {
+        let body: Value = serde_json::from_str(&request.body).unwrap_or_default();
+        let of_table = &body["RequestItems"][&table];
+        if request.operation != "BatchGetItem" || of_table["ConsistentRead"] == true {
+            return proxy::Fate::Forward;
+        }
+        let keys: Vec<_> = of_table["Keys"].as_array().unwrap().iter().map(key_of).collect();
+        let mut answer = call(endpoint, "DynamoDB_20120810", "BatchGetItem", &body);
+        let rows = answer["Responses"][&table].as_array_mut().unwrap();
+        rows.retain(|row| !replica.contains_key(&key_of(row)));
+        rows.extend(keys.iter().filter_map(|key| replica.get(key).cloned().flatten()));
+        asked.lock().unwrap().extend(keys.into_iter().filter(|key| replica.contains_key(key)));
+        proxy::Fate::Answer(200, answer.to_string())
+    })
+}
+
+/// DynamoDB's cheap reads may be behind. A row that has changed or gone since is left to its delete's condition; one that
+/// is not there yet is looked for consistently before anything goes for its absence.
+#[tokio::test]
+async fn a_read_that_is_behind_loses_nothing() {
+    use Fate::{Goes, Stays};
+    const INDEX: &str = "_access_token_index";
+    let (alive, dead) = (json!({"created_at": NOW - 9_000, "expires_at": NOW + 9_000}), json!({"expires_at": NOW - 9}));
+    let naming = |token: &Value, name: &str| {
+        let mut token = token.clone();
+        token["google_token_key"] = json!(name);
+        token
+    };
+    let item = |bucket: &str, name: &str, data: &Value| {
+        json!({"id": {"S": "actor"}, "bucket_name": {"S": format!("{bucket}:{name}")}, "bucket": {"S": bucket},
+            "name": {"S": name}, "data": {"S": data.to_string()}})
+    };
+    let rows = [
+        // Alive, and the replica has heard neither of the token nor of its index row.
+        (Stays, put("_actingweb_oauth2", INDEX, "aw_new", &json!("actor"))),
+        (Stays, put("actor", "mcp_tokens", "aw_new", &alive)),
+        // Renewed, which the replica has not heard of.
+        (Stays, put("_actingweb_oauth2", INDEX, "aw_renewed", &json!("actor"))),
+        (Stays, put("actor", "mcp_tokens", "aw_renewed", &naming(&alive, "google_token_renewed"))),
+        (Stays, put("actor", "mcp_google_tokens", "google_token_renewed", &json!({"refresh_token": "x"}))),
+        // Gone, and the replica still has it: dead, or alive.
+        (Goes, put("_actingweb_oauth2", INDEX, "aw_gone", &json!("actor"))),
+        (Goes, put("_actingweb_oauth2", INDEX, "aw_revoked", &json!("actor"))),
+        // Dead, and its provider row is not there yet for the replica.
+        (Goes, put("_actingweb_oauth2", INDEX, "aw_dead", &json!("actor"))),
+        (Goes, put("actor", "mcp_tokens", "aw_dead", &naming(&dead, "google_token_dead"))),
+        (Goes, put("actor", "mcp_google_tokens", "google_token_dead", &json!({"refresh_token": "x"}))),
+    ]
+    .map(|(fate, row)| Specimen { fate, ttl: provider_ttl(&row), ..row });
+    let key = |owner: &str, sort: &str| (owner.to_owned(), sort.to_owned());
+    let replica: Behind = [
+        (key("actor", "mcp_tokens:aw_new"), None),
+        (key("_actingweb_oauth2", "_access_token_index:aw_new"), None),
+        (
+            key("actor", "mcp_tokens:aw_renewed"),
+            Some(item("mcp_tokens", "aw_renewed", &naming(&dead, "google_token_renewed"))),
+        ),
+        (key("actor", "mcp_tokens:aw_gone"), Some(item("mcp_tokens", "aw_gone", &dead))),
+        (key("actor", "mcp_tokens:aw_revoked"), Some(item("mcp_tokens", "aw_revoked", &alive))),
+        (key("actor", "mcp_google_tokens:google_token_dead"), None),
+    ]
+    .into();
+    for kind in kinds() {
+        for which in Which::BOTH {
+            let bed = Bed::with(kind, &rows).await;
+            let asked: Arc<Mutex<BTreeSet<(String, String)>>> = Arc::default();
+            let proxy = behind(kind, &bed.table, replica.clone(), Arc::clone(&asked));
+            let report = which.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();
+            let there = bed.keys().await;
+            for row in rows.iter().filter(|row| row.fate == Stays) {
+                assert!(
+                    there.contains(&key(&row.owner, &format!("{}:{}", row.bucket, row.name))),
+                    "{which:?} {}",
+                    row.name
+                );
+            }
+            // A delete of the row that is gone already is one that nobody needs, and is called done.
+            let gone =
+                rows.iter().filter(|row| !there.contains(&key(&row.owner, &format!("{}:{}", row.bucket, row.name))));
+            let gone = gone.count() as u64;
+            let deleted = report.counts.rows_deleted();
+            assert!((gone..=gone + 1).contains(&deleted), "{gone} rows are gone: {}", report.to_json());
+            let asked = asked.lock().unwrap().clone();
+            // The repair, which deletes for absence alone, asks no replica at all.
+            assert_eq!(asked.is_empty(), which == Which::Repair, "{which:?} asked for {asked:?}");
+            // Once reads are level again, whatever was left over goes.
+            for which in [which, Which::Cleanup, Which::Repair] {
+                which.run(&bed.function, json!({}), NOW + 120).await.unwrap();
+            }
+            bed.check(&rows).await;
+        }
+    }
+}
+
+/// What the library gives a provider row, so that its age is known; no other row has one, so that each index row is due.
+fn provider_ttl(row: &Specimen) -> Option<AttributeValue> {
+    (row.bucket == "mcp_google_tokens").then(|| AttributeValue::N((NOW + 1_000).to_string()))
+}
+
+#[test]
+fn a_key_is_never_shown_in_the_clear() {
+    let key = RowKey::new("0123456789abcdef", "mcp_tokens:aw_Zk3vT9q0pXy7LrWm2Nb8");
+    let shown = format!("{key:?}");
+    assert!(!shown.contains("0123456789abcdef") && !shown.contains("aw_Zk3vT9q0"), "{shown}");
+}

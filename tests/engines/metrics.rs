@@ -1,0 +1,755 @@
+//! The metrics: counts against an independent count, TTL in every state, the cleanup's health, the forecast, and that
+//! nothing is ever written. Each on genuine DynamoDB Local and on the embedded engine.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity, TimeToLiveSpecification};
+use bed::Bed;
+use bed::engine::EngineKind;
+use bed::fixture::{self, Fate, Specimen};
+use bed::golden::matches_golden;
+use bed::proxy::{self, Proxy};
+use bed::stream::{event, removal};
+use bed::tables::{provision, random_table, specimens};
+use jobs::metrics::{Census, Measure, Measurement, OwnerKind, Trend, answer};
+use jobs::run::report::{Outcome, RunReport};
+use jobs::run::state::JobState;
+use model::rows::NOW;
+use model::{ModelRow, ModelTtl, dead_by_itself};
+use serde_json::{Value, json};
+use shared::time::EpochSeconds;
+
+const OAUTH: &str = "_actingweb_oauth2";
+const HOUR: i64 = 3_600;
+const DAY: i64 = 86_400;
+
+bed::on_both_engines!(
+    counts_every_row_of_a_table_of_many_pages,
+    counts_within_bounds_while_rows_are_being_added,
+    an_hourly_count_costs_no_more_than_one_pass,
+    sends_nothing_but_reads,
+    names_each_kind_of_row_that_ttl_never_removes,
+    tells_how_late_ttl_is,
+    tells_every_state_of_the_tables_ttl,
+    tells_how_the_cleanup_is,
+    finds_what_is_wrong_with_the_runs,
+    a_bucket_that_was_emptied_is_told_as_zero,
+    leaves_a_provisioned_table_its_units_however_large_its_rows,
+    an_audit_above_its_budget_is_not_begun,
+    a_count_that_is_not_whole_is_no_metric,
+    counts_a_provisioned_tables_units,
+);
+
+async fn measure(bed: &Bed, event: Value) -> Measurement {
+    measure_at(bed, event, NOW).await
+}
+
+async fn measure_at(bed: &Bed, event: Value, now: i64) -> Measurement {
+    bed.function.metrics_emitter(event, EpochSeconds::new(now), None).await.unwrap()
+}
+
+fn report(measured: &Measurement) -> Value {
+    answer(measured)["report"].clone()
+}
+
+fn kinds(measured: &Measurement) -> Vec<&'static str> {
+    measured.findings.iter().map(|finding| finding.kind).collect()
+}
+
+fn put(owner: &str, bucket: &str, name: &str, data: &str, ttl: impl Into<Option<AttributeValue>>) -> Specimen {
+    Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(AttributeValue::S(data.to_owned())),
+        ttl: ttl.into(),
+        fate: Fate::Stays,
+    }
+}
+
+fn number(at: i64) -> AttributeValue {
+    AttributeValue::N(at.to_string())
+}
+
+fn session(name: &str, created: i64, ttl: impl Into<Option<AttributeValue>>) -> Specimen {
+    put(OAUTH, "_oauth_sessions", name, &format!("{{\"created_at\": {created}}}"), ttl)
+}
+
+/// Rows of many random tables, as one.
+fn many_rows(tables: u64) -> Vec<ModelRow> {
+    let rows: BTreeMap<_, _> =
+        (0..tables).flat_map(|seed| random_table(seed, NOW)).map(|row| (row.key(), row)).collect();
+    rows.into_values().collect()
+}
+
+/// Whose row it is, told without the crate's bucket table: by the model's own lists.
+fn owner_kind(row: &ModelRow) -> &'static str {
+    let is_actors = matches!(
+        row.bucket.as_str(),
+        "mcp_auth_codes" | "mcp_tokens" | "mcp_refresh_tokens" | "mcp_google_tokens" | "mcp_clients"
+    );
+    match (row.owner.as_str(), row.bucket.as_str()) {
+        (_, bucket) if bucket.contains(':') || bucket == "_internal" => "unknown",
+        ("_actingweb_other", _) => "unknown",
+        (owner, _) if is_actors && (owner == OAUTH || !owner.starts_with('_')) => "actor",
+        (OAUTH | "_actingweb_system" | "_actingweb_deleted", _) => "system",
+        _ => "unknown",
+    }
+}
+
+fn ttl_passed(row: &ModelRow) -> bool {
+    matches!(row.ttl, ModelTtl::Number(at) if (NOW - 5 * 365 * DAY..NOW).contains(&at))
+}
+
+async fn counts_every_row_of_a_table_of_many_pages(kind: EngineKind) {
+    let rows = many_rows(900);
+    assert!(rows.len() > 15_000, "{}", rows.len());
+    let bed = Bed::with(kind, &specimens(&rows)).await;
+    let mut expected: BTreeMap<(&str, String), [u64; 3]> = BTreeMap::new();
+    for row in &rows {
+        let owner = owner_kind(row);
+        let bucket = if owner == "unknown" { "unknown".to_owned() } else { row.bucket.clone() };
+        let counts = expected.entry((owner, bucket)).or_default();
+        let provider = row.bucket == "mcp_google_tokens" && ttl_passed(row);
+        counts[0] += 1;
+        counts[1] += u64::from(owner != "unknown" && (dead_by_itself(row, NOW) || provider));
+        // Due: past its TTL, or with none that says otherwise. Clients' index rows have none by right.
+        let ttl_is_ahead = matches!(row.ttl, ModelTtl::Number(at) if (NOW..100_000_000_000).contains(&at));
+        let is_index = row.bucket.ends_with("_index") && !row.bucket.ends_with("client_index");
+        counts[2] += u64::from(owner == "system" && is_index && !ttl_is_ahead);
+    }
+    let all = measure(&bed, json!({"scope": "all"})).await;
+    let counted = |measured: &Measurement| -> BTreeMap<(&str, String), [u64; 3]> {
+        OwnerKind::ALL
+            .iter()
+            .flat_map(|kind| measured.census.buckets(*kind).map(|(name, counts)| (kind.name(), name, counts)))
+            .map(|(kind, name, counts)| ((kind, name.to_owned()), [counts.rows, counts.dead, counts.due]))
+            .collect()
+    };
+    assert_eq!(counted(&all), expected);
+    assert_eq!(all.census.total().rows, rows.len() as u64);
+    assert!(all.usage.requests > 15, "{:?}", all.usage);
+    // Bytes as DynamoDB bills them: names and values of every attribute.
+    let bytes = |row: &ModelRow| {
+        let ttl = match &row.ttl {
+            ModelTtl::Absent => 0,
+            ModelTtl::Number(at) => 13 + at.to_string().len() / 2 + 1,
+            ModelTtl::Text(text) => 13 + text.len(),
+        };
+        let key = row.bucket.len() + 1 + row.name.len();
+        let data = row.data.as_ref().map_or(0, |data| 4 + data.len());
+        2 + row.owner.len() + 11 + key + 6 + row.bucket.len() + 4 + row.name.len() + data + ttl
+    };
+    assert_eq!(all.census.total().bytes, rows.iter().map(|row| bytes(row) as u64).sum::<u64>());
+
+    let hourly = measure(&bed, json!({})).await;
+    let of_system = |counts: &BTreeMap<(&'static str, String), [u64; 3]>| {
+        counts.iter().filter(|((owner, _), _)| *owner == "system").map(|(k, v)| (k.1.clone(), *v)).collect::<Vec<_>>()
+    };
+    assert_eq!(of_system(&counted(&hourly)), of_system(&counted(&all)));
+}
+
+async fn counts_within_bounds_while_rows_are_being_added(kind: EngineKind) {
+    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 40, 3)).await;
+    let before = measure(&bed, json!({})).await.census.of(OwnerKind::System).rows;
+    let more: Vec<Specimen> = (0..3_000).map(|i| session(&format!("new{i:05}"), NOW, number(NOW + 4_200))).collect();
+    let measuring = async {
+        let mut counts = Vec::new();
+        for scope in ["system", "all", "system", "all"] {
+            counts.push(measure(&bed, json!({"scope": scope})).await.census.of(OwnerKind::System).rows);
+        }
+        counts
+    };
+    let (counts, ()) = tokio::join!(measuring, bed.write(&more));
+    let after = measure(&bed, json!({})).await.census.of(OwnerKind::System).rows;
+    assert_eq!(after, before + 3_000);
+    assert!(counts.iter().all(|n| (before..=after).contains(n)), "{before} to {after}: {counts:?}");
+    assert!(counts.iter().any(|n| *n > before && *n < after), "nobody wrote meanwhile: {counts:?}");
+}
+
+async fn an_hourly_count_costs_no_more_than_one_pass(kind: EngineKind) {
+    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 60, 3)).await;
+    bed.function.daily_cleanup(json!({"max_deletes": 5}), EpochSeconds::new(NOW), None).await.unwrap();
+    let (mut units, mut pages, mut own) = (0.0, 0, 0.0);
+    for owner in [OAUTH, "_actingweb_system", "_actingweb_deleted", "_actingweb_janitor"] {
+        let of_owner = if owner == "_actingweb_janitor" { &mut own } else { &mut units };
+        let mut start = None;
+        loop {
+            let page = bed
+                .function
+                .client
+                .query()
+                .table_name(&bed.table)
+                .key_condition_expression("id = :owner")
+                .expression_attribute_values(":owner", AttributeValue::S(owner.to_owned()))
+                .return_consumed_capacity(ReturnConsumedCapacity::Total)
+                .set_exclusive_start_key(start)
+                .send()
+                .await
+                .unwrap();
+            *of_owner += page.consumed_capacity().unwrap().capacity_units().unwrap();
+            pages += 1;
+            start = page.last_evaluated_key;
+            if start.is_none() {
+                break;
+            }
+        }
+    }
+    assert!(pages > 5, "one page proves little");
+    let measured = measure(&bed, json!({})).await;
+    println!("one pass: {units} read units in {pages} pages, {own} for the state rows; hourly: {:?}", measured.usage);
+    // Beside the system actors' rows it reads what the runs have left of themselves, which is one small read.
+    assert!(own <= 0.5, "{own} read units of state rows");
+    assert!(measured.usage.read_units <= units + own, "{} against {units} + {own}", measured.usage.read_units);
+    assert!(measured.usage.write_units == 0.0);
+    // At a slow pace pages are smaller, and each is rounded up by half a unit at the most.
+    let slow = measure(&bed, json!({"max_read_units_per_second": 60})).await;
+    let bound = units + own + 0.5 * f64::from(u32::try_from(slow.usage.requests).unwrap());
+    assert!(slow.usage.read_units <= bound, "{} against {bound}", slow.usage.read_units);
+}
+
+async fn sends_nothing_but_reads(kind: EngineKind) {
+    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 10, 3)).await;
+    let proxy = Proxy::start(bed::engine::shared(kind).endpoint(), |_| proxy::Fate::Forward);
+    let function = bed.through(&proxy).await;
+    for scope in ["system", "all"] {
+        function.metrics_emitter(json!({"scope": scope}), EpochSeconds::new(NOW), None).await.unwrap();
+    }
+    let mut seen = proxy.seen();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen, ["DescribeTable", "DescribeTimeToLive", "Query", "Scan"]);
+}
+
+async fn names_each_kind_of_row_that_ttl_never_removes(kind: EngineKind) {
+    let at = NOW - 9 * HOUR;
+    let rows = [
+        session("good", at, number(at + 4_200)),
+        session("absent", at, None),
+        session("text", at, AttributeValue::S((at + 4_200).to_string())),
+        session("text2", at, AttributeValue::Bool(true)),
+        session("milliseconds", at, number((at + 4_200) * 1_000)),
+        session("old", at, number(NOW - 5 * 365 * DAY - 1)),
+        session("not quite old", at, number(NOW - 5 * 365 * DAY)),
+        session("zero", at, number(0)),
+        session("fraction", at, AttributeValue::N("1799999999.5".to_owned())),
+        // No TTL is right for these.
+        put(OAUTH, "_client_index", "mcp_1", "\"actor\"", None),
+        put("actor", "mcp_clients", "mcp_1", "{\"client_id\": \"mcp_1\"}", None),
+        put("actor", "_internal", "x", "{}", None),
+    ];
+    let bed = Bed::with(kind, &rows).await;
+    let measured = measure(&bed, json!({"scope": "all"})).await;
+    let report = report(&measured);
+    let never = json!({"absent": 1, "not_a_number": 2, "not_whole_seconds": 1, "milliseconds": 1, "too_old": 2});
+    assert_eq!(report["ttl"]["never_removed"], never);
+    assert_eq!(report["owners"]["system"]["buckets"]["_oauth_sessions"]["never_removed_by_ttl"], never);
+    assert_eq!(report["owners"]["actor"]["never_removed_by_ttl"], json!({}));
+    assert_eq!(kinds(&measured).iter().filter(|kind| **kind == "ttl-malformed").count(), 4, "{:?}", measured.findings);
+    assert!(kinds(&measured).contains(&"ttl-absent"));
+    assert_eq!(report["ttl"]["lag"]["rows"], 2);
+}
+
+async fn tells_how_late_ttl_is(kind: EngineKind) {
+    // A hundred rows, 1 to 100 hours past their TTL; others are not past it.
+    let late = (1..=100).map(|hours| session(&format!("late{hours:03}"), NOW - 200 * HOUR, number(NOW - hours * HOUR)));
+    let fresh = (0..50).map(|i| session(&format!("fresh{i}"), NOW, number(NOW + i)));
+    let bed = Bed::with(kind, &late.chain(fresh).collect::<Vec<_>>()).await;
+    let measured = measure(&bed, json!({})).await;
+    let lag = &report(&measured)["ttl"]["lag"];
+    let near = |figure: &Value, hours: i64| {
+        let seconds = figure.as_i64().unwrap();
+        assert!(seconds <= hours * HOUR && seconds > hours * HOUR * 99 / 100, "{seconds} for {hours} hours");
+    };
+    assert_eq!((lag["rows"].as_u64(), lag["oldest_seconds"].as_i64()), (Some(100), Some(100 * HOUR)));
+    near(&lag["median_seconds"], 50);
+    near(&lag["p95_seconds"], 95);
+    // They died when their ten minutes were over, not when their TTL passed.
+    assert_eq!(measured.census.total().oldest_dead, Some(u64::try_from(200 * HOUR - 601).unwrap()));
+    // Late only counts against a TTL that is on.
+    assert!(!kinds(&measured).contains(&"ttl-lag"));
+    switch_ttl(&bed, "ttl_timestamp").await;
+    assert!(kinds(&measure(&bed, json!({})).await).contains(&"ttl-lag"));
+}
+
+async fn switch_ttl(bed: &Bed, attribute: &str) {
+    let on = TimeToLiveSpecification::builder().enabled(true).attribute_name(attribute).build().unwrap();
+    bed.function
+        .client
+        .update_time_to_live()
+        .table_name(&bed.table)
+        .time_to_live_specification(on)
+        .send()
+        .await
+        .unwrap();
+}
+
+async fn tells_every_state_of_the_tables_ttl(kind: EngineKind) {
+    let setting = |measured: &Measurement| report(measured)["ttl"]["setting"].as_str().unwrap().to_owned();
+    // Rows in the future, so that an engine that really removes has nothing to remove.
+    let rows = [session("alive", NOW + 10 * 365 * DAY, number(NOW + 10 * 365 * DAY))];
+    let bed = Bed::with(kind, &rows).await;
+    let off = measure(&bed, json!({})).await;
+    assert_eq!((setting(&off).as_str(), kinds(&off).contains(&"ttl-off")), ("off", true));
+    switch_ttl(&bed, "ttl_timestamp").await;
+    let on = measure(&bed, json!({})).await;
+    assert_eq!((setting(&on).as_str(), kinds(&on)), ("on", vec!["never-complete"]));
+    let other = Bed::with(kind, &rows).await;
+    switch_ttl(&other, "expires").await;
+    let other = measure(&other, json!({})).await;
+    assert_eq!(setting(&other), "other-attribute");
+    assert!(other.findings.iter().any(|found| found.text.starts_with("TTL is on for expires, and the rows carry")));
+
+    // The engines switch at once; AWS takes up to an hour, and says so or will not say.
+    let answers = [
+        ("ENABLING", "turning-on", "ttl-changing"),
+        ("DISABLING", "turning-off", "ttl-changing"),
+        ("", "unknown", "ttl-unknown"),
+    ];
+    for (status, expected, found) in answers {
+        let proxy = Proxy::start(bed::engine::shared(kind).endpoint(), move |request| {
+            if request.operation != "DescribeTimeToLive" {
+                return proxy::Fate::Forward;
+            }
+            let description = json!({"TimeToLiveStatus": status, "AttributeName": "ttl_timestamp"});
+            let rejected = json!({"__type": "com.amazonaws.dynamodb.v20120810#ValidationException",
+                "message": "Time to live has been modified multiple times within a fixed interval"});
+            match status {
+                "" => proxy::Fate::Answer(400, rejected.to_string()),
+                _ => proxy::Fate::Answer(200, json!({"TimeToLiveDescription": description}).to_string()),
+            }
+        });
+        let function = bed.through(&proxy).await;
+        let measured = function.metrics_emitter(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+        assert_eq!(setting(&measured), expected);
+        assert!(kinds(&measured).contains(&found), "{:?}", measured.findings);
+        assert_eq!(report(&measured)["complete"], true, "a finding, not a failure");
+    }
+}
+
+async fn tells_how_the_cleanup_is(kind: EngineKind) {
+    // A thousand dead now; a hundred more die every day.
+    let dead = (0..1_000).map(|i| session(&format!("dead{i:04}"), NOW - 30 * DAY, number(NOW - 29 * DAY)));
+    let dying = (0..1_000).map(|i| {
+        let died = NOW + i64::from(i) * DAY / 100;
+        session(&format!("dying{i:04}"), died - 601, number(died + HOUR))
+    });
+    let bed = Bed::with(kind, &dead.chain(dying).collect::<Vec<_>>()).await;
+    let run = |event: Value, day: i64| bed.function.daily_cleanup(event, EpochSeconds::new(NOW + day * DAY), None);
+    let none = measure(&bed, json!({})).await;
+    assert_eq!((none.forecast.trend, none.forecast.backlog), (Trend::Unknown, 1_001));
+    assert_eq!(kinds(&none), ["ttl-off", "never-complete"]);
+
+    // Two runs that are cut off, a day apart: the second says how often they come, and how much each does.
+    run(json!({"max_deletes": 300}), 0).await.unwrap();
+    run(json!({"max_deletes": 300}), 1).await.unwrap();
+    let too_soon = measure_at(&bed, json!({}), NOW + DAY + HOUR).await;
+    assert_eq!(too_soon.forecast.trend, Trend::Unknown, "an hour's rate is none");
+    let shrinks = measure_at(&bed, json!({}), NOW + DAY + 12 * HOUR).await;
+    let Trend::Shrinks { days } = shrinks.forecast.trend else { panic!("{:?}", shrinks.forecast) };
+    // 300 a day go, 100 a day come; 1,000 and a day and a half's worth less 600 are left.
+    assert_eq!(shrinks.forecast.backlog, 1_000 + 151 - 600);
+    assert!((days - 551.0 / 200.0).abs() < 0.1, "{days} days");
+    assert_eq!((shrinks.forecast.died, shrinks.forecast.deleted), (Some(50), 300));
+    let health = &report(&shrinks)["runs"]["daily-cleanup"];
+    assert_eq!((&health["cut_off"], &health["consecutive_incomplete_runs"]), (&json!(true), &json!(2)));
+    assert_eq!(health["last_run"]["outcome"], "max-deletes");
+    assert_eq!(health["last_run"]["deleted"], 300);
+
+    // Another by hand, twenty minutes after: the rate is of a day, not of twenty minutes.
+    let soon = EpochSeconds::new(NOW + DAY + HOUR / 3);
+    bed.function.daily_cleanup(json!({"max_deletes": 30}), soon, None).await.unwrap();
+    let by_hand = measure_at(&bed, json!({}), NOW + DAY + 12 * HOUR).await;
+    assert_eq!(by_hand.forecast.deleted_per_day, Some(330.0));
+
+    run(json!({"max_deletes": 20}), 3).await.unwrap();
+    let grows = measure_at(&bed, json!({}), NOW + 3 * DAY + 12 * HOUR).await;
+    assert_eq!(grows.forecast.trend, Trend::Grows, "{:?}", grows.forecast);
+    assert!(kinds(&grows).contains(&"backlog-grows") && kinds(&grows).contains(&"cut-off"));
+
+    // The walk that was cut off is ended by one run; what it says of all rows is not whole. The next goes over them all.
+    assert!(run(json!({}), 4).await.unwrap().outcome.is_complete());
+    let resumed = measure_at(&bed, json!({}), NOW + 4 * DAY + 6 * HOUR).await;
+    assert_eq!(resumed.forecast.arrived, None);
+    assert!(run(json!({}), 5).await.unwrap().outcome.is_complete());
+    let arrived: Vec<Specimen> =
+        (0..70).map(|i| session(&format!("new{i}"), NOW + 5 * DAY, number(NOW + 6 * DAY))).collect();
+    bed.write(&arrived).await;
+    let clear = measure_at(&bed, json!({}), NOW + 5 * DAY + 6 * HOUR).await;
+    assert_eq!(clear.forecast.arrived, Some(70));
+    // A quarter of a day's worth, and the 70, which lived ten minutes.
+    assert_eq!((clear.forecast.died, clear.forecast.backlog), (Some(25 + 70), 25 + 70));
+    assert_eq!(clear.forecast.trend, Trend::ClearsWithNextRun { days: 0.75 });
+    assert_eq!(report(&clear)["runs"]["daily-cleanup"]["last_complete_age_seconds"], 6 * HOUR);
+    assert_eq!(report(&clear)["runs"]["index-repair"], Value::Null);
+    assert_eq!(kinds(&clear), ["ttl-off"], "a repair that never ran is not late");
+
+    let stopped = measure_at(&bed, json!({}), NOW + 7 * DAY).await;
+    assert_eq!(stopped.forecast.trend, Trend::Grows, "nothing runs any more");
+    assert!(kinds(&stopped).contains(&"overdue"));
+    bed.function.index_repair(json!({}), EpochSeconds::new(NOW + 7 * DAY), None).await.unwrap();
+    let repaired = measure_at(&bed, json!({"scope": "all"}), NOW + 7 * DAY + 60).await;
+    assert_eq!(report(&repaired)["runs"]["index-repair"]["last_complete_age_seconds"], 60);
+}
+
+/// State rows as runs leave them, and what is found in them.
+async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
+    let run = |at: i64, outcome: &str| json!({"at": at, "previous_at": at - DAY, "outcome": outcome});
+    let skipped = json!({"at": NOW, "outcome": "skipped", "read": 9, "skipped": 3});
+    let weekly = json!({"at": NOW - 5 * DAY, "previous_at": NOW - 12 * DAY, "outcome": "complete"});
+    let deferred = json!({"at": NOW - HOUR, "outcome": "complete", "deferred": 1});
+    let complete = |at: i64| json!({"last_complete_at": at, "last_run": run(at, "complete")});
+    let dead = session("dead", NOW - 2 * DAY, number(NOW - 2 * DAY + 4_200));
+    for (name, state, found, trend) in [
+        ("daily-cleanup", complete(NOW - 36 * HOUR), vec![], "clears-with-next-run"),
+        ("daily-cleanup", complete(NOW - 37 * HOUR), vec!["overdue"], "clears-with-next-run"),
+        ("daily-cleanup", complete(NOW - 3 * DAY), vec!["overdue", "backlog-grows"], "grows"),
+        // As rare as it is meant to be.
+        (
+            "daily-cleanup",
+            json!({"last_complete_at": NOW - 5 * DAY, "last_run": weekly}),
+            vec![],
+            "clears-with-next-run",
+        ),
+        ("daily-cleanup", complete(NOW + DAY), vec!["clock"], "unknown"),
+        ("daily-cleanup", complete(NOW + 60), vec![], "clears-with-next-run"),
+        ("daily-cleanup", json!({"last_complete_at": NOW, "last_run": deferred}), vec![], "left-to-ttl"),
+        ("daily-cleanup", json!({"last_complete_at": NOW - HOUR, "last_run": skipped}), vec!["skipped"], "unknown"),
+        // A fault leaves a cursor, and is not a run that was cut off.
+        (
+            "daily-cleanup",
+            json!({"cursor": {"step": "x"}, "last_complete_at": NOW - DAY, "last_run": run(NOW - 6 * HOUR, "failed")}),
+            vec![],
+            "unknown",
+        ),
+        (
+            "daily-cleanup",
+            json!({"consecutive_incomplete_runs": 3, "last_complete_at": NOW, "last_run": run(NOW, "out-of-time")}),
+            vec!["cut-off"],
+            "unknown",
+        ),
+        // One field that cannot be read takes no other with it.
+        (
+            "daily-cleanup",
+            json!({"consecutive_incomplete_runs": null, "last_run": "x", "left": 5, "last_complete_at": NOW - 40 * HOUR}),
+            vec!["overdue"],
+            "unknown",
+        ),
+        ("daily-cleanup", json!("nonsense"), vec!["never-complete"], "unknown"),
+        // Numbers at the edge.
+        (
+            "daily-cleanup",
+            json!({"last_complete_at": i64::MIN, "consecutive_incomplete_runs": u64::MAX,
+                "last_run": {"at": i64::MIN, "previous_at": i64::MAX, "deleted": u64::MAX, "outcome": "max-deletes"},
+                "left": {"_oauth_sessions": u64::MAX}, "deleted_in_hour": {"-5": u64::MAX, "0": u64::MAX}}),
+            vec!["overdue", "cut-off", "backlog-grows"],
+            "grows",
+        ),
+        ("index-repair", complete(NOW - 8 * DAY), vec!["never-complete"], "unknown"),
+        ("index-repair", complete(NOW - 8 * DAY - 1), vec!["never-complete", "overdue"], "unknown"),
+        ("index-repair", json!({}), vec!["never-complete", "never-complete"], "unknown"),
+    ] {
+        let state = put("_actingweb_janitor", "state", name, &state.to_string(), None);
+        let bed = Bed::with(kind, &[dead.clone(), state.clone()]).await;
+        switch_ttl(&bed, "ttl_timestamp").await;
+        let measured = measure(&bed, json!({})).await;
+        assert_eq!(kinds(&measured), found, "{name} {state:?}");
+        assert_eq!(measured.forecast.trend.name(), trend, "{name} {state:?}");
+        // The run itself takes whatever is there, too.
+        let report = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+        assert!(report.outcome.is_complete());
+    }
+}
+
+async fn a_bucket_that_was_emptied_is_told_as_zero(kind: EngineKind) {
+    let rows = [session("alive", NOW - 5, number(NOW + 4_195)), session("dead", NOW - DAY, number(NOW - HOUR))];
+    let bed = Bed::with(kind, &rows).await;
+    bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    let delete = bed.function.client.delete_item().table_name(&bed.table);
+    let key = |text: &str| AttributeValue::S(text.to_owned());
+    delete.key("id", key(OAUTH)).key("bucket_name", key("_oauth_sessions:alive")).send().await.unwrap();
+    let told: Vec<Value> = measure(&bed, json!({})).await.samples().iter().map(jobs::metric::Sample::to_json).collect();
+    let sessions: Vec<&Value> = told.iter().filter(|sample| sample["Bucket"] == "_oauth_sessions").collect();
+    assert_eq!(sessions.len(), 1, "{told:?}");
+    assert_eq!((&sessions[0]["Rows"], &sessions[0]["DeadRows"]), (&json!(0), &json!(0)));
+    assert_eq!(told.iter().filter(|sample| sample.get("Bucket").is_some()).count(), 1, "{told:?}");
+}
+
+/// Rows larger than usual, on a table as older releases made them: the application keeps its half.
+async fn leaves_a_provisioned_table_its_units_however_large_its_rows(kind: EngineKind) {
+    let bed = Bed::new(kind).await;
+    let large = |i: i32| {
+        let filler = "x".repeat(6_000);
+        put(OAUTH, "_oauth_sessions", &format!("s{i:04}"), &format!("{{\"created_at\": 1, \"x\": \"{filler}\"}}"), None)
+    };
+    bed.write(&(0..400).map(large).collect::<Vec<_>>()).await;
+    provision(&bed.function.client, &bed.table).await;
+    for scope in ["system", "all"] {
+        let budget = Some(Duration::from_secs(8));
+        let measured =
+            bed.function.metrics_emitter(json!({"scope": scope}), EpochSeconds::new(NOW), budget).await.unwrap();
+        // Thirteen a second, and a second's worth at once.
+        let (units, seconds) =
+            (measured.usage.read_units, f64::from(u32::try_from(measured.elapsed_ms).unwrap()) / 1_000.0);
+        println!("{scope}: {units} units in {seconds} s");
+        assert!(units <= 13.0 * (seconds + 2.0), "{scope}: {units} units in {seconds} s");
+        assert!(units > 20.0, "{scope}: it should have got somewhere: {units} units");
+    }
+}
+
+async fn an_audit_above_its_budget_is_not_begun(kind: EngineKind) {
+    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 20, 3)).await;
+    let whole = measure(&bed, json!({"scope": "all"})).await;
+    let expected = whole.expected_units.unwrap();
+    println!("expected {expected} units, used {:?}", whole.usage);
+    // The engines' own size of the table is a rough one; on AWS it is six hours old.
+    let used = whole.usage.read_units;
+    assert!(expected > 20 && f64::from(u32::try_from(expected).unwrap()) < used * 2.0, "{expected}: {:?}", whole.usage);
+    let event = json!({"scope": "all", "max_audit_units": 10});
+    let small = measure(&bed, event).await;
+    assert!(small.usage.read_units < 2.0, "{:?}", small.usage);
+    let report = report(&small);
+    assert_eq!((&report["complete"], &report["outcome"]), (&json!(false), &json!("read-budget")));
+    let text =
+        format!("not all rows were counted within MAX_AUDIT_UNITS (about {expected} read units are needed): raise it");
+    assert!(small.findings.iter().any(|found| found.text == text), "{:?}", small.findings);
+    // An hourly count has no estimate: it stops before the budget ends.
+    for budget in [1, 40, 90] {
+        for scope in ["system", "all"] {
+            // Small pages, so that there is something to stop between.
+            let event = json!({"scope": scope, "max_audit_units": budget, "max_read_units_per_second": 10});
+            let part = measure(&bed, event).await;
+            assert!(part.usage.read_units <= f64::from(budget), "{scope} {budget}: {:?}", part.usage);
+            let body = answer(&part);
+            assert_eq!(body["report"]["outcome"], "read-budget");
+            // What was not counted to the end is not told as a number.
+            assert_eq!((&body["body"]["dead_rows"], &body["body"]["backlog"]), (&Value::Null, &Value::Null));
+            assert_eq!((&body["body"]["trend"], &body["report"]["forecast"]), (&json!("unknown"), &Value::Null));
+            assert!(!kinds(&part).contains(&"ttl-absent"));
+        }
+    }
+}
+
+async fn a_count_that_is_not_whole_is_no_metric(kind: EngineKind) {
+    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 40, 3)).await;
+    for scope in ["system", "all"] {
+        let slow = json!({"scope": scope, "max_read_units_per_second": 20});
+        let now = EpochSeconds::new(NOW);
+        let measured = bed.function.metrics_emitter(slow, now, Some(Duration::from_secs(4))).await.unwrap();
+        assert_eq!(answer(&measured)["report"]["outcome"], "out-of-time");
+        assert!(kinds(&measured).contains(&"not-counted"));
+        let told: Vec<Value> = measured.samples().iter().map(jobs::metric::Sample::to_json).collect();
+        assert!(told.iter().all(|sample| sample.get("Rows").is_none() && sample.get("Backlog").is_none()), "{told:?}");
+        assert!(told.iter().any(|sample| sample["Complete"] == 0));
+    }
+}
+
+async fn counts_a_provisioned_tables_units(kind: EngineKind) {
+    let bed = Bed::new(kind).await;
+    provision(&bed.function.client, &bed.table).await;
+    let measured = measure(&bed, json!({})).await;
+    let figures = &report(&measured)["table_figures"];
+    assert_eq!((&figures["billing"], &figures["read_units"]), (&json!("provisioned"), &json!(26.0)));
+    assert!(measured.samples().iter().any(|sample| sample.to_json()["ProvisionedWriteUnits"] == 2.0));
+}
+
+/// A report of a run that read three rows of a bucket: one was deleted, one foreign, one kept.
+fn a_report(outcome: Outcome) -> RunReport {
+    use shared::expiry::{DeleteReason, KeepReason};
+    let bucket = shared::bucket::find(OAUTH, "_oauth_sessions").unwrap();
+    let mut counts = jobs::run::report::Tally::default();
+    (0..3).for_each(|_| counts.read(bucket));
+    counts.kept(bucket, KeepReason::Foreign);
+    counts.kept(bucket, KeepReason::Deferred);
+    counts.outcome(bucket, DeleteReason::Expired, jobs::store::DeleteOutcome::Deleted);
+    RunReport {
+        outcome,
+        mode: shared::settings::Mode::Delete,
+        table: "t_attributes".to_owned(),
+        now: NOW,
+        resumed: false,
+        counts,
+        usage: jobs::store::Usage::default(),
+        elapsed_ms: 0,
+        findings: Value::Null,
+        notes: Vec::new(),
+        next: None,
+        of_segment: false,
+        consecutive_incomplete_runs: 0,
+        start_backlog: false,
+    }
+}
+
+#[test]
+fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
+    let fresh = JobState::default().after(&a_report(Outcome::Complete));
+    assert_eq!(fresh.left, Some([("_oauth_sessions".to_owned(), 1)].into()), "a foreign row is not the bucket's");
+    assert_eq!(
+        (fresh.last_complete_at, fresh.deleted_within(DAY), fresh.consecutive_incomplete_runs),
+        (Some(NOW), 1, 0)
+    );
+    assert_eq!(fresh.last_run.as_ref().map(|run| run.deferred), Some(1));
+    // It survives being stored, and a checkpoint in the middle of the next run forgets what is no longer so.
+    assert_eq!(JobState::from_json(&json!(fresh)), fresh);
+    let middle = fresh.at(json!({"step": "x"}));
+    assert_eq!((middle.left.clone(), middle.is_resumed(), middle.last_complete_at), (None, true, Some(NOW)));
+    let resumed = middle.after(&a_report(Outcome::Complete));
+    assert_eq!(resumed.left, None, "a resumed walk counts some rows twice");
+    assert_eq!(resumed.deleted_within(DAY), 2);
+    for (outcome, in_a_row) in [
+        (Outcome::OutOfTime, 1),
+        (Outcome::MaxDeletes, 1),
+        (Outcome::Failed, 0),
+        (Outcome::Stopped, 0),
+        (Outcome::Skipped, 0),
+    ] {
+        let state = fresh.after(&RunReport { next: Some(json!({"step": "x"})), ..a_report(outcome) });
+        assert_eq!((state.consecutive_incomplete_runs, state.last_complete_at), (in_a_row, Some(NOW)), "{outcome:?}");
+    }
+    // Hours are forgotten after a while.
+    let later = RunReport { now: NOW + 40 * DAY, ..a_report(Outcome::Complete) };
+    assert_eq!(fresh.after(&later).deleted_in_hour.len(), 1);
+}
+
+#[test]
+fn a_run_tells_what_it_did_and_no_more() {
+    let told = |report: &RunReport| -> Vec<Value> {
+        report.samples("daily-cleanup").iter().map(jobs::metric::Sample::to_json).collect()
+    };
+    let all = |report: &RunReport| told(report).swap_remove(0);
+    let complete = all(&a_report(Outcome::Complete));
+    assert_eq!(
+        (&complete["Complete"], &complete["RowsDeleted"], &complete["Failed"]),
+        (&json!(1), &json!(1), &json!(0))
+    );
+    let failed = all(&a_report(Outcome::Failed));
+    assert_eq!((&failed["Complete"], &failed["RowsDeleted"], &failed["Failed"]), (&json!(0), &json!(1), &json!(1)));
+    let dry = all(&RunReport { mode: shared::settings::Mode::DryRun, ..a_report(Outcome::Complete) });
+    assert_eq!((dry.get("Complete"), dry.get("RowsDeleted"), &dry["RowsToDelete"]), (None, None, &json!(1)));
+    // Beside a run that does the work, one that found the lease held has nothing to say.
+    let held = told(&a_report(Outcome::LeaseHeld));
+    assert_eq!(held, [json!({"Table": "t_attributes", "Function": "daily-cleanup", "Failed": 0, "Refused": 0})]);
+}
+
+#[test]
+fn a_document_has_no_more_than_a_hundred_metrics() {
+    let mut sample = jobs::metric::Sample::of(&[("Table", "t")]);
+    for _ in 0..250 {
+        sample = sample.count(jobs::metric::ROWS, 1);
+    }
+    let sizes: Vec<usize> = sample
+        .documents(EpochSeconds::new(NOW))
+        .iter()
+        .map(|document| document["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().unwrap().len())
+        .collect();
+    assert_eq!(sizes, [100, 100, 50]);
+}
+
+#[test]
+fn a_longer_reuse_window_is_counted_with() {
+    let used = json!({"used": true, "used_at": NOW - 180_000, "expires_at": NOW - 1});
+    let bucket = shared::bucket::find(OAUTH, "spa_refresh_tokens").unwrap();
+    let row = model::rows::row(bucket, "x", model::rows::json(&used), shared::row::Raw::Absent);
+    for (reuse_window, dead) in [(172_800, 1), (200_000, 0)] {
+        let policy = shared::expiry::Policy { reuse_window, ..shared::expiry::Policy::default() };
+        let mut census = Census::default();
+        census.count(&row, &Measure { now: EpochSeconds::new(NOW), policy, last_run_at: None });
+        assert_eq!(census.total().dead, dead);
+    }
+}
+
+/// Times that no row can have are no ages.
+#[test]
+fn nonsense_in_a_row_does_not_make_it_the_oldest() {
+    let against = Measure { now: EpochSeconds::new(NOW), policy: shared::expiry::Policy::default(), last_run_at: None };
+    let mut census = Census::default();
+    for created in [i64::MIN, -1, 0, 1_000, NOW - 3_601] {
+        let bucket = shared::bucket::find(OAUTH, "_oauth_sessions").unwrap();
+        let row =
+            model::rows::row(bucket, "x", model::rows::json(&json!({"created_at": created})), shared::row::Raw::Absent);
+        census.count(&row, &against);
+    }
+    assert_eq!((census.total().dead, census.total().oldest_dead), (5, Some(3_000)));
+}
+
+#[test]
+fn a_census_is_the_same_in_parts() {
+    let rows: Vec<shared::row::Row> = many_rows(20).iter().map(model::to_row).collect();
+    let against = Measure {
+        now: EpochSeconds::new(NOW),
+        policy: shared::expiry::Policy::default(),
+        last_run_at: Some(EpochSeconds::new(NOW - DAY)),
+    };
+    let count = |rows: &[shared::row::Row]| {
+        let mut census = Census::default();
+        rows.iter().for_each(|row| census.count(row, &against));
+        census
+    };
+    let mut parts = count(&rows[..rows.len() / 3]);
+    parts.merge(&count(&rows[rows.len() / 3..]));
+    assert_eq!(parts, count(&rows));
+    assert!(parts.total().since_last_run > 0 && parts.total().since_last_run < parts.total().dead);
+}
+
+/// Rows for the golden files: few, and one of each that shows.
+fn golden_rows() -> Vec<Specimen> {
+    vec![
+        session("alive", NOW - 60, number(NOW + 4_140)),
+        session("dead", NOW - 2 * HOUR, number(NOW - 2 * HOUR + 4_200)),
+        session("without", NOW - 9 * DAY, None),
+        put(OAUTH, "_access_token_index", "aw_1", "\"actor\"", number(NOW - 5 * HOUR)),
+        put("actor", "mcp_tokens", "aw_1", &format!("{{\"expires_at\": {}}}", NOW - 8 * HOUR), number(NOW - 7 * HOUR)),
+        put("_mcp_system", "client_index", "mcp_9", "\"actor\"", None),
+        put("actor", "_internal", "x", "{\"a\": 1}", None),
+    ]
+}
+
+fn without_times(mut value: Value) -> Value {
+    for pointer in ["/report/elapsed_ms", "/Elapsed"] {
+        if let Some(found) = value.pointer_mut(pointer) {
+            *found = json!(0);
+        }
+    }
+    value
+}
+
+#[tokio::test]
+async fn a_change_in_the_shape_of_an_answer_or_a_metric_is_seen() {
+    let bed = Bed::with(EngineKind::Embedded, &golden_rows()).await;
+    let clean =
+        bed.function.daily_cleanup(json!({"max_deletes": 1}), EpochSeconds::new(NOW - DAY), None).await.unwrap();
+    let measured = measure(&bed, json!({"scope": "all"})).await;
+    let named = |text: String| text.replace(&bed.prefix, "golden");
+    let pretty = |value: Value| named(serde_json::to_string_pretty(&without_times(value)).unwrap());
+    matches_golden("metrics-answer.json", &pretty(answer(&measured)));
+    matches_golden("cleanup-answer.json", &pretty(clean.to_answer()));
+    let lines = |samples: Vec<jobs::metric::Sample>, now: i64| {
+        let documents = samples.iter().flat_map(|sample| sample.documents(EpochSeconds::new(now)));
+        named(documents.map(|document| without_times(document).to_string()).collect::<Vec<_>>().join("\n"))
+    };
+    matches_golden("metrics.jsonl", &lines(measured.samples(), NOW));
+    matches_golden("cleanup-metrics.jsonl", &lines(clean.samples("daily-cleanup"), NOW - DAY));
+
+    bed.write(&[put(OAUTH, "_refresh_token_index", "rt_1", "\"nobody\"", number(NOW + 9 * DAY))]).await;
+    // With a ceiling, which it does not come to, its pieces are one after another: in as many requests every time.
+    let repaired = bed.function.index_repair(json!({"max_deletes": 50}), EpochSeconds::new(NOW), None).await.unwrap();
+    matches_golden("repair-answer.json", &pretty(repaired.to_repair_answer()));
+    matches_golden("repair-metrics.jsonl", &lines(repaired.samples("index-repair"), NOW));
+
+    // One record too many for its ceiling, so that the answer names it.
+    let hanging = [
+        put(OAUTH, "_access_token_index", "aw_2", "\"actor\"", number(NOW + HOUR)),
+        put(OAUTH, "_access_token_index", "aw_3", "\"actor\"", number(NOW + HOUR)),
+        put("actor", "mcp_google_tokens", "google_token_access_2", "{}", number(NOW + 1_000)),
+    ];
+    bed.write(&hanging).await;
+    let removed = |n: usize, data: &str| removal(&bed.table, n, "actor", "mcp_tokens", &format!("aw_{n}"), Some(data));
+    let records = [removed(2, "{\"google_token_key\": \"google_token_access_2\"}"), removed(3, "{}")];
+    let mut environment = bed.function.environment.clone();
+    environment.insert("MAX_DELETES".to_owned(), "2".to_owned());
+    let function = runtime::lambda::Function::new(bed.function.client.clone(), environment);
+    let cascaded = function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await.unwrap();
+    matches_golden("cascade-answer.json", &pretty(cascaded.to_answer()));
+    matches_golden("cascade-metrics.jsonl", &lines(cascaded.samples(), NOW));
+}

@@ -1,0 +1,68 @@
+//! Random tables against the second opinion: nothing live deleted, nothing dead left, the dry run tells the truth, and a
+//! second run finds nothing to do.
+
+use std::collections::BTreeSet;
+
+use bed::Bed;
+use bed::engine::EngineKind;
+use bed::load::Which;
+use bed::tables::{random_table, specimens};
+use model::rows::NOW;
+use model::{Key, daily_cleanup, index_repair};
+use serde_json::json;
+
+/// Whole runs over random tables on a real engine.
+async fn run_on_random_tables(which: Which, kind: EngineKind, seeds: std::ops::Range<u64>) {
+    let mut deleted = 0;
+    for seed in seeds {
+        let rows = random_table(seed, NOW);
+        let bed = Bed::with(kind, &specimens(&rows)).await;
+        let before = bed.keys().await;
+        let gone = match which {
+            Which::Cleanup => daily_cleanup(&rows, NOW),
+            Which::Repair => index_repair(&rows, NOW),
+        };
+        let expected: BTreeSet<Key> = before.difference(&gone).cloned().collect();
+
+        let run = async |event| which.run(&bed.function, event, NOW).await;
+        let dry = run(json!({"mode": "dry-run"})).await;
+        let Ok(dry) = dry else {
+            // A handful of rows can be all strangers, and that is refused.
+            assert!(dry.unwrap_err().to_string().contains("refused: table"), "seed {seed}");
+            continue;
+        };
+        assert_eq!(bed.keys().await, before, "seed {seed}: the dry run wrote");
+        let real = run(json!({})).await.unwrap();
+        let after = bed.keys().await;
+        let (lost, left): (Vec<_>, Vec<_>) =
+            (expected.difference(&after).collect(), after.difference(&expected).collect());
+        assert!(lost.is_empty() && left.is_empty(), "seed {seed}: live rows lost: {lost:?}; dead rows left: {left:?}");
+        assert_eq!(dry.counts, real.counts, "seed {seed}: the dry run told another story");
+        let second = run(json!({})).await.unwrap();
+        assert_eq!(second.counts.rows_deleted(), 0, "seed {seed}: the second run found something");
+        assert_eq!(real.counts.rows_deleted(), (before.len() - after.len()) as u64, "seed {seed}: the count is wrong");
+        deleted += real.counts.rows_deleted();
+        bed.function.client.delete_table().table_name(&bed.table).send().await.unwrap();
+    }
+    assert!(deleted > 0, "random tables without a dead row prove nothing");
+}
+
+#[tokio::test]
+async fn cleans_random_tables_on_the_embedded_engine_as_the_model_does() {
+    run_on_random_tables(Which::Cleanup, EngineKind::Embedded, 0..220).await;
+}
+
+#[tokio::test]
+async fn cleans_random_tables_on_dynamodb_local_as_the_model_does() {
+    run_on_random_tables(Which::Cleanup, EngineKind::DynamoDbLocal, 1_000..1_050).await;
+}
+
+#[tokio::test]
+async fn repairs_random_tables_on_the_embedded_engine_as_the_model_does() {
+    run_on_random_tables(Which::Repair, EngineKind::Embedded, 2_000..2_120).await;
+}
+
+#[tokio::test]
+async fn repairs_random_tables_on_dynamodb_local_as_the_model_does() {
+    run_on_random_tables(Which::Repair, EngineKind::DynamoDbLocal, 3_000..3_040).await;
+}

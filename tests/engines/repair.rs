@@ -1,0 +1,695 @@
+//! The index repair: nothing points nowhere, nothing is left unreachable, and nothing that was revoked comes back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+};
+use bed::Bed;
+use bed::engine::{EngineKind, kinds, shared as engine};
+use bed::fixture::{Fate, Specimen};
+use bed::proxy::{self, Proxy};
+use bed::python::Application;
+use bed::tables::{scan, write_rows};
+use jobs::run::report::Outcome;
+use model::rows::NOW;
+use runtime::lambda::Function;
+use serde_json::{Value, json};
+use shared::pyjson::dumps;
+use shared::time::EpochSeconds;
+
+const OAUTH: &str = "_actingweb_oauth2";
+const HOUR: i64 = 3_600;
+const DAY: i64 = 86_400;
+
+fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>, fate: Fate) -> Specimen {
+    Specimen {
+        owner: owner.to_owned(),
+        bucket: bucket.to_owned(),
+        name: name.to_owned(),
+        data: Some(AttributeValue::S(dumps(data))),
+        ttl: ttl.map(|at| AttributeValue::N(at.to_string())),
+        fate,
+    }
+}
+
+async fn repair(bed: &Bed, event: Value) -> jobs::run::report::RunReport {
+    bed.function.index_repair(event, EpochSeconds::new(NOW), None).await.unwrap()
+}
+
+/// One line of the table below: a refresh token's state, and its fate without and with an index row.
+struct Line {
+    state: &'static str,
+    data: Value,
+    ttl: Option<i64>,
+    unindexed: Fate,
+}
+
+/// A refresh token has every state that a token can have. With an index row it stays in all of them: alive it is used
+/// through it, and dead it is the daily cleanup's. Without one:
+fn states() -> Vec<Line> {
+    use Fate::{Goes, Stays};
+    let alive = NOW + 20 * DAY;
+    let line = |state, data, ttl, unindexed| Line { state, data, ttl, unindexed };
+    vec![
+        line("just written", json!({"created_at": NOW - 5, "expires_at": alive, "used": false}), Some(alive), Stays),
+        line(
+            "as old as the grace period",
+            json!({"created_at": NOW - HOUR, "expires_at": alive, "used": false}),
+            Some(alive),
+            Stays,
+        ),
+        line(
+            "older: unusable, perhaps revoked",
+            json!({"created_at": NOW - HOUR - 1, "expires_at": alive, "used": false}),
+            Some(alive),
+            Goes,
+        ),
+        line("older, from before TTLs", json!({"created_at": NOW - 9 * DAY, "expires_at": alive}), None, Goes),
+        line(
+            "written by a clock ahead",
+            json!({"created_at": NOW + HOUR, "expires_at": alive, "used": false}),
+            Some(alive),
+            Stays,
+        ),
+        line("expired", json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 1, "used": false}), None, Goes),
+        line(
+            "expires this second, old",
+            json!({"created_at": NOW - 40 * DAY, "expires_at": NOW, "used": false}),
+            None,
+            Goes,
+        ),
+        line(
+            "consumed, inside its window",
+            json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": true, "used_at": NOW - DAY}),
+            None,
+            Stays,
+        ),
+        line(
+            "consumed, past window and expiry",
+            json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 1, "used": true, "used_at": NOW - 3 * DAY}),
+            None,
+            Goes,
+        ),
+        line(
+            "consumed, nobody knows when",
+            json!({"created_at": NOW - 40 * DAY, "expires_at": alive, "used": true}),
+            None,
+            Stays,
+        ),
+        line(
+            "consumed, TTL past",
+            json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": true, "used_at": NOW - DAY}),
+            Some(NOW - 1),
+            Goes,
+        ),
+        line("age unknown", json!({"expires_at": alive, "used": false}), None, Stays),
+        line("age unknown, TTL past", json!({"used": false}), Some(NOW - 1), Goes),
+        line(
+            "alive by its fields, TTL past, old",
+            json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": false}),
+            Some(NOW - 1),
+            Goes,
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn every_combination_of_index_rows_token_and_provider_row_has_its_verdict() {
+    let mut rows = Vec::new();
+    let mut n = 0;
+    for line in states() {
+        for index in [
+            vec![],
+            vec!["refresh_token_index"],
+            vec!["_refresh_token_index"],
+            vec!["refresh_token_index", "_refresh_token_index"],
+        ] {
+            // (TTL of the provider row, whether it is dead by that alone)
+            for provider in [None, Some((Some(NOW - 1), true)), Some((Some(NOW + HOUR), false)), Some((None, false))] {
+                n += 1;
+                let (actor, token, key) = (format!("actor{n}"), format!("rt_{n}"), format!("google_token_access_{n}"));
+                let fate = if index.is_empty() { line.unindexed } else { Fate::Stays };
+                let mut data = line.data.clone();
+                if let Some((ttl, past)) = provider {
+                    data["google_token_key"] = json!(key);
+                    // By its TTL, or with its token.
+                    let provider_fate = if past { Fate::Goes } else { fate };
+                    rows.push(put(
+                        &actor,
+                        "mcp_google_tokens",
+                        &key,
+                        &json!({"refresh_token": line.state}),
+                        ttl,
+                        provider_fate,
+                    ));
+                }
+                rows.push(put(&actor, "mcp_refresh_tokens", &token, &data, line.ttl, fate));
+                // An index row outlives its time here: only its target counts.
+                rows.extend(
+                    index.iter().map(|index| put(OAUTH, index, &token, &json!(actor), Some(NOW + DAY), Fate::Stays)),
+                );
+            }
+        }
+    }
+    assert_eq!(n, 14 * 4 * 4);
+    for kind in kinds() {
+        let bed = Bed::with(kind, &rows).await;
+        let dry = repair(&bed, json!({"mode": "dry-run"})).await;
+        let report = repair(&bed, json!({})).await;
+        assert_eq!((report.outcome, &report.counts), (Outcome::Complete, &dry.counts));
+        bed.check(&rows).await;
+        let second = repair(&bed, json!({})).await;
+        assert_eq!(second.counts.rows_deleted(), 0, "a second run changes nothing");
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_dangling_index_row_goes_and_lone_provider_rows_go_when_old_enough() {
+    let mut rows = Vec::new();
+    for (index, target) in [
+        ("auth_code_index", "mcp_auth_codes"),
+        ("access_token_index", "mcp_tokens"),
+        ("refresh_token_index", "mcp_refresh_tokens"),
+        ("client_index", "mcp_clients"),
+    ] {
+        for index in [index.to_owned(), format!("_{index}")] {
+            for (name, ttl) in [("past", Some(NOW - 1)), ("ahead", Some(NOW + 20 * DAY)), ("none", None)] {
+                rows.push(put(OAUTH, &index, &format!("gone-{name}"), &json!("deleted-actor"), ttl, Fate::Goes));
+            }
+            rows.push(put(OAUTH, &index, "malformed", &json!({"actor": 1}), None, Fate::Stays));
+            rows.push(put(OAUTH, &index, &format!("there{index}"), &json!("actor"), None, Fate::Stays));
+            let record = json!({"created_at": NOW - 5, "expires_at": NOW + DAY});
+            rows.push(put("actor", target, &format!("there{index}"), &record, None, Fate::Stays));
+        }
+    }
+    // A provider row's age is in its TTL: two hours from when it was written.
+    for (name, ttl, fate) in [
+        ("dead", Some(NOW - 1), Fate::Goes),
+        ("just written", Some(NOW + 2 * HOUR), Fate::Stays),
+        ("as old as the grace period", Some(NOW + HOUR), Fate::Stays),
+        ("older", Some(NOW + HOUR - 1), Fate::Goes),
+        ("age unknown", None, Fate::Stays),
+    ] {
+        rows.push(put("another", "mcp_google_tokens", name, &json!({"refresh_token": "x"}), ttl, fate));
+    }
+    // A token that Python reads and we do not still needs its provider row.
+    rows.push(put(
+        "third",
+        "mcp_google_tokens",
+        "google_token_nan",
+        &json!({"refresh_token": "x"}),
+        Some(NOW + HOUR - 1),
+        Fate::Stays,
+    ));
+    rows.push(Specimen {
+        data: Some(AttributeValue::S("{\"score\": NaN, \"google_token_key\": \"google_token_nan\"}".to_owned())),
+        ..put("third", "mcp_tokens", "aw_nan", &json!(1), Some(NOW + HOUR), Fate::Stays)
+    });
+    rows.push(put(OAUTH, "_access_token_index", "aw_nan", &json!("third"), None, Fate::Stays));
+    for kind in kinds() {
+        let bed = Bed::with(kind, &rows).await;
+        assert_eq!(repair(&bed, json!({})).await.outcome, Outcome::Complete);
+        bed.check(&rows).await;
+    }
+}
+
+#[tokio::test]
+async fn an_unreachable_row_of_unknown_age_goes_when_it_is_seen_again_the_grace_period_later() {
+    let rows = [
+        put(
+            "actor",
+            "mcp_refresh_tokens",
+            "rt_ageless",
+            &json!({"expires_at": NOW + 90 * DAY, "used": false}),
+            None,
+            Fate::Goes,
+        ),
+        put("actor", "mcp_google_tokens", "google_token_ageless", &json!({"refresh_token": "x"}), None, Fate::Goes),
+    ];
+    for kind in kinds() {
+        let bed = Bed::with(kind, &rows).await;
+        let at = async |now: i64, event: Value| {
+            bed.function.index_repair(event, EpochSeconds::new(now), None).await.unwrap()
+        };
+        assert_eq!(at(NOW, json!({})).await.counts.rows_deleted(), 0, "seen once");
+        assert_eq!(at(NOW + HOUR - 1, json!({})).await.counts.rows_deleted(), 0, "seen twice, but too soon");
+        // A run that stops half-way, and the one that finishes it, forget nothing.
+        let more = put(
+            "zz",
+            "mcp_tokens",
+            "aw_1",
+            &json!({"created_at": NOW - DAY, "expires_at": NOW + DAY}),
+            None,
+            Fate::Goes,
+        );
+        let more = [more.clone(), Specimen { name: "aw_2".to_owned(), ..more }];
+        write_rows(&bed.function.client, &bed.table, &more).await.unwrap();
+        while !at(NOW + HOUR - 1, json!({"max_deletes": 1})).await.outcome.is_complete() {}
+        assert_eq!(at(NOW + HOUR, json!({"mode": "dry-run"})).await.counts.rows_deleted(), 2);
+        assert_eq!(at(NOW + HOUR, json!({})).await.counts.rows_deleted(), 2);
+        bed.check(&rows).await;
+    }
+}
+
+/// The writer puts the provider row, then the token row, then the index row. Stopped at each point, it loses nothing.
+#[tokio::test]
+async fn a_writer_that_is_half_way_loses_nothing() {
+    let written = [
+        put(
+            "actor",
+            "mcp_google_tokens",
+            "google_token_access_1",
+            &json!({"refresh_token": "x"}),
+            Some(NOW + 2 * HOUR),
+            Fate::Stays,
+        ),
+        put(
+            "actor",
+            "mcp_tokens",
+            "aw_1",
+            &json!({"created_at": NOW, "expires_at": NOW + HOUR, "google_token_key": "google_token_access_1"}),
+            Some(NOW + 2 * HOUR),
+            Fate::Stays,
+        ),
+        put(OAUTH, "_access_token_index", "aw_1", &json!("actor"), Some(NOW + 4 * HOUR), Fate::Stays),
+    ];
+    for kind in kinds() {
+        for so_far in 1..=3 {
+            for age in [0, 1, 60, HOUR] {
+                let bed = Bed::with(kind, &written[..so_far]).await;
+                let now = EpochSeconds::new(NOW + age);
+                bed.function.index_repair(json!({}), now, None).await.unwrap();
+                bed.function.daily_cleanup(json!({}), now, None).await.unwrap();
+                bed.check(&written[..so_far]).await;
+            }
+        }
+    }
+}
+
+/// Revocation deletes the index row first. A token whose own row survived that must never become usable again.
+#[tokio::test]
+async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let bed = Bed::with(EngineKind::DynamoDbLocal, &[]).await;
+    let application = Application::new(endpoint, &bed.prefix);
+    let create = json!({"op": "mcp_create_access", "owner": "actor", "client_id": "mcp_c"});
+    let tokens = application.ask(&json!([create, create]));
+    let (revoked, alive) = (tokens[0].as_str().unwrap(), tokens[1].as_str().unwrap());
+    let answers = application.ask(&json!([
+        {"op": "mcp_validate", "token": revoked},
+        {"op": "mcp_revoke_cut_off", "owner": "actor", "token": revoked},
+    ]));
+    assert_eq!(answers[0]["client_id"], "mcp_c");
+    assert_eq!(answers[1], json!(false), "the library knows that it was cut off");
+    let row = ("actor".to_owned(), format!("mcp_tokens:{revoked}"));
+    assert!(bed.keys().await.contains(&row), "the token's own row survived");
+    let index_rows =
+        async || bed.keys().await.into_iter().filter(|(_, sort)| sort.contains("_index:")).collect::<Vec<_>>();
+    let before = index_rows().await;
+    let now = EpochSeconds::from(SystemTime::now());
+    for event in [
+        json!({"mode": "dry-run"}),
+        json!({}),
+        json!({"restore_clients": true, "remove_legacy": true}),
+        json!({"restore_clients": true, "grace_seconds": 0, "expired_rows": "defer-to-ttl"}),
+        json!({"max_deletes": 1, "max_delete_share": 1}),
+    ] {
+        bed.function.index_repair(event, now.plus(5), None).await.unwrap();
+        let answers =
+            application.ask(&json!([{"op": "mcp_validate", "token": revoked}, {"op": "mcp_validate", "token": alive}]));
+        assert_eq!(answers[0], Value::Null, "a revoked token came back to life");
+        assert_eq!(answers[1]["client_id"], "mcp_c");
+        assert_eq!(index_rows().await, before, "no index row is ever written for a token");
+    }
+    assert!(!bed.keys().await.contains(&row), "old enough, it is deleted");
+}
+
+#[tokio::test]
+async fn a_stranded_client_is_reported_and_restored_only_on_request() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let bed = Bed::with(EngineKind::DynamoDbLocal, &[]).await;
+    let application = Application::new(endpoint, &bed.prefix);
+    let record =
+        json!({"client_id": "mcp_stranded", "client_name": "Zoë's", "redirect_uris": ["https://x.example/cb"]});
+    // What ActingWeb 3.9.2 left behind: the record, and an index row under the old name; and one that vouches for nobody.
+    let load = json!([{"op": "client_load", "client_id": "mcp_stranded"}]);
+    let _ = application.ask(&json!([
+        {"op": "client_store", "owner": "actor", "client_id": "mcp_stranded", "data": record},
+        {"op": "set_attr", "owner": OAUTH, "bucket": "client_index", "name": "mcp_stranded", "data": "actor"},
+        {"op": "set_attr", "owner": OAUTH, "bucket": "client_index", "name": "mcp_nobody", "data": "actor"},
+        {"op": "client_store", "owner": "actor", "client_id": "mcp_unvouched", "data": {"client_id": "mcp_unvouched"}},
+        {"op": "delete_attr", "owner": OAUTH, "bucket": "_client_index", "name": "mcp_stranded"},
+        {"op": "delete_attr", "owner": OAUTH, "bucket": "_client_index", "name": "mcp_unvouched"},
+    ]));
+    assert_eq!(application.ask(&load)[0], Value::Null);
+    let report = repair(&bed, json!({})).await;
+    assert_eq!((&report.findings["stranded_clients"], &report.findings["restored_clients"]), (&json!(1), &json!(0)));
+    assert_eq!(application.ask(&load)[0], Value::Null, "reported, not restored");
+    let dry = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
+    assert_eq!(dry.findings["restored_clients"], 1);
+    assert_eq!(application.ask(&load)[0], Value::Null, "a dry run sends no write");
+    let report = repair(&bed, json!({"restore_clients": true})).await;
+    assert_eq!((&report.findings["stranded_clients"], &report.findings["restored_clients"]), (&json!(1), &json!(1)));
+    assert_eq!(application.ask(&load)[0]["client_id"], "mcp_stranded", "loads through the library's own registry");
+    let unvouched = application.ask(&json!([{"op": "client_load", "client_id": "mcp_unvouched"}]));
+    assert_eq!(unvouched[0], Value::Null, "without an old index row nothing vouches for a client");
+    assert_eq!(repair(&bed, json!({"restore_clients": true})).await.findings["stranded_clients"], 0);
+}
+
+#[tokio::test]
+async fn leftovers_of_3_2_1_go_only_on_request() {
+    for kind in kinds() {
+        let mut rows: Vec<Specimen> = ["_mcp_system", "_mcp_global"]
+            .into_iter()
+            .flat_map(|owner| ["auth_code_index", "access_token_index", "client_index"].map(|bucket| (owner, bucket)))
+            .map(|(owner, bucket)| put(owner, bucket, "n", &json!("actor"), None, Fate::Stays))
+            .collect();
+        rows.push(put("_mcp_system", "something_else", "n", &json!("x"), None, Fate::Stays));
+        let bed = Bed::with(kind, &rows).await;
+        let report = repair(&bed, json!({})).await;
+        assert_eq!((report.counts.rows_deleted(), &report.findings["legacy_rows"]), (0, &json!(7)));
+        bed.check(&rows).await;
+        assert_eq!(repair(&bed, json!({"remove_legacy": true})).await.counts.rows_deleted(), 6);
+        assert_eq!(bed.keys().await.len(), 1, "a row of no known bucket stays");
+    }
+}
+
+async fn actors_table(client: &Client, prefix: &str, ids: &[&str]) {
+    let table = format!("{prefix}_actors");
+    let key = KeySchemaElement::builder().attribute_name("id").key_type(KeyType::Hash).build().unwrap();
+    let text =
+        AttributeDefinition::builder().attribute_name("id").attribute_type(ScalarAttributeType::S).build().unwrap();
+    client
+        .create_table()
+        .table_name(&table)
+        .billing_mode(BillingMode::PayPerRequest)
+        .key_schema(key)
+        .attribute_definitions(text)
+        .send()
+        .await
+        .unwrap();
+    for id in ids {
+        client.put_item().table_name(&table).item("id", AttributeValue::S((*id).to_owned())).send().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn rows_of_absent_actors_are_reported_and_never_deleted() {
+    let rows: Vec<Specimen> = [
+        ("there", "_internal"),
+        ("gone", "_internal"),
+        ("gone", "trust_permissions"),
+        ("_actingweb_other", "x"),
+        (OAUTH, "_client_index_archive"),
+    ]
+    .map(|(owner, bucket)| put(owner, bucket, "n", &json!({"x": 1}), None, Fate::Stays))
+    .into_iter()
+    .chain([put("there", "mcp_clients", "mcp_1", &json!({"client_id": "mcp_1"}), None, Fate::Stays)])
+    .collect();
+    for kind in kinds() {
+        // Without the table, and with an empty one, nothing is called absent.
+        let bed = Bed::with(kind, &rows).await;
+        let report = repair(&bed, json!({})).await;
+        assert_eq!(report.findings["absent_actors"], Value::Null);
+        assert!(report.notes[0].contains("_actors does not exist"), "{:?}", report.notes);
+        actors_table(&bed.function.client, &bed.prefix, &[]).await;
+        let report = repair(&bed, json!({})).await;
+        assert_eq!(report.findings["rows_of_absent_actors"], Value::Null);
+        assert!(report.notes[0].contains("not to be believed"), "{:?}", report.notes);
+
+        let bed = Bed::with(kind, &rows).await;
+        actors_table(&bed.function.client, &bed.prefix, &["there", "somebody"]).await;
+        let report = repair(&bed, json!({})).await;
+        assert_eq!(
+            (&report.findings["absent_actors"], &report.findings["rows_of_absent_actors"]),
+            (&json!(1), &json!(2))
+        );
+        bed.check(&rows).await;
+    }
+}
+
+#[tokio::test]
+async fn a_row_under_a_key_that_is_not_its_buckets_shifts_nothing() {
+    for kind in kinds() {
+        let alive = json!({"created_at": NOW - 9 * DAY, "expires_at": NOW + DAY, "used": false});
+        let rows: Vec<Specimen> = (0..20)
+            .flat_map(|i| {
+                let (actor, token) = (format!("actor{}", i / 4), format!("rt_{i}"));
+                let indexed = i % 2 == 0;
+                let fate = if indexed { Fate::Stays } else { Fate::Goes };
+                let row = put(&actor, "mcp_refresh_tokens", &token, &alive, None, fate);
+                let index = put(OAUTH, "_refresh_token_index", &token, &json!(actor), None, Fate::Stays);
+                if indexed { vec![row, index] } else { vec![row] }
+            })
+            .collect();
+        let bed = Bed::with(kind, &rows).await;
+        // Claims to be a token, under a key that no token has; sorted before, between and after the others.
+        for sort in ["a", "mcp_refresh_tokens", "mcp_refresh_tokens-", "z"] {
+            for actor in ["actor0", "actor3"] {
+                let text = |text: &str| AttributeValue::S(text.to_owned());
+                let put = bed.function.client.put_item().table_name(&bed.table).item("id", text(actor));
+                let put = put
+                    .item("bucket_name", text(sort))
+                    .item("bucket", text("mcp_refresh_tokens"))
+                    .item("name", text("n"));
+                put.item("data", text(&dumps(&alive))).send().await.unwrap();
+            }
+        }
+        let report = repair(&bed, json!({})).await;
+        assert_eq!(report.counts.rows_deleted(), 10);
+        bed.check(&rows).await;
+        assert_eq!(bed.keys().await.iter().filter(|(_, sort)| !sort.contains(':')).count(), 8, "nobody's rows stay");
+    }
+}
+
+#[tokio::test]
+async fn a_denied_read_of_the_actors_does_not_stop_the_repair() {
+    let rows = damage(30);
+    let bed = Bed::with(EngineKind::Embedded, &rows).await;
+    actors_table(&bed.function.client, &bed.prefix, &["somebody"]).await;
+    let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}"#;
+    let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
+        if request.operation == "BatchGetItem" && request.body.contains("_actors") {
+            return proxy::Fate::Answer(400, denied.to_owned());
+        }
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    let report = function.index_repair(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    assert_eq!((report.outcome, report.counts.rows_deleted()), (Outcome::Complete, 30));
+    assert_eq!(report.findings["absent_actors"], Value::Null);
+    assert!(report.notes[0].contains("_actors was denied"), "{:?}", report.notes);
+}
+
+/// Dangling index rows under many owners, so that every segment has some.
+fn damage(actors: usize) -> Vec<Specimen> {
+    (0..actors)
+        .map(|i| {
+            let data = json!({"created_at": NOW - 2 * DAY, "expires_at": NOW + DAY, "actor_id": format!("a{i}")});
+            put(&format!("actor{i:04}"), "mcp_tokens", &format!("aw_{i}"), &data, None, Fate::Goes)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_run_that_dies_in_segment_3_of_8_is_resumed_in_segment_3() {
+    let rows = damage(400);
+    for kind in kinds() {
+        let bed = Bed::with(kind, &rows).await;
+        // One after another, as under a ceiling, so that the segment in which it dies is a known one.
+        let event = || json!({"max_deletes": 1_000_000});
+        let died = Arc::new(AtomicBool::new(false));
+        let dead = Arc::clone(&died);
+        let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+            if request.operation == "Scan" && request.body.contains("\"Segment\":3") {
+                dead.store(true, Ordering::Relaxed);
+            }
+            if dead.load(Ordering::Relaxed) { proxy::Fate::CutBefore } else { proxy::Fate::Forward }
+        });
+        let function = bed.through(&proxy).await;
+        let until_it_dies = async {
+            while !died.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::select! {
+            ended = function.index_repair(event(), EpochSeconds::new(NOW), None) => panic!("not killed: {ended:?}"),
+            () = until_it_dies => {}
+        }
+        let left = bed.keys().await.len();
+        assert!(left < 400 && left > 100, "three of eight segments are done: {left} left");
+
+        let segments: Arc<std::sync::Mutex<BTreeSet<String>>> = Arc::default();
+        let seen = Arc::clone(&segments);
+        let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+            if request.operation == "Scan" && !request.body.contains("_actors") {
+                let body: Value = serde_json::from_str(&request.body).unwrap();
+                seen.lock().unwrap().insert(format!("{} of {}", body["Segment"], body["TotalSegments"]));
+            }
+            proxy::Fate::Forward
+        });
+        let function = bed.through(&proxy).await;
+        let report = function.index_repair(event(), EpochSeconds::new(NOW + 90), None).await.unwrap();
+        assert!(report.resumed);
+        assert_eq!(report.outcome, Outcome::Complete);
+        let mut scanned = segments.lock().unwrap().clone();
+        // One page tells that the table is the right one.
+        scanned.remove("0 of 1");
+        assert_eq!(scanned.into_iter().collect::<Vec<_>>(), ["3 of 8", "4 of 8", "5 of 8", "6 of 8", "7 of 8"]);
+        bed.check(&rows).await;
+    }
+}
+
+#[tokio::test]
+async fn stops_at_its_deadline_and_at_its_ceiling_and_goes_on_from_there() {
+    let rows = damage(3_000);
+    for (event, budget) in [
+        (json!({"max_deletes": 700}), None),
+        (json!({"max_write_units_per_second": 400}), Some(Duration::from_secs(3))),
+    ] {
+        let bed = Bed::with(EngineKind::Embedded, &rows).await;
+        let mut runs = 0;
+        loop {
+            let report = bed.function.index_repair(event.clone(), EpochSeconds::new(NOW), budget).await.unwrap();
+            runs += 1;
+            if report.outcome.is_complete() {
+                break;
+            }
+            let expected = if budget.is_some() { Outcome::OutOfTime } else { Outcome::MaxDeletes };
+            assert_eq!(report.outcome, expected);
+            assert!(budget.is_some() || report.counts.rows_deleted() == 700);
+            assert!(runs < 30, "no end in sight");
+        }
+        assert!(runs > 2, "{runs}");
+        bed.check(&rows).await;
+    }
+}
+
+#[tokio::test]
+async fn the_lease_is_one_for_the_repair_and_the_daily_run() {
+    let bed = Arc::new(Bed::with(EngineKind::Embedded, &damage(50)).await);
+    let (other, met) = (Arc::clone(&bed), Arc::new(AtomicBool::new(false)));
+    let seen = Arc::clone(&met);
+    let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
+        if request.operation == "BatchExecuteStatement" && !seen.swap(true, Ordering::Relaxed) {
+            let other = Arc::clone(&other);
+            let daily = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(other.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None)).unwrap()
+            });
+            assert_eq!(daily.join().unwrap().outcome, Outcome::LeaseHeld);
+        }
+        proxy::Fate::Forward
+    });
+    let function = bed.through(&proxy).await;
+    let report = function.index_repair(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    assert!(met.load(Ordering::Relaxed));
+    assert_eq!((report.outcome, report.counts.rows_deleted()), (Outcome::Complete, 50));
+}
+
+#[tokio::test]
+async fn a_read_that_failed_is_not_absence() {
+    let rows: Vec<Specimen> =
+        damage(40)
+            .into_iter()
+            .chain((0..40).map(|i| {
+                put(OAUTH, "_access_token_index", &format!("dangling{i}"), &json!("nobody"), None, Fate::Goes)
+            }))
+            .collect();
+    for kind in kinds() {
+        let bed = Bed::with(kind, &rows).await;
+        let before = bed.keys().await;
+        let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
+            "BatchGetItem" => proxy::unprocessed(request),
+            _ => proxy::Fate::Forward,
+        });
+        let function = bed.through(&proxy).await;
+        match function.index_repair(json!({}), EpochSeconds::new(NOW), None).await {
+            Ok(report) => assert_eq!((report.outcome, report.counts.rows_skipped()), (Outcome::Skipped, 80)),
+            Err(error) => assert_eq!(error.kind(), "Store"),
+        }
+        assert_eq!(bed.keys().await, before);
+    }
+}
+
+/// 20,000 rows of the real library, a third of the live tokens damaged by direct deletes.
+#[tokio::test]
+async fn repairs_20000_rows_of_the_real_library_and_every_live_one_still_works() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let prefix = format!("hurt{:08x}", fastrand::u32(..));
+    let application = Application::new(endpoint, &prefix);
+    let manifest = application.seed(20_000, 2);
+    let client = bed::tables::client(endpoint).await;
+    let table = format!("{prefix}_attributes");
+    let hurt = damage_live_tokens(&client, &table, &manifest).await;
+    assert!(hurt > 300, "{hurt}");
+
+    let proxy = Proxy::start(endpoint, |_| proxy::Fate::Forward);
+    let function =
+        Function::new(bed::tables::client(proxy.endpoint()).await, [("AWS_DB_PREFIX".to_owned(), prefix)].into());
+    let now = || EpochSeconds::from(SystemTime::now());
+    // No grace: the damage is fresh, and nobody else is writing.
+    let report = function.index_repair(json!({"grace_seconds": 0}), now(), None).await.unwrap();
+    println!("{}", report.to_json());
+    assert_eq!(report.outcome, Outcome::Complete);
+    let reads = proxy
+        .seen()
+        .iter()
+        .filter(|operation| ["Scan", "Query", "BatchGetItem", "GetItem"].contains(&operation.as_str()))
+        .count();
+    let allowed = report.counts.rows_read() / 100;
+    assert!(reads as u64 <= allowed, "{reads} read requests for {} rows", report.counts.rows_read());
+    println!("{reads} read requests for {} rows", report.counts.rows_read());
+    function.daily_cleanup(json!({}), now(), None).await.unwrap();
+    println!("{}", application.judge(&manifest));
+    let second = function.index_repair(json!({"grace_seconds": 0}), now(), None).await.unwrap();
+    assert_eq!(second.counts.rows_deleted(), 0);
+}
+
+/// Deletes the index row of every third live token and the token row of every third, and strikes them off the manifest.
+async fn damage_live_tokens(client: &Client, table: &str, manifest: &bed::python::Manifest) -> usize {
+    let mut list = manifest.read();
+    let heads: BTreeSet<String> = list["mcp_tripwires"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|tripwire| tripwire["head"].as_str().map(str::to_owned))
+        .collect();
+    let rows: BTreeSet<(String, String)> =
+        scan(client, table).await.unwrap().into_iter().map(|(owner, sort, _)| (owner, sort)).collect();
+    let mut hurt = 0;
+    for (kind, field, bucket, index) in [
+        ("live_mcp_access", "", "mcp_tokens", "_access_token_index"),
+        ("live_mcp_refresh", "token", "mcp_refresh_tokens", "_refresh_token_index"),
+        ("live_mcp_codes", "code", "mcp_auth_codes", "_auth_code_index"),
+    ] {
+        let tokens = list[kind].as_array().cloned().unwrap_or_default();
+        let mut left = Vec::new();
+        for (i, token) in tokens.into_iter().enumerate() {
+            let name = if field.is_empty() { token.as_str() } else { token[field].as_str() }.unwrap().to_owned();
+            let target = rows.iter().find(|(_, sort)| *sort == format!("{bucket}:{name}")).cloned();
+            let (Some(target), false) = (target, heads.contains(&name) || i % 3 == 0) else {
+                left.push(token);
+                continue;
+            };
+            let (owner, sort) = if i % 3 == 1 { (OAUTH.to_owned(), format!("{index}:{name}")) } else { target };
+            client
+                .delete_item()
+                .table_name(table)
+                .key("id", AttributeValue::S(owner))
+                .key("bucket_name", AttributeValue::S(sort))
+                .send()
+                .await
+                .unwrap();
+            hurt += 1;
+        }
+        list[kind] = Value::Array(left);
+    }
+    manifest.write(&list);
+    hurt
+}

@@ -1,0 +1,368 @@
+//! A living application: several processes of the real library use a table while it is swept and repaired, with tokens
+//! that die within seconds of being used. Their own logs of what they were answered are the judge.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use bed::Bed;
+use bed::aftermath::{Aftermath, secrets_in};
+use bed::attack::{Figures, amount, seed};
+use bed::engine::{EngineKind, shared as engine};
+use bed::janitor::Janitor;
+use bed::process::Running;
+use bed::python::Application;
+use jobs::run::report::{Outcome, RunReport};
+use runtime::lambda::Function;
+use serde_json::{Value, json};
+use shared::time::EpochSeconds;
+
+const SCRIPT: &str = "actingweb_living.py";
+const DAY: i64 = 86_400;
+/// Everything that can die is dead by then: the longest are a refresh token and a tombstone, 30 days and an hour.
+const LATER: i64 = 45 * DAY;
+
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn endpoint() -> &'static str {
+    engine(EngineKind::DynamoDbLocal).endpoint()
+}
+
+/// An application with its tables, and nobody in it yet.
+async fn application() -> (Bed, Application) {
+    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let application = Application::new(endpoint(), &bed.prefix);
+    application.run(SCRIPT, &["--prepare"], "");
+    (bed, application)
+}
+
+fn clock() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+fn now() -> EpochSeconds {
+    EpochSeconds::from(SystemTime::now())
+}
+
+/// Our runs, one after another: what they say of themselves, everything that they printed, and when they were under way.
+struct Runs {
+    function: Function,
+    janitor: Janitor,
+    figures: Figures,
+    said: String,
+    under_way: Vec<(f64, f64)>,
+    random: fastrand::Rng,
+    /// By how many seconds our clock is ahead.
+    ahead: i64,
+}
+
+impl Runs {
+    fn on(bed: &Bed, ahead: i64) -> Self {
+        let function = Function::new(bed.function.client.clone(), bed.function.environment.clone());
+        Self {
+            function: function.telling(|line| TOLD.lock().unwrap().push(line.to_owned())),
+            janitor: Janitor::on(endpoint(), &bed.prefix),
+            figures: Figures::default(),
+            said: String::new(),
+            under_way: Vec::new(),
+            random: fastrand::Rng::with_seed(seed()),
+            ahead,
+        }
+    }
+
+    /// One after another, as long as the application lives.
+    async fn beside(&mut self, processes: &Processes) {
+        while !processes.began() && !processes.ended() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let mut turn = 0;
+        while !processes.ended() {
+            self.next(turn).await;
+            turn += 1;
+        }
+    }
+
+    /// The next one. All have the default grace of an hour: what a writer has half written looks like what a revocation
+    /// cut off has left, and only its age tells them apart. A grace of seconds would be safe only if no writer were ever
+    /// held up for seconds, which on a busy machine nobody can promise. So that the repair has something to do
+    /// nevertheless, the application leaves old half-revoked tokens, and the index rows of deleted actors.
+    async fn next(&mut self, turn: usize) {
+        let (began, now) = (clock(), EpochSeconds::new(now().get() + self.ahead));
+        match turn % 4 {
+            1 if self.ahead == 0 => self.program("sweep"),
+            3 if self.ahead == 0 => self.program("repair"),
+            2 => self.repair(now).await,
+            _ => drop(self.daily(now).await),
+        }
+        self.under_way.push((began, clock()));
+        self.figures.attempts += 1;
+        // The runs drift against the application's seconds: some judge a row in the second in which it dies.
+        tokio::time::sleep(Duration::from_millis(self.random.u64(20..300))).await;
+    }
+
+    /// By which clock it judged: the engine's own, when a busy machine renews that late.
+    async fn daily(&mut self, now: EpochSeconds) -> i64 {
+        let report = self.function.daily_cleanup(json!({}), now, None).await.unwrap();
+        self.reported(&report);
+        report.now
+    }
+
+    async fn repair(&mut self, now: EpochSeconds) {
+        let report = self.function.index_repair(json!({}), now, None).await.unwrap();
+        self.reported(&report);
+    }
+
+    fn reported(&mut self, report: &RunReport) {
+        assert_eq!(report.outcome, Outcome::Complete, "{}", report.to_json());
+        self.figures.ran(report);
+        self.said.push_str(&format!("{}\n", report.to_json()));
+    }
+
+    fn program(&mut self, command: &str) {
+        let ended = self.janitor.run(&[command, "--apply", "--yes", "--json"]);
+        assert_eq!(ended.code, 0, "{ended:?}");
+        let answer = ended.json();
+        self.figures.answered(answer.get("report").unwrap_or(&answer));
+        self.said.push_str(&ended.out);
+        self.said.push_str(&ended.err);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Alive,
+    /// Its end was asked for and not confirmed: either answer is right.
+    Ending,
+    Ended,
+}
+
+/// What the logs come to.
+#[derive(Default)]
+struct Judged {
+    /// Every entry that is alive at the end.
+    alive: Vec<Value>,
+    lost: Vec<String>,
+    revived: Vec<String>,
+    raised: Vec<String>,
+    secrets: Vec<String>,
+    /// Operations, and those of them that were answered while a run of ours was under way.
+    operations: u64,
+    raced: u64,
+    /// Good answers by kind; those within the last two seconds of a life; and what died unhindered.
+    good: BTreeMap<String, u64>,
+    just_in_time: u64,
+    deaths: u64,
+}
+
+impl Judged {
+    fn of(processes: &Processes, runs: &Runs) -> Self {
+        let mut judged = Self::default();
+        for log in processes.logs() {
+            judged.read(&log, &runs.under_way);
+        }
+        judged
+    }
+
+    /// Reads one process's log, from first to last line.
+    fn read(&mut self, log: &str, under_way: &[(f64, f64)]) {
+        let mut known: HashMap<String, (Value, State)> = HashMap::new();
+        let mut end = 0.0_f64;
+        for line in log.lines() {
+            let event: Value = serde_json::from_str(line).expect("a line of JSON");
+            let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+            let at = event["at"].as_f64().expect("a time");
+            let until = event["until"].as_f64().unwrap_or(at);
+            end = end.max(until);
+            match event["did"].as_str() {
+                Some("made") => {
+                    self.operation(at, until, under_way);
+                    let secrets = event["secrets"].as_array().into_iter().flatten();
+                    self.secrets.extend(secrets.filter_map(Value::as_str).map(str::to_owned));
+                    if !["client", "tombstone", "replay"].contains(&text("kind").as_str()) {
+                        self.secrets.push(text("name"));
+                    }
+                    known.insert(text("name"), (event, State::Alive));
+                }
+                Some("used") => {
+                    self.operation(at, until, under_way);
+                    let (entry, state) = &known[&text("name")];
+                    self.answered(&event, entry, *state, (at, until));
+                }
+                Some(did @ ("ending" | "ended")) => {
+                    let kinds = event["kinds"].as_array().cloned().unwrap_or_default();
+                    let by = text("by");
+                    for (entry, state) in known.values_mut() {
+                        if entry[&by] == event["value"] && (kinds.is_empty() || kinds.contains(&entry["kind"])) {
+                            *state = if did == "ended" { State::Ended } else { (*state).max_ending() };
+                        }
+                    }
+                }
+                Some("raised") => self.raised.push(line.to_owned()),
+                other => panic!("{other:?} in the log"),
+            }
+        }
+        for (entry, state) in known.into_values() {
+            let dies = entry["dies"].as_f64();
+            self.deaths += u64::from(state == State::Alive && dies.is_some_and(|dies| dies < end));
+            if state == State::Alive && dies.is_none_or(|dies| dies >= end) {
+                self.alive.push(entry);
+            }
+        }
+    }
+
+    fn operation(&mut self, at: f64, until: f64, under_way: &[(f64, f64)]) {
+        self.operations += 1;
+        self.raced += u64::from(under_way.iter().any(|(began, ended)| at <= *ended && until >= *began));
+    }
+
+    /// An answer is wrong when something alive from the first to the last moment of asking was refused, or something
+    /// that was over before it was asked for was accepted. `dies` is the first moment at which the library itself may
+    /// refuse, so that the one doubt left is an answer that a death fell into.
+    fn answered(&mut self, event: &Value, entry: &Value, state: State, (at, until): (f64, f64)) {
+        let kind = entry["kind"].as_str().unwrap_or_default();
+        let dies = entry["dies"].as_f64().unwrap_or(f64::INFINITY);
+        match (event["answer"].as_bool().expect("an answer"), state) {
+            (true, State::Ended) => self.revived.push(format!("{kind} at {at}")),
+            (true, _) => {
+                *self.good.entry(kind.to_owned()).or_default() += 1;
+                self.just_in_time += u64::from(dies - at < 2.0);
+            }
+            (false, State::Alive) if until < dies => self.lost.push(format!("{kind} at {at}, dies {dies}")),
+            (false, _) => {}
+        }
+    }
+}
+
+impl State {
+    fn max_ending(self) -> Self {
+        if self == Self::Ended { self } else { Self::Ending }
+    }
+}
+
+/// The processes and where their logs are; they hold every secret in the clear and go with the test.
+struct Processes {
+    running: Vec<Running>,
+    folder: PathBuf,
+}
+
+impl Processes {
+    /// Each lives for so many seconds, and until it has done so much.
+    fn start(application: &Application, prefix: &str, count: usize, seconds: u32, operations: u32) -> Self {
+        let folder = std::env::temp_dir().join(format!("living-{prefix}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let start = |number: usize| {
+            let log = folder.join(number.to_string());
+            let [number, seed] = [number.to_string(), seed().to_string()];
+            let [seconds, operations] = [seconds.to_string(), operations.to_string()];
+            let which = ["--log", log.to_str().unwrap(), "--number", &number, "--seed", &seed];
+            let much = ["--seconds", &seconds, "--operations", &operations];
+            application.start(SCRIPT, &[&which[..], &much[..]].concat())
+        };
+        Self { running: (0..count).map(start).collect(), folder }
+    }
+
+    /// Whether all of them have begun: an empty table is nothing to attack.
+    fn began(&self) -> bool {
+        let wrote = |number: usize| std::fs::metadata(self.log(number)).is_ok_and(|log| log.len() > 0);
+        (0..self.running.len()).all(wrote)
+    }
+
+    fn log(&self, number: usize) -> PathBuf {
+        self.folder.join(number.to_string())
+    }
+
+    fn ended(&self) -> bool {
+        self.running.iter().all(|process| process.output().contains("ended with status"))
+    }
+
+    fn logs(&self) -> Vec<String> {
+        for process in &self.running {
+            assert!(process.output().contains("ended with status 0"), "{}", process.tail());
+        }
+        let read = |number: usize| std::fs::read_to_string(self.log(number)).unwrap();
+        (0..self.running.len()).map(read).collect()
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[tokio::test]
+async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repaired() {
+    let (bed, application) = application().await;
+    let mut runs = Runs::on(&bed, 0);
+    let processes = Processes::start(&application, &bed.prefix, amount(3, 6), amount(25, 300), 500);
+    runs.beside(&processes).await;
+    let mut judged = Judged::of(&processes, &runs);
+    println!(
+        "{} operations, {} beside a run; {} deaths, {} good answers in the last two seconds of a life; {:?}",
+        judged.operations, judged.raced, judged.deaths, judged.just_in_time, judged.good
+    );
+
+    // Nobody writes any more: one clean sweep and repair, and nothing that is dead now is left.
+    let end = now();
+    let judged_at = runs.daily(end).await;
+    assert!(end.get() - judged_at < 60, "judged at {judged_at}, at {end:?}");
+    runs.repair(end).await;
+    let aftermath = Aftermath::read(endpoint(), &bed.table).await;
+    let (dead, dangling) = (aftermath.dead(judged_at), model::dangling(&aftermath.rows));
+    assert!(dead.is_empty() && dangling.is_empty(), "dead: {dead:?}, dangling: {dangling:?}");
+
+    // What is alive by the logs, and stays so for another minute, still works.
+    let minute_left = |entry: &&Value| entry["dies"].as_f64().is_none_or(|dies| dies > clock() + 60.0);
+    let alive: Vec<&Value> = judged.alive.iter().filter(minute_left).collect();
+    let answers: Vec<bool> =
+        serde_json::from_str(&application.run(SCRIPT, &["--last"], &json!(alive).to_string())).unwrap();
+    assert_eq!(answers.len(), alive.len());
+    for (entry, _) in alive.iter().zip(&answers).filter(|(_, works)| !**works) {
+        judged.lost.push(format!("{} at the end", entry["kind"]));
+    }
+    println!("{} alive at the end", alive.len());
+
+    // Much later everything that can die is dead.
+    let later = EpochSeconds::new(now().get() + LATER);
+    runs.daily(later).await;
+    runs.repair(later).await;
+    let aftermath = Aftermath::read(endpoint(), &bed.table).await;
+    let (dead, dangling) = (aftermath.dead(later.get()), model::dangling(&aftermath.rows));
+    let mut figures = runs.figures;
+    figures.attempts += 4;
+    // A fault is an operation of the application that was answered while a run of ours was under way.
+    figures.faults = judged.raced;
+    figures.live_lost = judged.lost.len() as u64;
+    figures.dead_left = dead.len() as u64;
+    figures.dangling = dangling.len() as u64;
+    let output = [runs.said, TOLD.lock().unwrap().join("\n"), aftermath.own].join("\n");
+    figures.secrets = secrets_in(&output, judged.secrets.iter().map(String::as_str));
+    assert!(judged.raised.is_empty(), "the library raised: {:#?}", judged.raised);
+    assert!(judged.revived.is_empty(), "accepted after its end: {:#?}", judged.revived);
+    assert!(judged.lost.is_empty(), "refused while alive: {:#?}", judged.lost);
+    figures.tell("living application");
+
+    // An attack in which nothing died, or nothing was used while it died, proves nothing.
+    let kinds = judged.good.keys().map(String::as_str).collect::<Vec<_>>();
+    for kind in "client mcp_access mcp_code mcp_consumed mcp_refresh nonce replay session spa_access spa_consumed \
+                 spa_refresh ticket tombstone verify"
+        .split_whitespace()
+    {
+        assert!(kinds.contains(&kind), "no {kind} was used");
+    }
+    assert!(judged.deaths > 30 && judged.just_in_time > 50 && judged.raced > 200 && alive.len() > 50);
+    assert!(figures.attempts > 12 && figures.deleted > judged.deaths);
+}
+
+/// The judge can say no: a cleaning whose clock is a few seconds ahead takes what is alive, and the log shows it.
+#[tokio::test]
+async fn the_log_notices_rows_that_were_taken_while_they_were_alive() {
+    let (bed, application) = application().await;
+    let mut runs = Runs::on(&bed, 4);
+    let processes = Processes::start(&application, &bed.prefix, 1, 8, 150);
+    runs.beside(&processes).await;
+    let judged = Judged::of(&processes, &runs);
+    println!("{} of {} operations were refused something alive", judged.lost.len(), judged.operations);
+    assert!(!judged.lost.is_empty());
+}

@@ -1,0 +1,279 @@
+//! Malformed rows: what is in them must neither stop a run, nor get a live row deleted, nor reach a terminal.
+//!
+//! The judge is Python (`tests/python/oracle.py`): what the writer's own JSON reader makes of a row is what counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bed::Bed;
+use bed::attack::{Figures, amount, seed};
+use bed::engine::{EngineKind, shared as engine};
+use bed::items::{self, Item, Sentence, judge};
+use bed::janitor::{Ended, janitor};
+use bed::malformed_rows::{SECRET, malformed_rows, strange_data};
+use bed::tables::{random_table, specimens};
+use jobs::run::report::{Outcome, RunReport};
+use model::rows::NOW;
+use model::{Key, ModelRow, daily_cleanup, index_repair};
+use serde_json::json;
+use shared::time::EpochSeconds;
+
+/// The rows of a random table that are written: a key is written once.
+fn written(rows: &[ModelRow]) -> Vec<ModelRow> {
+    let by_key: BTreeMap<Key, &ModelRow> = rows.iter().map(|row| (row.key(), row)).collect();
+    by_key.into_values().cloned().collect()
+}
+
+fn items(rows: &[ModelRow]) -> BTreeMap<Key, String> {
+    let item = |row: bed::fixture::Specimen| -> Item {
+        let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.to_owned());
+        let sort = format!("{}:{}", row.bucket, row.name);
+        let fixed = [("id", text(&row.owner)), ("bucket_name", text(&sort)), ("bucket", text(&row.bucket))];
+        let more = [("data", row.data), ("ttl_timestamp", row.ttl)];
+        let more = more.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        fixed.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value)).collect()
+    };
+    specimens(rows).into_iter().map(item).map(|item| (items::key(&item), items::line(&item))).collect()
+}
+
+#[test]
+fn the_oracle_agrees_with_the_model() {
+    let tables: Vec<Vec<ModelRow>> = (0..400).map(|seed| written(&random_table(seed, NOW))).collect();
+    let lines: Vec<BTreeMap<Key, String>> = tables.iter().map(|rows| items(rows)).collect();
+    let sentences = judge(&lines.iter().collect::<Vec<_>>(), NOW);
+    assert_eq!(sentences.len(), tables.len());
+    let mut dead = 0;
+    for (seed, (rows, sentence)) in tables.iter().zip(sentences).enumerate() {
+        let daily = daily_cleanup(rows, NOW);
+        let left: Vec<ModelRow> = rows.iter().filter(|row| !daily.contains(&row.key())).cloned().collect();
+        assert_eq!(sentence.daily, daily, "seed {seed}: the daily run");
+        assert_eq!(sentence.repair, index_repair(&left, NOW), "seed {seed}: the repair");
+        dead += sentence.daily.len() + sentence.repair.len();
+    }
+    assert!(dead > 2_000, "{dead} dead rows prove little");
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Which {
+    Cleanup,
+    Repair,
+}
+
+/// A table of malformed rows on an engine, and what the oracle says of it.
+struct Attacked {
+    bed: Bed,
+    before: BTreeMap<Key, String>,
+    sentence: Sentence,
+    figures: Figures,
+}
+
+impl Attacked {
+    async fn new(kind: EngineKind, items: &[Item]) -> Self {
+        let bed = Bed::new(kind).await;
+        items::write(&bed.function.client, &bed.table, items).await;
+        let before = items::scan(&bed.function.client, &bed.table).await;
+        let sentence = judge(&[&before], NOW).remove(0);
+        Self { bed, before, sentence, figures: Figures::default() }
+    }
+
+    async fn table(&self) -> BTreeMap<Key, String> {
+        items::scan(&self.bed.function.client, &self.bed.table).await
+    }
+
+    async fn run(&mut self, which: Which, mode: &str) -> RunReport {
+        let event = json!({"mode": mode, "max_write_units_per_second": 1e6, "max_read_units_per_second": 1e6});
+        let (function, now) = (&self.bed.function, EpochSeconds::new(NOW));
+        let ran = match which {
+            Which::Cleanup => function.daily_cleanup(event, now, None).await,
+            Which::Repair => function.index_repair(event, now, None).await,
+        };
+        let report = ran.unwrap_or_else(|error| panic!("{which:?}: {error}"));
+        let told = match which {
+            Which::Cleanup => report.to_answer(),
+            Which::Repair => report.to_repair_answer(),
+        };
+        self.figures.attempts += 1;
+        self.figures.secrets += secrets(&format!("{told} {report:?}"));
+        assert_eq!(
+            (report.outcome, report.counts.rows_skipped()),
+            (Outcome::Complete, 0),
+            "{which:?}: {:?}",
+            report.notes
+        );
+        assert_eq!(report.counts.lost_races(), 0, "{which:?}: nobody else was there");
+        report
+    }
+
+    /// A run, dry and then real: it does what it said, and what the oracle says.
+    async fn clean(&mut self, which: Which) {
+        let before = self.table().await;
+        let dry = self.run(which, "dry-run").await;
+        assert_eq!(self.table().await, before, "{which:?}: the dry run wrote");
+        let real = self.run(which, "delete").await;
+        for (bucket, told) in dry.counts.buckets() {
+            assert_eq!(
+                Some(told),
+                real.counts.buckets().get(bucket),
+                "{which:?}: the dry run told another story of {bucket}"
+            );
+        }
+        assert_eq!(dry.counts.rows_deleted(), real.counts.rows_deleted());
+        self.figures.ran(&real);
+        let after = self.table().await;
+        let gone: BTreeSet<Key> = before.keys().filter(|key| !after.contains_key(*key)).cloned().collect();
+        let dead = match which {
+            Which::Cleanup => &self.sentence.daily,
+            Which::Repair => &self.sentence.repair,
+        };
+        let lost: Vec<&String> =
+            gone.difference(dead).filter(|key| !self.sentence.may.contains(*key)).map(|key| &before[key]).collect();
+        let left: Vec<&String> = dead.difference(&gone).filter_map(|key| before.get(key)).collect();
+        tell(&format!("{which:?}: live rows lost"), &lost);
+        tell(&format!("{which:?}: dead rows left"), &left);
+        self.figures.live_lost += lost.len() as u64;
+        self.figures.dead_left += left.len() as u64;
+        assert_eq!(real.counts.rows_deleted(), gone.len() as u64, "{which:?}: the count is wrong");
+        let changed: Vec<&String> =
+            after.iter().filter(|(key, line)| before[*key] != **line).map(|(_, line)| line).collect();
+        assert!(changed.is_empty(), "{which:?}: rewritten: {changed:?}");
+    }
+
+    /// Both runs, twice: the second time there is nothing left to do.
+    async fn attack(&mut self) {
+        self.clean(Which::Cleanup).await;
+        self.clean(Which::Repair).await;
+        let once = self.table().await;
+        let mut later = 0;
+        for which in [Which::Cleanup, Which::Repair] {
+            later += self.run(which, "delete").await.counts.rows_deleted();
+        }
+        let twice = self.table().await;
+        let second: Vec<&Key> = once.keys().filter(|key| !twice.contains_key(*key)).collect();
+        assert_eq!(second.len() as u64, later);
+        assert!(
+            second.iter().all(|key| self.sentence.may.contains(*key)),
+            "the second runs found something: {second:?}"
+        );
+        let left = judge(&[&twice], NOW).remove(0);
+        let is_index = |key: &&Key| key.0 == shared::bucket::OAUTH_OWNER && key.1.contains("_index:");
+        self.figures.dangling += left.repair.iter().filter(is_index).count() as u64;
+        self.figures.dead_left += (left.daily.len() + left.repair.iter().filter(|key| !is_index(key)).count()) as u64;
+    }
+}
+
+fn secrets(told: &str) -> u64 {
+    told.matches(SECRET).count() as u64
+}
+
+/// The first few of some rows, short enough to read.
+fn tell(what: &str, rows: &[&String]) {
+    for row in rows.iter().take(12) {
+        println!("{what} ({}): {}", rows.len(), row.chars().take(700).collect::<String>());
+    }
+}
+
+#[tokio::test]
+async fn malformed_rows_are_judged_as_python_reads_them() {
+    let items = malformed_rows(seed(), NOW, amount(3_000, 24_000), amount(6, 60));
+    let mut figures = Figures::default();
+    for kind in [EngineKind::Embedded, EngineKind::DynamoDbLocal] {
+        let mut attacked = Attacked::new(kind, &items).await;
+        assert_eq!(attacked.before.len(), items.len(), "{kind:?}: what was written is there");
+        let dead = attacked.sentence.daily.len() + attacked.sentence.repair.len();
+        assert!(
+            dead * 5 > items.len() && dead * 5 < items.len() * 4,
+            "{dead} of {} are dead: too one-sided",
+            items.len()
+        );
+        attacked.attack().await;
+        figures.add(attacked.figures);
+    }
+    figures.tell("malformed rows");
+}
+
+/// The janitor's own rows can be damaged like any other: a run begins at the beginning, and goes through.
+#[tokio::test]
+async fn malformed_state_rows_do_not_stop_a_run() {
+    let beds = [Bed::new(EngineKind::Embedded).await, Bed::new(EngineKind::DynamoDbLocal).await];
+    let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.to_owned());
+    let (now, mut stopped) = (EpochSeconds::new(NOW), Vec::new());
+    let names = ["lease", "daily-cleanup", "index-repair", "index-repair-seen"];
+    // All of them in memory; on the other engine the lease, which every run writes on a condition.
+    let places = names.map(|name| (&beds[0], name)).into_iter().chain([(&beds[1], names[0])]);
+    for (bed, name) in places {
+        for data in strange_data() {
+            let sort = format!("state:{name}");
+            let fixed =
+                [("id", "_actingweb_janitor"), ("bucket_name", sort.as_str()), ("bucket", "state"), ("name", name)];
+            let mut item: Item = fixed.map(|(attribute, value)| (attribute.to_owned(), text(value))).into();
+            item.extend(data.clone().map(|data| ("data".to_owned(), data)));
+            items::write(&bed.function.client, &bed.table, &[item]).await;
+            let daily = bed.function.daily_cleanup(json!({}), now, None).await;
+            let repair = bed.function.index_repair(json!({}), now, None).await;
+            for ran in [daily, repair] {
+                if !ran.as_ref().is_ok_and(|report| report.outcome.is_complete()) {
+                    let data = format!("{data:?}").chars().take(80).collect::<String>();
+                    stopped.push(format!("{name} {data}: {:?}", ran.map(|report| (report.outcome, report.notes))));
+                }
+            }
+        }
+    }
+    assert!(stopped.is_empty(), "{} runs: {stopped:#?}", stopped.len());
+}
+
+/// What may be printed: no control characters but the line's end, nothing that turns or hides text.
+fn unprintable(told: &str) -> Option<char> {
+    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    told.chars().find(|c| *c != '\n' && (c.is_control() || turns(*c)))
+}
+
+fn is_sane(what: &str, ended: &Ended) {
+    let told = format!("{}{}", ended.out, ended.err);
+    assert!((0..=3).contains(&ended.code), "{what}: {ended:?}");
+    assert!(!told.contains("panicked"), "{what}: {told}");
+    assert_eq!(unprintable(&told), None, "{what}: {told:?}");
+    assert_eq!(secrets(&told), 0, "{what}: {told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_shows_malformed_rows_in_plain_words() {
+    let items = malformed_rows(seed() + 1, NOW, amount(1_200, 6_000), 1);
+    let kind = EngineKind::Embedded;
+    let bed = Bed::new(kind).await;
+    items::write(&bed.function.client, &bed.table, &items).await;
+    let before = items::scan(&bed.function.client, &bed.table).await;
+    let endpoint = engine(kind).endpoint();
+    for command in
+        [&["sweep"][..], &["repair"], &["audit"], &["audit", "--json"], &["sweep", "--json"], &["repair", "--json"]]
+    {
+        is_sane(&format!("{command:?}"), &janitor(endpoint, &bed.table, command, ""));
+    }
+    // The oddest names, owners and buckets, and as many of the rest as there is time for.
+    let now = NOW.to_string();
+    let odd = |item: &&Item| {
+        let (owner, sort) = items::key(item);
+        unprintable(&format!("{owner}{sort}")).is_some()
+    };
+    let (odd, rest): (Vec<&Item>, Vec<&Item>) = items.iter().partition(odd);
+    let few = amount(60, 400);
+    for (i, item) in odd.into_iter().take(few).chain(rest.into_iter().take(few)).enumerate() {
+        let (owner, sort) = items::key(item);
+        let Some((bucket, name)) = sort.split_once(':') else { continue };
+        // An argument cannot hold a zero, and what is typed in ends with its line.
+        if [owner.as_str(), bucket].iter().any(|text| text.contains('\0')) || name.contains(['\n', '\r']) {
+            continue;
+        }
+        let json = if i % 4 == 0 { &["--json"][..] } else { &[] };
+        let arguments = [&["explain", "--now", &now][..], json, &["--", &owner, bucket, "-"]].concat();
+        let ended = janitor_row(endpoint, &bed.table, &arguments, name);
+        is_sane(&format!("{arguments:?} {name:?}"), &ended);
+        assert!(ended.code < 2, "{arguments:?} {name:?}: {ended:?}");
+    }
+    assert_eq!(items::scan(&bed.function.client, &bed.table).await, before, "nothing was written");
+}
+
+/// `explain`, whose arguments end the options.
+fn janitor_row(endpoint: &str, table: &str, arguments: &[&str], name: &str) -> Ended {
+    let mut all = vec![arguments[0], "--endpoint", endpoint, "--table", table];
+    all.extend(&arguments[1..]);
+    bed::janitor::Janitor::default().run_with(&all, &format!("{name}\n"))
+}

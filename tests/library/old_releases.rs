@@ -1,0 +1,244 @@
+//! Rows of nine releases of the real library in one table, each written by the release itself: one cleaning, and every
+//! release still accepts everything of its own that is alive.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use bed::Bed;
+use bed::aftermath::{Aftermath, secrets_in};
+use bed::attack::{Figures, amount};
+use bed::engine::{EngineKind, shared as engine};
+use bed::janitor::Janitor;
+use bed::python::Application;
+use jobs::run::report::{Outcome, RunReport};
+use model::{self, Key, ModelRow, ModelTtl};
+use runtime::lambda::Function;
+use serde_json::{Value, json};
+use shared::time::EpochSeconds;
+
+const RELEASES: &str = include_str!("../python/old-releases.txt");
+const SCRIPT: &str = "actingweb_old.py";
+const HOUR: i64 = 3_600;
+const DAY: i64 = 86_400;
+
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn releases() -> Vec<&'static str> {
+    RELEASES.lines().filter(|line| !line.starts_with('#')).collect()
+}
+
+/// Has each release do something, all at once, and returns what they answered.
+fn of_each(
+    releases: &[&'static str],
+    prefix: &str,
+    act: impl Fn(&str, &Application) -> Value + Sync,
+) -> BTreeMap<&'static str, Value> {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let act = &act;
+    thread::scope(|scope| {
+        let started: Vec<_> = releases
+            .iter()
+            .copied()
+            .map(|release| {
+                let run = move || act(release, &Application::of_release(endpoint, prefix, release));
+                (release, scope.spawn(run))
+            })
+            .collect();
+        started.into_iter().map(|(release, running)| (release, running.join().unwrap())).collect()
+    })
+}
+
+fn entries<'a>(manifest: &'a Value, list: &str) -> &'a [Value] {
+    manifest[list].as_array().expect("a list")
+}
+
+fn names(manifest: &Value, list: &str) -> BTreeSet<String> {
+    entries(manifest, list).iter().filter_map(|entry| entry["name"].as_str().map(str::to_owned)).collect()
+}
+
+fn names_of(keys: &BTreeSet<Key>, rows: &[ModelRow]) -> BTreeSet<String> {
+    rows.iter().filter(|row| keys.contains(&row.key())).map(|row| row.name.clone()).collect()
+}
+
+#[tokio::test]
+async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_alive() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    // The tables beside it: releases that make them at the same time get in each other's way.
+    Application::new(endpoint, &bed.prefix).run("actingweb_living.py", &["--prepare"], "");
+    let began = Instant::now();
+    let copies = amount(1, 2).to_string();
+    let manifests = of_each(&releases(), &bed.prefix, |_, application| {
+        serde_json::from_str(&application.run(SCRIPT, &["--write", "--copies", &copies], "")).unwrap()
+    });
+    let before = Aftermath::read(endpoint, &bed.table).await.rows.len();
+
+    // One cleaning by the functions, and one by the program, which finds nothing that they have left.
+    let function = Function::new(bed.function.client.clone(), bed.function.environment.clone())
+        .telling(|line| TOLD.lock().unwrap().push(line.to_owned()));
+    // A fault is a row that another release than the newest may have spelled, dated or named differently: all of them.
+    let mut figures = Figures { faults: before as u64, ..Figures::default() };
+    let mut said = String::new();
+    let mut ran = |figures: &mut Figures, report: &RunReport| {
+        assert_eq!(report.outcome, Outcome::Complete, "{}", report.to_json());
+        figures.attempts += 1;
+        figures.ran(report);
+        said.push_str(&format!("{}\n", report.to_json()));
+        report.counts.rows_deleted()
+    };
+    let now = EpochSeconds::from(SystemTime::now());
+    let swept = ran(&mut figures, &function.daily_cleanup(json!({}), now, None).await.unwrap());
+    let repaired = ran(&mut figures, &function.index_repair(json!({}), now, None).await.unwrap());
+    println!("{before} rows, {swept} deleted by the daily cleanup, {repaired} by the repair");
+    assert!(swept > 300 && repaired > 9);
+    let mut printed = String::new();
+    for command in ["sweep", "repair"] {
+        let ended = Janitor::on(endpoint, &bed.prefix).run(&[command, "--apply", "--yes", "--json"]);
+        assert_eq!(ended.code, 0, "{ended:?}");
+        let answer = ended.json();
+        let report = answer.get("report").unwrap_or(&answer);
+        figures.attempts += 1;
+        figures.answered(report);
+        // Seconds later: what has died since is none of what was written here.
+        assert_eq!(report["rows"]["deleted"], 0, "{report}");
+        printed.push_str(&(ended.out + &ended.err));
+    }
+
+    // The table by itself: nothing dead is left, but for the tokens of 3.7.4 to 3.14.7 that a rotation gave a later
+    // TTL and not a later expiry. To see that one of those is dead, every live token would have to be read every day:
+    // they wait until their index rows are due, and no release accepts them.
+    let aftermath = Aftermath::read(endpoint, &bed.table).await;
+    let late: BTreeSet<String> = manifests.values().flat_map(|manifest| names(manifest, "late")).collect();
+    let dead = names_of(&aftermath.dead(now.get()), &aftermath.rows);
+    assert!(dead == late, "{} dead and still there, {} expected", dead.len(), late.len());
+    let left: BTreeSet<&str> = aftermath.rows.iter().map(|row| row.name.as_str()).collect();
+    let mut lingering = Vec::new();
+    for (release, manifest) in &manifests {
+        let dead = names(manifest, "dead");
+        lingering.extend(dead.into_iter().filter(|name| left.contains(name.as_str())).map(|_| *release));
+    }
+    assert!(lingering.is_empty(), "dead by their writers, and still there: {lingering:?}");
+    figures.dangling = model::dangling(&aftermath.rows).len() as u64;
+
+    // Each release is the judge of its own. The shortest life is a ticket's, five minutes.
+    assert!(began.elapsed() < Duration::from_mins(4), "too slow a machine: what was alive dies of age");
+    let answers = of_each(&releases(), &bed.prefix, |release, application| {
+        let asked: Value =
+            ["alive", "late"].iter().flat_map(|list| entries(&manifests[release], list)).cloned().collect();
+        serde_json::from_str(&application.run(SCRIPT, &["--judge"], &asked.to_string())).unwrap()
+    });
+    for (release, manifest) in &manifests {
+        let (alive, answers) = (entries(manifest, "alive"), answers[release].as_array().unwrap());
+        assert_eq!(answers.len(), alive.len() + entries(manifest, "late").len());
+        let kinds: BTreeSet<&str> = alive.iter().filter_map(|entry| entry["kind"].as_str()).collect();
+        println!("{release}: {} alive of kinds {kinds:?}, {} dead", alive.len(), names(manifest, "dead").len());
+        for (entry, answer) in alive.iter().zip(answers) {
+            if answer != true {
+                println!("{release} refuses a {}", entry["kind"]);
+                figures.live_lost += 1;
+            }
+        }
+        assert!(
+            answers[alive.len()..].iter().all(|answer| answer == false),
+            "{release} accepts a token past its expiry"
+        );
+        assert!(alive.len() >= 11 && names(manifest, "dead").len() >= 17, "{release} wrote too little");
+    }
+
+    // Later everything that can die is dead. What has no age is seen twice, an hour apart.
+    let later = now.get() + 90 * DAY;
+    ran(&mut figures, &function.daily_cleanup(json!({}), EpochSeconds::new(later), None).await.unwrap());
+    for at in [later, later + HOUR] {
+        ran(&mut figures, &function.index_repair(json!({}), EpochSeconds::new(at), None).await.unwrap());
+    }
+    let aftermath = Aftermath::read(endpoint, &bed.table).await;
+    let buckets: BTreeSet<&str> = aftermath.rows.iter().map(|row| row.bucket.as_str()).collect();
+    println!("after all deaths: {} rows of {buckets:?}", aftermath.rows.len());
+    figures.dead_left = aftermath.dead(later + HOUR).len() as u64;
+    figures.dangling += model::dangling(&aftermath.rows).len() as u64;
+    let mortal = |bucket: &&&str| !["mcp_clients", "client_index", "_client_index"].contains(bucket);
+    assert_eq!(buckets.iter().filter(mortal).collect::<Vec<_>>(), Vec::<&&str>::new(), "only clients live for ever");
+
+    let secrets: Vec<&str> =
+        manifests.values().flat_map(|manifest| entries(manifest, "secrets")).filter_map(Value::as_str).collect();
+    let output = [said, printed, TOLD.lock().unwrap().join("\n"), aftermath.own].join("\n");
+    figures.secrets = secrets_in(&output, secrets);
+    figures.tell("old releases");
+}
+
+/// Releases that gave no row a TTL.
+const UNDATED: [&str; 3] = ["3.3", "3.5", "3.7.3"];
+
+/// The TTL with which 3.15.1 would have written a row, plainly, from ROWS.md; `None` for one that has none, or of which
+/// nothing tells when it was written.
+fn ttl_of_the_newest(row: &ModelRow, rows: &[ModelRow]) -> Option<i64> {
+    let fields: Value = serde_json::from_str(row.data.as_deref()?).unwrap();
+    let time = |field: &str| fields[field].as_i64();
+    let written = |row: &ModelRow| {
+        let fields: Value = serde_json::from_str(row.data.as_deref()?).unwrap();
+        fields["created_at"].as_i64()
+    };
+    let target = |bucket: &str| {
+        let is_target =
+            |other: &&ModelRow| fields == other.owner.as_str() && other.bucket == bucket && other.name == row.name;
+        rows.iter().find(is_target).and_then(written)
+    };
+    let stored_until = match row.bucket.as_str() {
+        "oauth_sessions" => time("created_at").max(time("retrieved_at"))? + 600,
+        "spa_access_tokens" => time("created_at")? + HOUR,
+        "spa_refresh_tokens" if fields["used"] == true => time("used_at")? + 2 * DAY,
+        "spa_refresh_tokens" => time("created_at")? + 14 * DAY,
+        "mcp_auth_codes" => time("created_at")? + 600,
+        "mcp_tokens" => time("created_at")? + HOUR,
+        "mcp_refresh_tokens" => time("created_at")? + 30 * DAY,
+        "auth_code_index" => target("mcp_auth_codes")? + 7_800,
+        "access_token_index" => target("mcp_tokens")? + 10_800,
+        "refresh_token_index" => target("mcp_refresh_tokens")? + 2_599_200,
+        "mcp_google_tokens" => {
+            let named = format!("\"google_token_key\": \"{}\"", row.name);
+            let names_it = |other: &&ModelRow| {
+                other.owner == row.owner && other.data.as_ref().is_some_and(|data| data.contains(&named))
+            };
+            rows.iter().filter(names_it).filter_map(written).min()? + HOUR
+        }
+        _ => return None,
+    };
+    Some(stored_until + HOUR)
+}
+
+#[tokio::test]
+async fn rows_of_releases_without_a_ttl_get_the_newest_one_s_and_are_otherwise_what_they_were() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    Application::new(endpoint, &bed.prefix).run("actingweb_living.py", &["--prepare"], "");
+    let manifests = of_each(&UNDATED, &bed.prefix, |_, application| {
+        serde_json::from_str(&application.run(SCRIPT, &["--write", "--copies", "1"], "")).unwrap()
+    });
+    let mut expected = Aftermath::read(endpoint, &bed.table).await.rows;
+    assert!(expected.len() > 150 && expected.iter().all(|row| row.ttl == ModelTtl::Absent), "{}", expected.len());
+    let ended = Janitor::on(endpoint, &bed.prefix).run(&["ttl", "backfill", "--apply", "--yes", "--json"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+
+    let ttls: Vec<Option<i64>> = expected.iter().map(|row| ttl_of_the_newest(row, &expected)).collect();
+    for (row, ttl) in expected.iter_mut().zip(&ttls) {
+        row.ttl = ttl.map_or(ModelTtl::Absent, ModelTtl::Number);
+    }
+    let set = ttls.iter().flatten().count();
+    println!("{set} of {} rows were given a TTL", expected.len());
+    assert_eq!(ended.json()["set"], set);
+    let after = Aftermath::read(endpoint, &bed.table).await.rows;
+    let wrong: BTreeSet<&str> =
+        after.iter().filter(|row| !expected.contains(row)).map(|row| row.bucket.as_str()).collect();
+    assert!(after.len() == expected.len() && wrong.is_empty(), "not as they must be: rows of {wrong:?}");
+
+    // Each release still takes what it has written and what is alive.
+    let answers = of_each(&UNDATED, &bed.prefix, |release, application| {
+        let alive = json!(entries(&manifests[release], "alive"));
+        serde_json::from_str(&application.run(SCRIPT, &["--judge"], &alive.to_string())).unwrap()
+    });
+    for (release, answers) in &answers {
+        assert!(answers.as_array().unwrap().iter().all(|answer| answer == true), "{release} refuses what is alive");
+    }
+}

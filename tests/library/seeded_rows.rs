@@ -1,0 +1,191 @@
+//! The real ActingWeb library as writer, reader and judge, on genuine DynamoDB Local.
+
+use std::time::SystemTime;
+
+use bed::engine::{EngineKind, shared as engine};
+use bed::python::Application;
+use bed::tables::new_table;
+use dynamo::Dynamo;
+use jobs::run::clock::RunClock;
+use jobs::run::report::Outcome;
+use runtime::lambda::Function;
+use serde_json::{Value, json};
+use shared::bucket::{BUCKETS, OAUTH_OWNER};
+use shared::pyjson::dumps;
+use shared::time::EpochSeconds;
+
+fn now() -> EpochSeconds {
+    EpochSeconds::from(SystemTime::now())
+}
+
+fn endpoint() -> &'static str {
+    engine(EngineKind::DynamoDbLocal).endpoint()
+}
+
+#[tokio::test]
+async fn cleans_5500_rows_of_the_real_library_and_every_live_one_still_works() {
+    let prefix = format!("real{:08x}", fastrand::u32(..));
+    let application = Application::new(endpoint(), &prefix);
+    let manifest = application.seed(5_500, 1);
+    let client = bed::tables::client(endpoint()).await;
+    let function = Function::new(client, [("AWS_DB_PREFIX".to_owned(), prefix)].into());
+    let dry = function.daily_cleanup(json!({"mode": "dry-run"}), now(), None).await.unwrap();
+    let report = function.daily_cleanup(json!({}), now(), None).await.unwrap();
+    // The measured figures of docs/costs.md are from here.
+    println!("{}", report.to_json());
+    assert_eq!(report.outcome, Outcome::Complete);
+    assert_eq!(dry.counts, report.counts);
+    let rows = &manifest.read()["rows"];
+    let (dead, optional) = (rows["dead"].as_u64().unwrap(), rows["optional"].as_u64().unwrap());
+    let deleted = report.counts.rows_deleted();
+    assert!((dead..=dead + optional).contains(&deleted), "{deleted} deleted, {dead} dead, {optional} optional");
+    let allowed = deleted / 10 + report.counts.rows_read() / 50;
+    assert!(report.usage.requests < allowed, "{} requests, {allowed} allowed", report.usage.requests);
+    println!("{}", application.judge(&manifest));
+}
+
+#[tokio::test]
+async fn the_library_reads_swaps_and_consumes_what_the_attribute_store_wrote() {
+    let (client, prefix) = new_table(endpoint()).await;
+    let application = Application::new(endpoint(), &prefix);
+    let time = now();
+    let clock = RunClock::start(time, None);
+    let table = Dynamo::new(client, format!("{prefix}_attributes"), Some(endpoint()), clock);
+    let store = table.attributes();
+    let (actor, client_id) = ("actor0001", "mcp_client");
+    let odd = json!({"z": 1, "a": [1.5, true, null, "Zoë 😀 \u{7f}\u{1} \" \\ /"], "nested": {"b": {}, "a": []}, "big": u64::MAX});
+    let set = async |owner: &str, bucket: &str, name: &str, data: &Value| {
+        let ttl = shared::bucket::find(owner, bucket).and_then(|bucket| bucket.ttl).map(|ttl| (time, ttl));
+        store.set_attr(owner, bucket, name, data, ttl).await.unwrap();
+    };
+    set("actor0001", "notes", "odd", &odd).await;
+    set(OAUTH_OWNER, "_oauth_sessions", "session1", &json!({"token_data": {"access_token": "x"}, "user_info": {}, "state": "", "provider": "google", "created_at": time.get()})).await;
+    set(OAUTH_OWNER, "spa_access_tokens", "spa1", &json!({"actor_id": actor, "identifier": "zoë@example.com", "created_at": time.get(), "expires_at": time.get() + 3_600})).await;
+    set(OAUTH_OWNER, "spa_refresh_tokens", "spar1", &json!({"actor_id": actor, "identifier": "zoë@example.com", "created_at": time.get(), "expires_at": time.get() + 1_000, "used": false, "chain_id": "c"})).await;
+    set(actor, "mcp_tokens", "aw_1", &json!({"token_id": "1", "token": "aw_1", "actor_id": actor, "client_id": client_id, "created_at": time.get(), "expires_at": time.get() + 3_600})).await;
+    set(OAUTH_OWNER, "_access_token_index", "aw_1", &json!(actor)).await;
+    set(actor, "mcp_refresh_tokens", "rt_1", &json!({"token": "rt_1", "actor_id": actor, "client_id": client_id, "access_token": "aw_1", "chain_id": "k", "google_token_key": null, "used": false, "created_at": time.get(), "expires_at": time.get() + 9_000})).await;
+    set(OAUTH_OWNER, "_refresh_token_index", "rt_1", &json!(actor)).await;
+
+    let answers = application.ask(&json!([
+        {"op": "get_attr", "owner": actor, "bucket": "notes", "name": "odd"},
+        {"op": "conditional_update", "owner": actor, "bucket": "notes", "name": "odd", "old": odd, "new": {"swapped": "by Python ë"}},
+        {"op": "get_session", "id": "session1"},
+        {"op": "spa_validate_access", "token": "spa1"},
+        {"op": "mcp_validate", "token": "aw_1"},
+        {"op": "spa_consume", "token": "spar1"},
+        {"op": "spa_consume", "token": "spar1"},
+        {"op": "mcp_refresh", "token": "rt_1", "client_id": client_id},
+        {"op": "set_attr", "owner": actor, "bucket": "notes", "name": "py", "data": {"from": "Python ë"}, "ttl_seconds": 60},
+        {"op": "set_attr", "owner": actor, "bucket": "notes:x", "name": "y", "data": {"another": "bucket"}},
+    ]));
+    assert_eq!(answers[0], json!({"data": odd}), "read");
+    assert_eq!(answers[1], json!(true), "swapped");
+    assert_eq!(answers[2]["provider"], "google");
+    assert_eq!(answers[3]["identifier"], "zoë@example.com");
+    assert_eq!(answers[4]["client_id"], client_id);
+    assert_eq!((&answers[5]["consumed"], &answers[6]["consumed"]), (&json!(true), &json!(false)), "consumed once");
+    assert!(answers[7]["access_token"].as_str().unwrap().starts_with("aw_"), "rotated");
+
+    // And the other way round.
+    let swapped = store.get_attr(actor, "notes", "odd").await.unwrap().unwrap();
+    assert_eq!(
+        (swapped.text.as_str(), &swapped.data),
+        (r#"{"swapped": "by Python \u00eb"}"#, &json!({"swapped": "by Python ë"}))
+    );
+    assert!(
+        store
+            .compare_and_swap(
+                actor,
+                "notes",
+                "py",
+                &json!({"from": "Python ë"}),
+                &json!({"from": "Rust ë"}),
+                Some((time, 600))
+            )
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store.compare_and_swap(actor, "notes", "py", &json!({"from": "Python ë"}), &json!({}), None).await.unwrap()
+    );
+    assert!(!store.compare_and_swap(actor, "notes", "absent", &json!(1), &json!(2), None).await.unwrap());
+    let names: Vec<String> =
+        store.get_bucket(actor, "notes").await.unwrap().into_iter().map(|found| found.name).collect();
+    assert_eq!(names, ["odd", "py"], "and not the bucket that shares its prefix");
+    store.set_attr(actor, "notes", "odd", &json!({}), None).await.unwrap();
+    let answers = application.ask(&json!([
+        {"op": "get_attr", "owner": actor, "bucket": "notes", "name": "odd"},
+        {"op": "get_attr", "owner": actor, "bucket": "notes", "name": "py"},
+    ]));
+    assert_eq!(answers[0], Value::Null, "falsy data deletes");
+    assert_eq!(answers[1], json!({"data": {"from": "Rust ë"}}));
+    store.delete_bucket(actor, "notes").await.unwrap();
+    let answers = application.ask(&json!([
+        {"op": "get_bucket", "owner": actor, "bucket": "notes"},
+        {"op": "get_bucket", "owner": actor, "bucket": "notes:x"},
+    ]));
+    assert_eq!(answers[0], json!({}));
+    assert_eq!(answers[1], json!({"y": {"data": {"another": "bucket"}}}), "the neighbour is untouched");
+}
+
+/// A JSON value with everything in it that two spellings could differ in.
+fn random_value(random: &mut fastrand::Rng, depth: usize) -> Value {
+    match random.u8(..if depth == 0 { 6 } else { 8 }) {
+        0 => json!(null),
+        1 => json!(random.bool()),
+        2 => json!(random.i64(..)),
+        3 => match random.u8(..3) {
+            0 => json!(random.f64() * 10f64.powi(random.i32(-320..308))),
+            1 => json!(random.i32(..)),
+            _ => json!(f64::from(random.i32(..)) / 8.0),
+        },
+        4 => json!((0..random.usize(..12)).map(|_| random.char(..)).collect::<String>()),
+        5 => json!((0..random.usize(..12)).map(|_| random.char('\0'..'\u{a0}')).collect::<String>()),
+        6 => (0..random.usize(..4)).map(|_| random_value(random, depth - 1)).collect(),
+        _ => (0..random.usize(..4))
+            .map(|i| (format!("{}{i}", random.char(..)), random_value(random, depth - 1)))
+            .collect(),
+    }
+}
+
+#[tokio::test]
+async fn spells_json_as_python_does() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let values: Vec<Value> = (0..3_000).map(|_| random_value(&mut random, 3)).collect();
+    let operations: Value = values.iter().map(|value| json!({"op": "dumps", "value": value})).collect();
+    let spelled = Application::new(endpoint(), "spelling").ask(&operations);
+    for (value, python) in values.iter().zip(spelled) {
+        assert_eq!(json!(dumps(value)), python);
+    }
+}
+
+#[tokio::test]
+async fn has_the_library_s_own_ttl_constants() {
+    let constants = &Application::new(endpoint(), "constants").ask(&json!([{"op": "ttl_deadline_constants"}]))[0];
+    let of = |name: &str| constants[name].as_i64().unwrap_or_else(|| panic!("the library has no {name}"));
+    let ttl = |name: &str| BUCKETS.iter().find(|bucket| bucket.name == name).and_then(|bucket| bucket.ttl).unwrap();
+    let buffer = of("INDEX_TTL_BUFFER");
+    for (bucket, seconds) in [
+        ("_oauth_sessions", of("OAUTH_SESSION_TTL")),
+        ("spa_access_tokens", of("SPA_ACCESS_TOKEN_TTL")),
+        ("spa_refresh_tokens", of("SPA_REFRESH_TOKEN_TTL")),
+        ("mcp_auth_codes", of("MCP_AUTH_CODE_TTL")),
+        ("mcp_tokens", of("MCP_ACCESS_TOKEN_TTL")),
+        ("mcp_google_tokens", of("MCP_ACCESS_TOKEN_TTL")),
+        ("mcp_refresh_tokens", of("MCP_REFRESH_TOKEN_TTL")),
+        ("_auth_code_index", of("MCP_AUTH_CODE_TTL") + buffer),
+        ("_access_token_index", of("MCP_ACCESS_TOKEN_TTL") + buffer),
+        ("_refresh_token_index", of("MCP_REFRESH_TOKEN_TTL") + buffer),
+        ("_id_token_replay", of("ID_TOKEN_REPLAY_TTL")),
+        ("_oauth_state_nonces", of("OAUTH_STATE_NONCE_TTL")),
+        ("_apple_exchange_tickets", of("MOBILE_TICKET_TTL")),
+        ("_deleted_actors", of("DELETION_TOMBSTONE_TTL")),
+    ] {
+        assert_eq!(ttl(bucket), seconds, "{bucket}");
+    }
+    assert_eq!(shared::bucket::TTL_SKEW_SECONDS, of("TTL_CLOCK_SKEW_BUFFER"));
+    for window in ["SPA_REFRESH_TOKEN_REUSE_WINDOW", "MCP_REFRESH_TOKEN_REUSE_WINDOW"] {
+        assert_eq!(shared::bucket::REUSE_WINDOW_SECONDS, of(window));
+    }
+}
