@@ -55,7 +55,7 @@ impl From<RunError> for Failure {
             | RunError::ShareUnknown { .. }
             | RunError::LeaseLost
             | RunError::LeaseHeld { .. }
-            | RunError::CeilingOnParts
+            | RunError::MaxDeletesInBacklog
             | RunError::Interrupted { .. } => Self::unfinished(error.to_string()),
         }
     }

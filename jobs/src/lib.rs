@@ -3,11 +3,11 @@
 //! Each module uses only those above it; the jobs do not use each other, except where stated.
 //!
 //! ```text
-//! store        ports: one trait a capability, each mirrored by an IAM action
-//! walk         how rows stream through a job, and the order in which they are deleted
+//! store        ports: one trait per capability, each mirrored by an IAM action
 //! metric       names and units of the metrics
+//! walk         how rows stream through a job, their counts, and the order in which they are deleted
 //! run          one run of a job: refusals, lease, deadline, cursor, state, report
-//! backlog      many runs of a job, one a segment, under one lease
+//! backlog      many runs of a job, in segments, under one lease
 //! ----------   jobs
 //! cleanup      expired rows of the system actors, and what depends on them
 //! repair       index rows and the rows behind them, over the whole table
@@ -25,6 +25,7 @@ pub mod backfill;
 pub mod backlog;
 pub mod cascade;
 pub mod cleanup;
+mod compat;
 pub mod explain;
 pub mod metric;
 pub mod metrics;

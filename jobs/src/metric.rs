@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::store::Usage;
 use shared::time::EpochSeconds;
 
 pub const NAMESPACE: &str = "ActingWeb/Janitor";
@@ -161,5 +162,17 @@ impl Sample {
         let dimensions = self.dimensions.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
         let values = self.values.iter().map(|(metric, value)| (metric.name.to_owned(), value.clone()));
         Value::Object(dimensions.chain(values).collect::<Map<_, _>>())
+    }
+}
+
+impl Usage {
+    /// The metrics of what a run cost.
+    pub fn sample(&self, sample: Sample, elapsed_ms: u64) -> Sample {
+        sample
+            .number(READ_UNITS, self.read_units)
+            .number(WRITE_UNITS, self.write_units)
+            .count(REQUESTS, self.requests)
+            .count(THROTTLES, self.throttles)
+            .count(ELAPSED, elapsed_ms)
     }
 }

@@ -281,7 +281,7 @@ async fn take(bed: &Bed, function: &str, event: Value) -> Value {
         // Whose answers go to an address that is not there (`tests/enable_ttl.rs` puts one there), and whose table is not this.
         "enable-ttl" => {
             let (_, request) = runtime::cloudformation::Request::parse(&event).expect("a place to answer to");
-            assert!(request.asked.is_ok());
+            assert!(request.action.is_ok());
             Value::Null
         }
         _ => {

@@ -511,9 +511,9 @@ async fn an_answer_that_does_not_arrive_is_sent_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_invocation_fails_when_the_answer_cannot_be_delivered() {
     for (receptions, received, wanted) in [
-        (vec![Reception::Status(403); 9], 1, "CloudFormation could not be told Success: HTTP 403"),
-        (vec![Reception::Status(500); 9], 4, "CloudFormation could not be told Success: HTTP 500, 4 times"),
-        (vec![Reception::HangUp; 9], 4, "CloudFormation could not be told Success: no connection, 4 times"),
+        (vec![Reception::Status(403); 9], 1, "could not deliver status SUCCESS to CloudFormation: HTTP 403"),
+        (vec![Reception::Status(500); 9], 4, "could not deliver status SUCCESS to CloudFormation: HTTP 500, 4 times"),
+        (vec![Reception::HangUp; 9], 4, "could not deliver status SUCCESS to CloudFormation: no connection, 4 times"),
     ] {
         let bed = Bed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
         let invocation = bed.invoke(&bed.event("Create"));
@@ -543,7 +543,7 @@ async fn work_that_panics_or_hangs_is_answered() {
     let event = event("Create", "some_attributes", &bucket);
     let panicked = answer(&event, now, None, async |_, _| -> Result<Done, String> { panic!("on purpose") }).await;
     let reason = reason_of_failure(&panicked.unwrap());
-    assert_eq!(reason, "a mistake in the function itself stopped it: its log has the place");
+    assert_eq!(reason, "a bug in the function stopped it: see its log");
 
     let began = Instant::now();
     let limit = Some(Duration::from_secs(2));

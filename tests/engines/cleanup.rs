@@ -556,7 +556,7 @@ async fn a_fault_leaves_a_cursor_behind(kind: EngineKind) {
     });
     let function = bed.through(&proxy).await;
     let failed = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap_err();
-    assert!(failed.to_string().starts_with("stopped by a fault after "), "{failed}");
+    assert!(failed.to_string().starts_with("failed after deleting "), "{failed}");
     let next = clean(&bed, json!({})).await.unwrap();
     assert!(next.resumed, "the next run goes on where the fault was");
     assert!(!next.counts.buckets().contains_key("_oauth_sessions"), "and does not read again what was done");

@@ -389,7 +389,7 @@ async fn ctrl_c_ends_after_what_is_in_flight_and_the_next_run_goes_on() {
     let slow = ["sweep", "--apply", "--yes", "--max-write-units", "100"];
     let stopped = janitor.in_terminal(100, &["--interrupt-at", " dead,"], &slow);
     assert_eq!(stopped.code, 3, "{}", stopped.out);
-    assert!(stopped.out.contains("stopped as asked: the next run goes on from here"), "{}", stopped.out);
+    assert!(stopped.out.contains("stopped on request: the next run continues from here"), "{}", stopped.out);
     let left = bed.keys().await.len();
     assert!(left < rows.len() && left > rows.len() - 1_200, "{left} of {}", rows.len());
     let rest = janitor.run(&["sweep", "--json", "--apply", "--yes"]);

@@ -227,7 +227,7 @@ async fn ceilings_hold_for_a_part_that_nobody_began(kind: EngineKind) {
     for mode in ["delete", "dry-run"] {
         let capped = part(json!({"max_deletes": 10, "mode": mode}));
         let error = ask(&bed, Job::Cleanup, capped, None).await.unwrap_err();
-        assert_eq!(error, RunError::CeilingOnParts);
+        assert_eq!(error, RunError::MaxDeletesInBacklog);
     }
     let shared = part(json!({"max_delete_share": 0.01}));
     for _ in 0..2 {

@@ -1,15 +1,11 @@
-//! `enable-ttl`: a CloudFormation custom resource that makes sure that an existing table's TTL is on.
-//! Wiring only: the work is in `jobs`.
+//! `enable-ttl`: a CloudFormation custom resource that switches on the TTL of an existing table.
 
 use std::time::SystemTime;
 
+use runtime::custom_resource;
+use runtime::serve::serve;
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_runtime::Error> {
-    runtime::serve::serve(
-        env!("CARGO_CRATE_NAME"),
-        std::env::vars_os(),
-        SystemTime::now,
-        async |function, event, now, budget| function.enable_ttl(event, now, budget).await,
-    )
-    .await
+    serve(env!("CARGO_CRATE_NAME"), std::env::vars_os(), SystemTime::now, custom_resource::enable_ttl).await
 }

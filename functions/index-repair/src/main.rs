@@ -1,15 +1,11 @@
-//! `index-repair`: EventBridge wakes it once a week; it makes the indexes and the rows behind them agree.
-//! Wiring only: the work is in `jobs`.
+//! `index-repair`: EventBridge invokes it once a week; it makes the indexes and the rows behind them agree.
 
 use std::time::SystemTime;
 
+use runtime::job;
+use runtime::serve::serve;
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_runtime::Error> {
-    runtime::serve::serve(
-        env!("CARGO_CRATE_NAME"),
-        std::env::vars_os(),
-        SystemTime::now,
-        async |function, event, now, budget| function.answer_index_repair(event, now, budget).await,
-    )
-    .await
+    serve(env!("CARGO_CRATE_NAME"), std::env::vars_os(), SystemTime::now, job::answer::<jobs::repair::Repair>).await
 }

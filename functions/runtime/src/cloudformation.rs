@@ -1,7 +1,7 @@
-//! What CloudFormation asks of a custom resource, and the answer that it waits for.
+//! CloudFormation's request to a custom resource, and the answer that it waits for.
 //!
-//! An event is read leniently, since CloudFormation waits an hour for an answer to whatever it has sent: as long as there is
-//! an address to answer to, what is wrong with the rest becomes the answer's reason.
+//! An event is read leniently, since CloudFormation waits an hour for the answer: as long as there is a URL to answer to,
+//! any other problem becomes the reason in the answer.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use serde_json::{Map, Value};
 
 use shared::settings::{is_table_name, shown};
 
-/// CloudFormation refuses a body from here on.
+/// CloudFormation rejects a body of this size or more.
 pub const BODY_LIMIT: usize = 4_096;
 const REASON_LIMIT: usize = 900;
-/// For a body that identifiers have all but filled.
+/// For a body that long identifiers nearly fill.
 const SHORT_REASON_LIMIT: usize = 150;
 
-/// The pre-signed address of the answer. Whoever has it can answer for us: it is shown nowhere.
+/// The pre-signed URL of the answer. Anyone who has it can answer: it is never printed.
 pub struct ResponseUrl(String);
 
 impl ResponseUrl {
@@ -31,25 +31,25 @@ impl fmt::Debug for ResponseUrl {
     }
 }
 
-/// What the template's author has written down for the resource.
+/// The resource's properties in the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
     pub table: String,
-    /// `TimeToLive`: switch TTL on. Unless it says `leave`.
+    /// `TimeToLive`: switch TTL on, unless it is `leave`.
     pub ttl: bool,
-    /// `Stream`: switch the table's stream on, and say which it is. Only if it says `true`.
+    /// `Stream`: switch the table's stream on and return its ARN, if it is `true`.
     pub stream: bool,
 }
 
-/// What is to be done. Create and Update are one: both end with the table as the properties say.
+/// Create and Update are the same: both make the table match the properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     SetUp(Properties),
-    /// Delete, whatever its properties: a stack that could not be made must still be removable.
+    /// Delete, whatever its properties: a stack that could not be created must still be removable.
     Leave,
 }
 
-/// What is wrong with an event that can be answered.
+/// A problem of an event that can be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error("RequestType {0} is not Create, Update or Delete")]
@@ -60,20 +60,20 @@ pub enum RequestError {
     UnknownProperty(String),
     #[error("the property TableName is missing: it names the ActingWeb attributes table")]
     NoTable,
-    #[error("TableName={0}: not a table's name: 3 to 255 letters, digits, _ - . only")]
+    #[error("TableName={0}: not a table name: 3 to 255 letters, digits, _ - . only")]
     Table(String),
     #[error("{0}={1}: must be {2}")]
     Choice(&'static str, String, &'static str),
 }
 
-/// One event, without the address of its answer: nothing that works on it can let that out.
+/// One event without the URL of its answer, so that no code that handles it can reveal the URL.
 #[derive(Clone, Debug)]
 pub struct Request {
-    pub asked: Result<Action, RequestError>,
+    pub action: Result<Action, RequestError>,
     echo: Echo,
 }
 
-/// What CloudFormation recognises its question by.
+/// The fields that CloudFormation matches an answer by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Echo {
@@ -84,7 +84,7 @@ struct Echo {
 }
 
 impl Request {
-    /// The event and the address of its answer; `None` when it has none.
+    /// The event and the URL of its answer; `None` when it has none.
     pub fn parse(event: &Value) -> Option<(ResponseUrl, Self)> {
         let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
         let url = ResponseUrl(text("ResponseURL"));
@@ -97,7 +97,7 @@ impl Request {
             request_id: text("RequestId"),
             logical_resource_id: text("LogicalResourceId"),
         };
-        Some((url, Self { asked: asked(event), echo }))
+        Some((url, Self { action: action(event), echo }))
     }
 
     pub fn answer(&self, outcome: Result<Done, String>) -> Answer {
@@ -109,7 +109,7 @@ impl Request {
     }
 }
 
-fn asked(event: &Value) -> Result<Action, RequestError> {
+fn action(event: &Value) -> Result<Action, RequestError> {
     match event["RequestType"].as_str() {
         Some("Create" | "Update") => properties(event).map(Action::SetUp),
         Some("Delete") => Ok(Action::Leave),
@@ -120,7 +120,7 @@ fn asked(event: &Value) -> Result<Action, RequestError> {
 
 fn properties(event: &Value) -> Result<Properties, RequestError> {
     let given = event["ResourceProperties"].as_object().ok_or(RequestError::NoProperties)?;
-    // The first two are CloudFormation's own, and it passes them on.
+    // The first two are CloudFormation's own.
     let known = ["ServiceToken", "ServiceTimeout", "TableName", "TimeToLive", "Stream"];
     if let Some(name) = given.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(RequestError::UnknownProperty(shown(name)));
@@ -138,7 +138,7 @@ fn properties(event: &Value) -> Result<Properties, RequestError> {
     })
 }
 
-/// Whether a property is the first of its two values. CloudFormation makes strings of whatever a template says.
+/// Whether a property is the first of its two values. CloudFormation sends every value as a string.
 fn choice(
     given: &Map<String, Value>,
     name: &'static str,
@@ -156,8 +156,8 @@ fn choice(
     }
 }
 
-/// A new id means another resource to CloudFormation, which then deletes the old one. So the id is made once, of the table
-/// alone, and handed back ever after, also when an update names another table.
+/// A new id means another resource to CloudFormation, which then deletes the old one. So the id is made once, from the table
+/// name, and returned ever after, also when an update names another table.
 fn physical_id(event: &Value) -> String {
     let given = event["PhysicalResourceId"].as_str().filter(|id| !id.is_empty());
     match (event["RequestType"].as_str(), given) {
@@ -169,7 +169,7 @@ fn physical_id(event: &Value) -> String {
     }
 }
 
-/// What was done: a line for the stack's events, and what a template can read with `!GetAtt`.
+/// What was done: a line for the stack's events, and values that a template can read with `!GetAtt`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Done {
     pub reason: String,
@@ -186,8 +186,9 @@ impl Done {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
 #[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum Status {
     Success,
     Failed,
@@ -205,7 +206,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The body to send, within what CloudFormation takes: an answer that it refuses is none.
+    /// The body to send, within CloudFormation's limit.
     pub fn to_json(&self) -> Value {
         let json = |answer: &Self| serde_json::to_value(answer).unwrap_or_default();
         let whole = json(self);
@@ -241,36 +242,36 @@ mod tests {
     }
 
     #[test]
-    fn create_and_update_ask_for_the_same_and_delete_for_nothing() {
+    fn create_and_update_request_the_same_and_delete_nothing() {
         let properties = json!({"ServiceToken": "arn", "ServiceTimeout": "60", "TableName": "a_attributes"});
         let wanted = Action::SetUp(Properties { table: "a_attributes".to_owned(), ttl: true, stream: false });
-        assert_eq!(read(&event("Create", properties.clone())).asked, Ok(wanted.clone()));
-        assert_eq!(read(&event("Update", properties)).asked, Ok(wanted));
+        assert_eq!(read(&event("Create", properties.clone())).action, Ok(wanted.clone()));
+        assert_eq!(read(&event("Update", properties)).action, Ok(wanted));
         for properties in [json!(null), json!({}), json!({"Tablename": 1}), json!("x")] {
-            assert_eq!(read(&event("Delete", properties)).asked, Ok(Action::Leave));
+            assert_eq!(read(&event("Delete", properties)).action, Ok(Action::Leave));
         }
     }
 
     #[test]
-    fn ttl_is_wanted_unless_and_a_stream_only_if_it_is_said() {
+    fn ttl_is_wanted_by_default_and_a_stream_only_on_request() {
         for (properties, ttl, stream) in [
             (json!({"TableName": "abc", "TimeToLive": "enable", "Stream": "true"}), true, true),
             (json!({"TableName": "abc", "TimeToLive": "leave", "Stream": "true"}), false, true),
             (json!({"TableName": "abc", "Stream": "false"}), true, false),
         ] {
             let wanted = Action::SetUp(Properties { table: "abc".to_owned(), ttl, stream });
-            assert_eq!(read(&event("Create", properties)).asked, Ok(wanted));
+            assert_eq!(read(&event("Create", properties)).action, Ok(wanted));
         }
         for properties in
             [json!({"TableName": "abc", "Stream": "yes"}), json!({"TableName": "abc", "TimeToLive": true})]
         {
-            let asked = read(&event("Create", properties)).asked;
-            assert!(matches!(asked, Err(RequestError::Choice(..))), "{asked:?}");
+            let action = read(&event("Create", properties)).action;
+            assert!(matches!(action, Err(RequestError::Choice(..))), "{action:?}");
         }
     }
 
     #[test]
-    fn what_is_wrong_with_an_event_is_named() {
+    fn the_problem_of_an_event_is_named() {
         let table = |name: Value| event("Create", json!({"TableName": name}));
         for (event, error) in [
             (event("Upsert", json!({})), RequestError::Type("Upsert".to_owned())),
@@ -287,18 +288,18 @@ mod tests {
             (table(json!(" a_attributes")), RequestError::Table(" a_attributes".to_owned())),
             (table(json!(7)), RequestError::Table("(not a string)".to_owned())),
         ] {
-            assert_eq!(read(&event).asked, Err(error), "{event}");
+            assert_eq!(read(&event).action, Err(error), "{event}");
         }
         assert!(Request::parse(&json!({"RequestType": "Create"})).is_none());
         assert!(Request::parse(&json!({"ResponseURL": ""})).is_none());
         assert!(Request::parse(&json!({"ResponseURL": 7})).is_none());
         assert!(Request::parse(&json!([])).is_none());
-        // An address is enough to be answered.
-        assert!(read(&json!({"ResponseURL": "https://example.com"})).asked.is_err());
+        // A URL is enough to be answered.
+        assert!(read(&json!({"ResponseURL": "https://example.com"})).action.is_err());
     }
 
     #[test]
-    fn the_physical_id_is_made_once_and_handed_back_ever_after() {
+    fn the_physical_id_is_made_once_and_returned_ever_after() {
         let mut update = event("Update", json!({"TableName": "b_attributes"}));
         assert_eq!(id(&event("Create", json!({"TableName": "a_attributes"}))), "ttl-a_attributes");
         assert_eq!(id(&event("Create", json!({"TableName": "?"}))), "ttl-of-no-table");
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_the_answer_is_not_in_what_is_printed() {
+    fn the_url_of_the_answer_is_never_printed() {
         let parsed = Request::parse(&event("Create", json!({"TableName": "abc"})));
         let printed = format!("{parsed:?}");
         assert!(printed.contains("abc") && !printed.contains("secret") && !printed.contains("example.com"));

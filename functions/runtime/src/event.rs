@@ -1,22 +1,21 @@
-//! What an invocation brings: a schedule's event, `{}`, or settings for this one run.
+//! The event of an invocation: a schedule's, `{}`, or settings for this run.
 
 use aws_lambda_events::eventbridge::EventBridgeEvent;
 use serde_json::{Map, Value};
 
 use shared::settings::ConfigError;
 
+pub(crate) use jobs::backlog::Overrides;
+
 /// The settings that an event overrides: none for a scheduled event.
-///
-/// # Errors
-/// When the event is something else than a scheduled event or an object of settings.
-pub fn overrides(event: Value) -> Result<Map<String, Value>, ConfigError> {
+pub fn overrides(event: Value) -> Result<Overrides, ConfigError> {
     let Value::Object(fields) = event else {
         return Err(ConfigError::Event { problem: "it is not an object".to_owned() });
     };
     if !fields.contains_key("detail-type") {
         return Ok(fields);
     }
-    // From here on it claims to be an event bus's: a half-formed one is a mistake, not a set of settings.
+    // It claims to be EventBridge's: a malformed one is a mistake, not a set of settings.
     let scheduled: EventBridgeEvent<Value> = serde_json::from_value(Value::Object(fields)).map_err(|_| {
         ConfigError::Event { problem: "it has a detail-type, but is not an EventBridge event".to_owned() }
     })?;
@@ -28,8 +27,7 @@ pub fn overrides(event: Value) -> Result<Map<String, Value>, ConfigError> {
     match detail {
         Value::Object(detail) if detail.is_empty() => Ok(Map::new()),
         _ => Err(ConfigError::Event {
-            problem: "a scheduled event with a detail is not ours; put settings into the target's input instead"
-                .to_owned(),
+            problem: "it is a scheduled event with a detail; put settings into the target's input instead".to_owned(),
         }),
     }
 }
@@ -54,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_handed_on_as_they_are() {
+    fn settings_are_returned_unchanged() {
         assert_eq!(overrides(json!({"mode": "dry-run"})).unwrap()["mode"], "dry-run");
     }
 

@@ -1,20 +1,23 @@
 //! The Lambda edge: an invocation from event to answer, log lines, metrics on standard output, replies to CloudFormation.
 //!
 //! ```text
+//! serve            the Lambda runtime around a function
 //! event            the settings that an invocation's event brings
-//! lambda           one invocation of a function, from event to report;  serve: the Lambda runtime around it
-//! steps            one invocation that may be a step of a backlog execution;  stream: one batch of the table's stream
-//! cloudformation   a custom resource's request and response; custom_resource: one event of it
+//! lambda           what the invocations of one container have in common
+//! job  metrics  cascade  custom_resource      one invocation of each kind of function, from event to answer
+//! cloudformation   a custom resource's request and response
 //! logging          log lines without secrets
 //! ```
 
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
+pub mod cascade;
 pub mod cloudformation;
+mod compat;
 pub mod custom_resource;
 pub mod event;
+pub mod job;
 pub mod lambda;
 pub mod logging;
+pub mod metrics;
 pub mod serve;
-mod steps;
-pub mod stream;

@@ -1,4 +1,4 @@
-//! The Lambda runtime around a function: events in, answers and errors out. The clock and the environment are handed in.
+//! The Lambda runtime around a function. The binary passes in the clock and the environment.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -17,9 +17,6 @@ use shared::settings::{self, Environment};
 use shared::time::EpochSeconds;
 
 /// Serves invocations until the container ends.
-///
-/// # Errors
-/// When the runtime's own interface cannot be reached.
 pub async fn serve<E: InvocationError>(
     crate_name: &str,
     environment: impl Iterator<Item = (OsString, OsString)>,
@@ -34,18 +31,17 @@ pub async fn serve<E: InvocationError>(
     let function = Function::new(client, environment).telling(print);
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
         let now = clock();
-        // A deadline that is already over is one that `cargo lambda watch` makes up (1970): no limit then, instead of no
-        // time.
+        // `cargo lambda watch` sends a deadline in 1970: no limit then.
         let budget = event.context.deadline().duration_since(now).ok();
         answer(&function, event.payload, EpochSeconds::from(now), budget).await.map_err(diagnostic)
     }))
     .await
 }
 
-/// One line, whole, between the lines of the log: CloudWatch reads metrics from standard output.
+/// One whole line between the log's: CloudWatch reads metrics from standard output.
 fn print(line: &str) {
     let mut out = std::io::stdout().lock();
-    // There is nobody to tell that standard output is closed.
+    // Nothing can be done about a closed standard output.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 

@@ -1,17 +1,11 @@
-//! `ttl-cascade`: the table's stream wakes it when DynamoDB's TTL has removed tokens; what hung on them goes at once.
-//! Wiring only: the work is in `jobs`.
+//! `ttl-cascade`: the table's stream invokes it when DynamoDB's TTL has removed tokens; it deletes the rows that depended on them.
 
 use std::time::SystemTime;
 
+use runtime::cascade;
+use runtime::serve::serve;
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_runtime::Error> {
-    runtime::serve::serve(
-        env!("CARGO_CRATE_NAME"),
-        std::env::vars_os(),
-        SystemTime::now,
-        async |function, event, now, budget| {
-            function.ttl_cascade(event, now, budget).await.map(|report| report.to_answer())
-        },
-    )
-    .await
+    serve(env!("CARGO_CRATE_NAME"), std::env::vars_os(), SystemTime::now, cascade::answer).await
 }

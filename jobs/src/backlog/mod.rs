@@ -1,31 +1,30 @@
-//! An execution: many runs of a job, one after another in each of many segments, under one lease.
+//! A backlog execution: many runs of a job, one after another in each of many segments, under one lease.
 //!
-//! What drives it (the state machine of `template.yaml`) knows no row and no cursor: it sends `start`, sends each `next`
-//! back until there is none, and sends the segments' results with `finish`.
+//! The state machine that drives it (`template.yaml`) knows no row and no cursor: it sends `start`, sends each `next` back
+//! until there is none, and sends the segments' results with `finish`.
 
-pub mod segment_run;
+mod segment_run;
+mod steps;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::backlog::segment_run::{SegmentRun, Totals, check_lease};
-use crate::run::clock::RunClock;
-use crate::run::lease::Lease;
-use crate::run::state::JobState;
-use crate::store::{OwnState, Result as StoreResult};
-use shared::segment::Segment;
-use shared::settings::{ConfigError, Mode, Settings, shown};
+use crate::run::Job;
+pub use segment_run::{SegmentRun, Totals};
+use shared::settings::{ConfigError, Mode, shown};
+pub use steps::{finish, run_segment, start};
 
 /// The settings that an event brings.
 pub type Overrides = Map<String, Value>;
 
-/// What an event asks of a function that works in parts as well.
+/// What an event requests from a function whose job can run as a backlog execution.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// A whole run, as on its schedule.
     Run(Overrides),
     Start(Start),
-    Segment(Box<SegmentRun>, Segment, Overrides),
+    Segment(Box<SegmentRun>, Overrides),
     Finish(Finish),
 }
 
@@ -33,16 +32,16 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
-    /// The execution's name, which the lease is in.
+    /// The execution's name, which the lease holds.
     pub lease: String,
     pub input: Input,
-    /// How many parts may run side by side, if there is a limit: as many as the function has been given.
+    /// How many runs the function may have at a time, if that is limited.
     #[serde(default)]
     pub max_concurrency: Option<u16>,
 }
 
-/// What the execution was started with, all of it: a field that nobody knows must not be a silent default, least of all a
-/// mistyped `settings` or a `mode` beside them.
+/// The whole input of an execution: an unknown field is an error, because a mistyped `settings`, or a `mode` beside it,
+/// would otherwise be ignored and rows deleted.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
@@ -56,7 +55,7 @@ pub struct Input {
 
 const INPUTS: [&str; 4] = ["job", "segments", "concurrency", "settings"];
 
-/// What the last step has to know of the first.
+/// What the last step needs from the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Started {
@@ -66,7 +65,7 @@ pub struct Started {
     pub settings: Overrides,
 }
 
-/// The last step, after success with every part, after a failure with none.
+/// The last step: with every segment after a success, with none after a failure.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finish {
@@ -74,182 +73,197 @@ pub struct Finish {
     pub segments: Vec<SegmentRun>,
 }
 
-/// # Errors
-/// When the event is none of these, or says something that cannot be.
-pub fn parse(mut fields: Overrides) -> Result<Request, ConfigError> {
+/// Reads an event for the job `J`.
+pub fn parse<J: Job>(mut fields: Overrides) -> Result<Request, ConfigError> {
     let steps = ["start", "segment", "finish"].map(|step| fields.remove(step).map(|value| (step, value)));
     let mut steps = steps.into_iter().flatten();
     let Some((step, value)) = steps.next() else { return Ok(Request::Run(fields)) };
+    let wrong = |problem: String| wrong(step, &problem);
     if let Some((other, _)) = steps.next() {
-        return Err(wrong(step, &format!("it comes with {other}")));
+        return Err(wrong(format!("cannot be combined with {other}")));
     }
     if step != "segment" && !fields.is_empty() {
-        return Err(wrong(step, "settings belong into it"));
+        return Err(wrong("settings belong inside it".to_owned()));
     }
     match step {
         "start" => {
-            let unknown =
-                value["input"].as_object().and_then(|input| input.keys().find(|key| !INPUTS.contains(&key.as_str())));
-            if let Some(unknown) = unknown {
-                let known = INPUTS.join(", ");
-                let problem = format!(
-                    "{} is not a field of its input ({known}); a setting such as mode goes into settings",
-                    shown(unknown)
-                );
-                return Err(wrong(step, &problem));
-            }
+            check_input(&value["input"]).map_err(wrong)?;
             let start: Start = read(step, value)?;
-            start.check().map_err(|problem| wrong(step, &problem))?;
+            start.check::<J>().map_err(wrong)?;
             Ok(Request::Start(start))
         }
         "segment" => {
-            let part: SegmentRun = read(step, value)?;
-            let segment = part.segment().map_err(|problem| wrong(step, &problem))?;
-            Ok(Request::Segment(Box::new(part.sharing()), segment, fields))
+            let mut segment_run: SegmentRun = read(step, value)?;
+            segment_run.check::<J>().map_err(wrong)?;
+            Ok(Request::Segment(Box::new(segment_run.sharing()), fields))
         }
         _ => {
-            let finish: Finish = read(step, value)?;
-            finish.check().map_err(|problem| wrong(step, &problem))?;
+            let mut finish: Finish = read(step, value)?;
+            finish.check::<J>().map_err(wrong)?;
             Ok(Request::Finish(finish))
         }
     }
 }
 
-fn read<T: for<'de> Deserialize<'de>>(step: &str, value: Value) -> Result<T, ConfigError> {
-    // What serde says of a wrong value quotes it.
-    serde_json::from_value(value).map_err(|_| wrong(step, "its fields are not those that docs/scaling.md names"))
+fn read<T: DeserializeOwned>(step: &str, value: Value) -> Result<T, ConfigError> {
+    // serde's own message quotes the value, which may be a secret.
+    serde_json::from_value(value).map_err(|_| wrong(step, "its fields are not the ones that docs/scaling.md lists"))
 }
 
 fn wrong(step: &str, problem: &str) -> ConfigError {
     ConfigError::Event { problem: format!("{step}: {problem}") }
 }
 
-/// The event that goes on with a part.
-pub fn next_event(part: &SegmentRun, overrides: &Overrides) -> Value {
-    if part.done {
-        return Value::Null;
-    }
-    let mut event = overrides.clone();
-    event.insert("segment".to_owned(), json!(part));
-    Value::Object(event)
+fn check_input(input: &Value) -> Result<(), String> {
+    let unknown = input.as_object().and_then(|input| input.keys().find(|key| !INPUTS.contains(&key.as_str())));
+    unknown.map_or(Ok(()), |unknown| {
+        let (unknown, known) = (shown(unknown), INPUTS.join(", "));
+        Err(format!("{unknown} is not a field of its input ({known}); a setting such as mode belongs in settings"))
+    })
 }
 
-/// Whether a whole run of these settings may hand over: an execution has those of the stack, and would lose what an event
-/// brought for that run, be it a slower pace or a longer reuse window.
+/// The event of a segment's next run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct NextEvent {
+    #[serde(flatten)]
+    settings: Overrides,
+    segment: SegmentRun,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Next {
+    next: Option<NextEvent>,
+}
+
+impl Next {
+    fn of(segment_run: &SegmentRun, settings: &Overrides) -> Self {
+        let event = || NextEvent { settings: settings.clone(), segment: segment_run.clone() };
+        Self { next: (!segment_run.done).then(event) }
+    }
+}
+
+/// The answer of the first step: the event of the first run of each segment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StartAnswer {
+    #[serde(rename = "statusCode")]
+    status_code: u16,
+    started: Started,
+    segments: Vec<Next>,
+}
+
+/// The answer of a segment's run: the job's own, the event of the next run, and the totals so far.
+#[derive(Serialize)]
+pub struct SegmentAnswer<A> {
+    #[serde(flatten)]
+    answer: A,
+    #[serde(flatten)]
+    next: Next,
+    segment: SegmentRun,
+}
+
+impl<A> SegmentAnswer<A> {
+    pub fn new(answer: A, segment: SegmentRun, settings: &Overrides) -> Self {
+        Self { answer, next: Next::of(&segment, settings), segment }
+    }
+}
+
+/// The answer of the last step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FinishAnswer {
+    #[serde(rename = "statusCode")]
+    status_code: u16,
+    job: &'static str,
+    mode: &'static str,
+    pub complete: bool,
+    started_at: i64,
+    segments: u16,
+    pub totals: Totals,
+}
+
+/// Whether a run with these settings of its event may start a backlog execution: an execution has the stack's settings, and
+/// would lose the event's, be it a slower pace or a longer reuse window.
 pub fn may_start_backlog(overrides: &Overrides) -> bool {
     overrides.is_empty()
 }
 
 impl Start {
-    fn check(&self) -> Result<(), String> {
+    fn check<J: Job>(&self) -> Result<(), String> {
         check_lease(&self.lease)?;
-        self.part(0).segment()?;
-        match self.max_concurrency {
-            Some(most) if self.input.concurrency > most => Err(format!(
-                "concurrency is above the {most} that the function may run at a time (the parameter BacklogSideBySide)"
-            )),
+        self.segment_run(0).check::<J>()?;
+        match (&self.input.job, self.max_concurrency) {
+            (Some(job), _) if job != J::NAME => Err(format!("its job is {}, and this is {}", shown(job), J::NAME)),
+            (_, Some(most)) if self.input.concurrency > most => {
+                Err(format!("concurrency is above the {most} concurrent runs that the function allows"))
+            }
             _ => Ok(()),
         }
     }
 
-    /// # Errors
-    /// When it is another job's.
-    pub fn check_job(&self, name: &str) -> Result<(), ConfigError> {
-        match &self.input.job {
-            Some(job) if job != name => Err(wrong("start", &format!("its job is {}, and this is {name}", shown(job)))),
-            _ => Ok(()),
-        }
-    }
-
-    fn part(&self, segment: u16) -> SegmentRun {
+    fn segment_run(&self, index: u16) -> SegmentRun {
         let Input { segments, concurrency, .. } = self.input;
         let lease = Some(self.lease.clone());
-        SegmentRun { index: segment, count: segments, concurrency: Some(concurrency), lease, ..SegmentRun::default() }
+        SegmentRun { index, count: segments, concurrency: Some(concurrency), lease, ..SegmentRun::default() }
     }
 
-    /// The answer: what to ask first, once for each segment.
-    pub fn answer(&self, now: i64) -> Value {
+    pub fn answer(&self, now: i64) -> StartAnswer {
         let Input { segments, settings, .. } = &self.input;
-        let parts = (0..*segments).map(|segment| json!({"next": next_event(&self.part(segment).sharing(), settings)}));
-        let parts: Vec<Value> = parts.collect();
         let started =
             Started { lease: self.lease.clone(), segments: *segments, started_at: now, settings: settings.clone() };
-        json!({"statusCode": 200, "started": started, "segments": parts})
+        let segments = (0..*segments).map(|index| Next::of(&self.segment_run(index).sharing(), settings)).collect();
+        StartAnswer { status_code: 200, started, segments }
     }
 }
 
 impl Finish {
-    fn check(&self) -> Result<(), String> {
+    fn check<J: Job>(&mut self) -> Result<(), String> {
         let Started { lease, segments, .. } = &self.started;
         check_lease(lease)?;
         SegmentRun { count: *segments, ..SegmentRun::default() }.segment()?;
-        self.segments.iter().try_for_each(|part| part.segment().map(drop))?;
-        if self.segments.iter().any(|part| part.count != *segments) {
-            return Err("a part is one of another number of segments".to_owned());
+        self.segments.iter_mut().try_for_each(SegmentRun::check::<J>)?;
+        if self.segments.iter().any(|segment| segment.count != *segments) {
+            return Err("a segment's count is not the number of segments that were started".to_owned());
         }
         Ok(())
     }
 
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        self.segments.iter().for_each(|part| totals.add(&part.totals));
+        self.segments.iter().for_each(|segment| totals.add(&segment.totals));
         totals
     }
 
-    /// Whether each segment was gone through once, with nothing skipped.
+    /// Every segment was completed once, with nothing skipped.
     pub fn is_complete(&self) -> bool {
-        self.is_through() && self.totals().skipped == 0
+        self.all_done() && self.totals().skipped == 0
     }
 
-    /// Whether each segment was gone through once, so that no part is at work any more.
-    fn is_through(&self) -> bool {
-        let once = |segment| self.segments.iter().filter(|part| part.index == segment && part.done).count() == 1;
+    /// Every segment was completed once, so that no run is in progress any more.
+    fn all_done(&self) -> bool {
+        let once = |index| self.segments.iter().filter(|segment| segment.index == index && segment.done).count() == 1;
         let all = (0..self.started.segments).all(once);
         all && self.segments.len() == usize::from(self.started.segments)
     }
 
-    pub fn answer(&self, name: &str, mode: Mode) -> Value {
-        json!({
-            "statusCode": 200,
-            "job": name,
-            "mode": mode.name(),
-            "complete": self.is_complete(),
-            "started_at": self.started.started_at,
-            "segments": self.started.segments,
-            "totals": self.totals(),
-        })
+    pub fn answer<J: Job>(&self, mode: Mode) -> FinishAnswer {
+        FinishAnswer {
+            status_code: 200,
+            job: J::NAME,
+            mode: mode.name(),
+            complete: self.is_complete(),
+            started_at: self.started.started_at,
+            segments: self.started.segments,
+            totals: self.totals(),
+        }
     }
+}
 
-    /// Writes down that the job was complete, if it was, and gives the lease back; or takes it from the parts that may still be
-    /// at work after another one failed.
-    ///
-    /// # Errors
-    /// When the state row could not be read or written.
-    pub async fn close<S: OwnState>(
-        &self,
-        store: &S,
-        name: &str,
-        settings: &Settings,
-        clock: &RunClock,
-    ) -> StoreResult<()> {
-        if settings.mode == Mode::DryRun {
-            return Ok(());
-        }
-        let lease = Lease::shared(store, clock, &self.started.lease);
-        if !self.is_through() {
-            return lease.recall().await;
-        }
-        if self.is_complete() {
-            let stored = store.read_state(name).await?;
-            let state = JobState::from_json(&stored.map_or(Value::Null, |stored| stored.value));
-            let Started { lease, started_at, .. } = &self.started;
-            if let Some(state) = state.after_execution(lease, *started_at, &self.totals()) {
-                store.write_state(name, &json!(state)).await?;
-            }
-        }
-        lease.release().await;
-        Ok(())
+/// An execution's name appears in logs and in the state: only characters that Step Functions accepts.
+fn check_lease(lease: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if (1..=80).contains(&lease.len()) && lease.chars().all(plain) {
+        return Ok(());
     }
+    Err("lease must be the name of an execution: 1 to 80 letters, digits, _ - . only".to_owned())
 }
 
 #[cfg(test)]
@@ -258,64 +272,66 @@ mod tests {
 
     use shared::settings::ConfigError;
 
-    use super::{Finish, Request, next_event};
-    use crate::backlog::segment_run::SegmentRun;
+    use super::steps::state_after;
+    use super::{Finish, Next, Overrides, Request, SegmentRun};
+    use crate::cleanup::Cleanup;
+    use crate::repair::Repair;
     use crate::run::state::JobState;
 
     fn parse(event: Value) -> Result<Request, ConfigError> {
         let Value::Object(fields) = event else { panic!("{event}") };
-        super::parse(fields)
+        super::parse::<Cleanup>(fields)
     }
 
     fn started() -> Value {
         json!({"lease": "run-1", "segments": 2, "started_at": 100, "settings": {"mode": "dry-run"}})
     }
 
-    fn part(segment: u16, skipped: u64) -> Value {
-        json!({"index": segment, "count": 2, "done": true, "totals": {"skipped": skipped, "deleted": 3, "runs": 1}})
+    fn segment(index: u16, skipped: u64) -> Value {
+        json!({"index": index, "count": 2, "done": true, "totals": {"skipped": skipped, "deleted": 3, "runs": 1}})
     }
 
-    fn end(parts: &[Value]) -> Finish {
-        match parse(json!({"finish": {"started": started(), "segments": parts}})) {
+    fn finish(segments: &[Value]) -> Finish {
+        match parse(json!({"finish": {"started": started(), "segments": segments}})) {
             Ok(Request::Finish(finish)) => finish,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn what_begins_hands_out_each_segment_once_and_what_ends_adds_them_up() {
+    fn start_hands_out_each_segment_once_and_finish_adds_them_up() {
         let input = json!({"segments": 2, "concurrency": 3, "settings": {"mode": "dry-run"}});
         let Ok(Request::Start(start)) = parse(json!({"start": {"lease": "run-1", "input": input}})) else { panic!() };
-        let answer = start.answer(100);
+        let answer = json!(start.answer(100));
         assert_eq!(answer["started"], started());
         for (number, item) in answer["segments"].as_array().unwrap().iter().enumerate() {
-            let Ok(Request::Segment(part, _, overrides)) = parse(item["next"].clone()) else { panic!("{item}") };
-            assert_eq!((usize::from(part.index), part.count), (number, 2));
-            assert_eq!((part.lease.as_deref(), &overrides["mode"]), (Some("run-1"), &json!("dry-run")));
-            assert_eq!(part.concurrency, Some(2), "two segments share the pace, however many might");
+            let Ok(Request::Segment(run, overrides)) = parse(item["next"].clone()) else { panic!("{item}") };
+            assert_eq!((usize::from(run.index), run.count), (number, 2));
+            assert_eq!((run.lease.as_deref(), &overrides["mode"]), (Some("run-1"), &json!("dry-run")));
+            assert_eq!(run.concurrency, Some(2), "two segments share the pace, however many might");
         }
-        let all = end(&[part(1, 0), part(0, 0)]);
+        let all = finish(&[segment(1, 0), segment(0, 0)]);
         assert!(all.is_complete());
         assert_eq!((all.totals().deleted, all.totals().runs), (6, 2));
     }
 
     #[test]
     fn only_every_segment_once_with_nothing_skipped_is_complete() {
-        let unfinished = json!({"segment": 1, "segments": 2});
-        for parts in [
+        let unfinished = json!({"index": 1, "count": 2});
+        for segments in [
             vec![],
-            vec![part(0, 0)],
-            vec![part(0, 0), part(0, 0)],
-            vec![part(0, 0), part(1, 1)],
-            vec![part(0, 0), unfinished],
+            vec![segment(0, 0)],
+            vec![segment(0, 0), segment(0, 0)],
+            vec![segment(0, 0), segment(1, 1)],
+            vec![segment(0, 0), unfinished],
         ] {
-            assert!(!end(&parts).is_complete(), "{parts:?}");
+            assert!(!finish(&segments).is_complete(), "{segments:?}");
         }
     }
 
     /// A setting beside `settings`, or a mistyped `settings`, would otherwise start an execution that deletes.
     #[test]
-    fn an_input_with_a_field_that_nobody_knows_begins_nothing() {
+    fn an_input_with_an_unknown_field_starts_nothing() {
         let start = |more: &Value| {
             let mut input = json!({"job": "daily-cleanup", "segments": 2, "concurrency": 2, "settings": {}});
             input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -328,50 +344,76 @@ mod tests {
             (json!({"lease": "run-2"}), "lease is not a field of its input"),
             (json!({"function": "another"}), "function is not a field of its input"),
             (json!({"concurrency": 5}), "concurrency is above the 4"),
-            (json!({"segments": "2"}), "its fields are not those"),
+            (json!({"segments": "2"}), "its fields are not the ones"),
         ] {
             let error = start(&more).expect_err(&more.to_string()).to_string();
             assert!(error.contains(said), "{error}");
         }
-        let Ok(Request::Start(start)) = start(&json!({})) else { panic!() };
-        assert!(start.check_job("daily-cleanup").is_ok());
-        assert!(start.check_job("index-repair").is_err());
+        let input = json!({"job": "daily-cleanup", "segments": 2, "concurrency": 2});
+        let Value::Object(fields) = json!({"start": {"lease": "run-1", "input": input}}) else { panic!() };
+        assert!(super::parse::<Repair>(fields).is_err(), "another function's job");
     }
 
     #[test]
-    fn an_end_that_does_not_fit_its_beginning_is_refused() {
-        let ended = |started: Value, parts: &[Value]| parse(json!({"finish": {"started": started, "segments": parts}}));
+    fn a_finish_that_does_not_match_its_start_is_refused() {
+        let finish = |started: Value, runs: &[Value]| parse(json!({"finish": {"started": started, "segments": runs}}));
         let segments = |n: u16| json!({"lease": "run-1", "segments": n, "started_at": 100, "settings": {}});
-        assert!(ended(segments(2), &[part(0, 0), part(1, 0)]).is_ok());
-        for (started, parts) in [
+        assert!(finish(segments(2), &[segment(0, 0), segment(1, 0)]).is_ok());
+        for (started, runs) in [
             (segments(0), vec![]),
             (segments(65), vec![]),
-            (segments(3), vec![part(0, 0), part(1, 0)]),
-            (segments(2), vec![part(0, 0), part(2, 0)]),
+            (segments(3), vec![segment(0, 0), segment(1, 0)]),
+            (segments(2), vec![segment(0, 0), segment(2, 0)]),
         ] {
-            assert!(ended(started.clone(), &parts).is_err(), "{started} {parts:?}");
+            assert!(finish(started.clone(), &runs).is_err(), "{started} {runs:?}");
         }
     }
 
     #[test]
-    fn a_last_step_that_is_asked_twice_counts_once() {
-        let totals = serde_json::from_value(json!({"deleted": 7, "deleted_in": {"spa_access_tokens": 7}})).unwrap();
-        let once = JobState::default().after_execution("run-1", 7_200, &totals).unwrap();
+    fn a_last_step_that_is_retried_counts_once() {
+        let run = |started_at: i64| {
+            let started = json!({"lease": "run-1", "segments": 1, "started_at": started_at, "settings": {}});
+            let totals = json!({"deleted": 7, "deleted_in": {"spa_access_tokens": 7}});
+            let segments = json!([{"index": 0, "count": 1, "done": true, "totals": totals}]);
+            match parse(json!({"finish": {"started": started, "segments": segments}})) {
+                Ok(Request::Finish(finish)) => finish,
+                other => panic!("{other:?}"),
+            }
+        };
+        let once = state_after(&JobState::default(), &run(7_200)).unwrap();
         assert_eq!(json!(once.deleted_in_hour), json!({"2": 7}));
         let stored = JobState::from_json(&json!(once));
-        assert_eq!(stored.after_execution("run-1", 7_200, &totals), None);
-        let again = stored.after_execution("run-1", 7_300, &totals).unwrap();
+        assert_eq!(state_after(&stored, &run(7_200)), None);
+        let again = state_after(&stored, &run(7_300)).unwrap();
         assert_eq!(json!(again.deleted_in_hour), json!({"2": 14}), "another one of the same name");
     }
 
     #[test]
-    fn a_part_that_is_done_asks_for_nothing_more() {
+    fn a_segment_that_is_done_has_no_next_event() {
         let done = SegmentRun { count: 1, done: true, ..SegmentRun::default() };
-        assert_eq!(next_event(&done, &super::Overrides::new()), Value::Null);
+        assert_eq!(json!(Next::of(&done, &Overrides::new())), json!({"next": null}));
+    }
+
+    /// The names appear in logs and in the state: only those of the job's findings and of the buckets are kept.
+    #[test]
+    fn only_known_names_are_kept() {
+        let secret = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
+        let totals = json!({"deleted_in": {(secret): 1, "mcp_tokens": 2}, "found": {(secret): 1, "legacy_rows": 3}});
+        let fields = json!({"segment": {"index": 0, "count": 1, "totals": totals}});
+        let parsed = [super::parse::<Repair>, super::parse::<Cleanup>].map(|parse| {
+            let Ok(Request::Segment(run, _)) = parse(fields.as_object().unwrap().clone()) else { panic!() };
+            (json!(run.totals.deleted_in), json!(run.totals.found))
+        });
+        assert_eq!(parsed[0], (json!({"mcp_tokens": 2}), json!({"legacy_rows": 3})));
+        assert_eq!(parsed[1], (json!({"mcp_tokens": 2}), json!({})));
+        let finish = json!({"started": started(), "segments": [{"index": 0, "count": 2, "totals": totals}]});
+        let fields = json!({"finish": finish}).as_object().unwrap().clone();
+        let Ok(Request::Finish(finish)) = super::parse::<Repair>(fields) else { panic!() };
+        assert!(!json!(finish.totals()).to_string().contains(secret));
     }
 
     #[test]
-    fn what_cannot_be_is_refused_without_being_repeated() {
+    fn a_malformed_event_is_refused_without_being_quoted() {
         let secret = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
         for event in [
             json!({"segment": {"index": 2, "count": 2}}),

@@ -1,18 +1,18 @@
-//! Where a walk stopped, without giving a token away.
+//! Where a walk stopped, without revealing a token.
 //!
-//! Names are tokens. A cursor holds the first few characters of the last one that was done with, and the next run goes on
-//! after that prefix: it reads a handful of rows again and has stored no secret.
+//! Names are tokens. A cursor holds the first few characters of the last name that was done, and the next run continues
+//! after that prefix: it reads a few rows again, and no secret is stored.
 
 use serde_json::{Value, json};
 
-/// Characters of a name that a cursor shows: three of a kind's prefix, and enough to part a billion tokens.
+/// Characters of a name that a cursor shows: three of the kind's prefix, and enough to tell a billion tokens apart.
 const SHOWN: usize = 8;
-/// And as many as it ever shows, where that would hold a run in one place.
+/// The most that it ever shows, where fewer would stop a run from making progress.
 const MOST_SHOWN: usize = 12;
 
-/// A place in the walk: everything in earlier steps, and in this step up to `name`, is done with.
+/// A place in the walk: everything in earlier steps, and in this step up to `name`, is done.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Cursor {
+pub(super) struct Cursor {
     pub(super) step: usize,
     pub(super) name: String,
 }
@@ -24,24 +24,24 @@ impl std::fmt::Debug for Cursor {
 }
 
 impl Cursor {
-    /// The cursor as it may leave the process: shortened, but still further on than where this run began.
+    /// The cursor as it may leave the process: shortened, but still beyond the place where this run started.
     pub(super) fn blurred(mut self, began: Option<&Cursor>) -> Cursor {
         let floor = began.filter(|began| began.step == self.step).map_or("", |began| began.name.as_str());
         let head = |shown: usize| self.name.char_indices().nth(shown).map_or(self.name.len(), |(end, _)| end);
-        // Names that all begin alike, as no library writes them, would hold a run in one place: then show some more. What is
-        // alike beyond that is read again, which is always right.
+        // Names with one common prefix, which no library writes, would stop all progress: then show some more. Rows that
+        // are alike beyond that are read again, which is always right.
         let kept = (SHOWN..=MOST_SHOWN).map(head).find(|end| self.name[..*end] > *floor);
         self.name.truncate(kept.unwrap_or_else(|| head(MOST_SHOWN)));
         self
     }
 
-    /// As stored in the state row. A step has a name, so that a later release's longer list is not misread.
-    pub fn to_json(&self) -> Value {
+    /// As stored in the state row. A step has a name, so that a later release with more steps does not misread it.
+    pub(super) fn to_json(&self) -> Value {
         json!({"step": super::steps::step_name(self.step), "after": self.name})
     }
 
-    /// `None` when it is not a cursor of this release: the walk then begins at the beginning, which is always right.
-    pub fn from_json(value: &Value) -> Option<Self> {
+    /// `None` when it is not a cursor of this release: the walk then starts at the beginning, which is always right.
+    pub(super) fn from_json(value: &Value) -> Option<Self> {
         let step = super::steps::step_named(value.get("step")?.as_str()?)?;
         Some(Self { step, name: value.get("after")?.as_str()?.to_owned() })
     }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_on_even_where_all_names_begin_alike() {
+    fn makes_progress_where_all_names_have_one_prefix() {
         let began = at(1, "aaaaaaaa");
         assert_eq!(at(1, "aaaaaaaabc").blurred(Some(&began)), at(1, "aaaaaaaab"));
         assert_eq!(at(1, "aaaaaaaa").blurred(Some(&began)), began);

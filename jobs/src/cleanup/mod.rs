@@ -1,36 +1,143 @@
-//! The daily cleanup as a job.
+//! The cleanup: reads every bucket of the system actors in pages, looks up the rows that due index rows point at, and
+//! deletes what is dead.
 
 mod cursor;
 mod source;
 mod steps;
-mod walk;
 
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::run::{Checkpoint, Job, Pass};
+use self::cursor::Cursor;
+use self::source::{Pointed, SystemRows, Unit};
+use crate::run::report::{Answer, BucketCounts, RunReport, Tally};
+use crate::run::{Checkpoint, Job, WalkRows};
 use crate::store::{Budget, DeleteRows, ReadRows};
-use crate::walk::Context;
-pub use cursor::Cursor;
+use crate::walk::{Chain, Context, Stop, Walked, walk};
+use shared::bucket::{BUCKETS, Bucket, Family, Owner};
+use shared::expiry::{self, Condemned, DeleteReason, Verdict};
+use shared::integrity::{self, Lookup};
+use shared::row::RowKey;
 use shared::segment::Segment;
-pub use walk::sweep;
+use shared::settings::{Purpose, Settings};
 
 pub const NAME: &str = "daily-cleanup";
 
-/// Sessions, SPA tokens, MCP tokens and what hangs on them, by the rows of the system actors.
-pub struct DailyCleanup;
+/// Deletes expired sessions, SPA tokens and MCP tokens, with their index and provider rows.
+pub struct Cleanup;
 
-impl<S: ReadRows + DeleteRows + Budget> Job<S> for DailyCleanup {
+impl Job for Cleanup {
     const NAME: &'static str = NAME;
+    const PURPOSE: Purpose = Purpose::DailyCleanup;
+    type Findings = ();
 
+    fn new(_: &Settings) -> Self {
+        Self
+    }
+
+    fn answer(report: &RunReport) -> impl Serialize {
+        Answer::new(Body::new(&report.counts), report)
+    }
+}
+
+/// The keys of the documented Python handler.
+#[derive(Serialize)]
+struct Body {
+    oauth_sessions: u64,
+    spa_tokens: u64,
+    mcp_tokens: McpTokens,
+}
+
+#[derive(Serialize)]
+struct McpTokens {
+    access_tokens: u64,
+    refresh_tokens: u64,
+    auth_codes: u64,
+    /// Dangling index rows, as in Python; an index row that was deleted with its token is in the report.
+    index_entries: u64,
+    provider_tokens: u64,
+    skipped: u64,
+}
+
+impl Body {
+    fn new(counts: &Tally) -> Self {
+        let sum = |of: &dyn Fn(&Bucket) -> bool, figure: &dyn Fn(&BucketCounts) -> u64| {
+            let buckets = BUCKETS.iter().filter(|bucket| of(bucket));
+            buckets.filter_map(|bucket| counts.buckets().get(bucket.name)).map(figure).sum::<u64>()
+        };
+        let deleted = |family| sum(&|bucket| bucket.family == family, &BucketCounts::deleted_total);
+        let is_index = |bucket: &Bucket| bucket.family == Family::IndexEntries;
+        let is_mcp = |bucket: &Bucket| bucket.owner == Owner::Actor || is_index(bucket);
+        Self {
+            oauth_sessions: deleted(Family::OauthSessions),
+            spa_tokens: deleted(Family::SpaTokens),
+            mcp_tokens: McpTokens {
+                access_tokens: deleted(Family::AccessTokens),
+                refresh_tokens: deleted(Family::RefreshTokens),
+                auth_codes: deleted(Family::AuthCodes),
+                index_entries: sum(&is_index, &|counts| counts.deleted_for(DeleteReason::Dangling)),
+                provider_tokens: deleted(Family::ProviderTokens),
+                skipped: sum(&is_mcp, &|counts| counts.skipped),
+            },
+        }
+    }
+}
+
+impl<S: ReadRows + DeleteRows + Budget> WalkRows<S> for Cleanup {
     async fn walk(
         &self,
         context: &Context<'_, S>,
         segment: Option<Segment>,
         from: &Value,
         _: &Checkpoint<'_, S>,
-    ) -> Pass {
-        let swept = sweep(context, segment, Cursor::from_json(from)).await;
-        let end = swept.end.map(|at| at.to_json());
-        Pass { counts: swept.counts, end, findings: Value::Null, notes: Vec::new() }
+    ) -> Walked<Value> {
+        let from = Cursor::from_json(from);
+        let source = SystemRows::new(context, segment, from.clone());
+        let Walked { counts, end, findings, notes } =
+            walk(context, source, async |units, counts: &mut Tally| work(context, units, counts).await).await;
+        Walked { counts, end: end.map(|at| at.blurred(from.as_ref()).to_json()), findings, notes }
     }
+}
+
+async fn work<S>(context: &Context<'_, S>, units: Vec<Unit>, counts: &mut Tally) -> Result<(), Stop>
+where
+    S: ReadRows + DeleteRows,
+{
+    let (mut dead, mut pointed) = (Vec::new(), Vec::new());
+    for unit in units {
+        match unit {
+            Unit::Dead(condemned) => dead.push(condemned),
+            Unit::Pointed(token) => pointed.push(token),
+        }
+    }
+    context.delete(dead, counts).await?;
+    if pointed.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<RowKey> = pointed.iter().map(|token| token.target.clone()).collect();
+    let targets = context.get_confirming_absence(&keys).await?;
+    let chains =
+        pointed.into_iter().zip(targets).map(|(token, target)| judge(context, token, target, counts)).collect();
+    context.delete_chains(chains, counts).await
+}
+
+/// The dead rows of a token.
+fn judge<S>(context: &Context<'_, S>, token: Pointed, target: Lookup, counts: &mut Tally) -> Chain {
+    let (now, policy) = (context.now, &context.policy);
+    let mut chain = Chain::default();
+    for (row, index_bucket) in token.index_rows {
+        match integrity::compare(&row, index_bucket, &target, now, policy) {
+            None => counts.skipped(index_bucket),
+            Some(Verdict::Keep(reason)) => counts.kept(index_bucket, reason),
+            Some(Verdict::Delete(reason)) => chain.index_rows.push(Condemned::new(row, index_bucket, reason)),
+        }
+    }
+    let Lookup::Found(target) = target else { return chain };
+    let Some(target_bucket) = target.known_bucket() else { return chain };
+    counts.read(target_bucket);
+    match expiry::condemn(target, target_bucket, now, policy) {
+        Err(reason) => counts.kept(target_bucket, reason),
+        Ok(condemned) => chain.set_target(condemned),
+    }
+    chain
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::cursor::Cursor;
 use super::steps::{STEPS, Step};
-use crate::run::report::Tally;
 use crate::store::{Budget, Consistency, PageOf, PageSize, ReadRows, Result};
+use crate::walk::tally::Tally;
 use crate::walk::{Context, Source};
 use shared::bucket::{Bucket, Rule};
 use shared::expiry::{self, Condemned};
@@ -13,12 +13,12 @@ use shared::integrity::{self, Question};
 use shared::row::{Row, RowKey};
 use shared::segment::Segment;
 
-/// Rows that a piece looks at before it is handed on, work or not, so that the deadline is seen.
+/// Rows that a piece examines at most, work or not, so that the deadline is noticed.
 const MOST_EXAMINED: usize = 2_000;
 
-/// A unit of work that has to go, or to be asked about, as a whole.
+/// A unit of work.
 pub(super) enum Unit {
-    /// A row found dead by itself.
+    /// A row that is dead by its own fields.
     Dead(Condemned),
     /// A token, code or client, by its due index rows.
     Pointed(Pointed),
@@ -34,7 +34,7 @@ pub(super) struct SystemRows<'a, S> {
     context: &'a Context<'a, S>,
     segment: Option<Segment>,
     step: usize,
-    /// Name of the last row that was handed on in this step.
+    /// Name of the last row examined in this step.
     name: String,
     sources: Vec<BucketRows>,
 }
@@ -56,13 +56,13 @@ impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
         Cursor { step: self.step, name: self.name.clone() }
     }
 
-    /// Refresh tokens name the provider rows of access tokens. Once those have gone, one look tells; before, it takes four.
-    fn is_better_waited_for(&self) -> bool {
+    /// Refresh tokens name the provider rows of access tokens. Once those are deleted, one read decides; before, it takes four.
+    fn waits_for_earlier_pieces(&self) -> bool {
         let begins = self.name.is_empty();
         begins && matches!(STEPS.get(self.step), Some(Step::Index(kind)) if kind.target.rule == Rule::Refresh)
     }
 
-    /// A lookup's worth of units, or a lot of rows without any.
+    /// As many units as one lookup takes, or many rows without any.
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
         let (mut counts, mut units) = (Tally::default(), Vec::new());
         let (most_units, mut examined) = (self.context.store.lookup_batch(), 0);
@@ -71,8 +71,8 @@ impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
                 self.step += 1;
                 self.name.clear();
                 self.open();
-                // A piece stays inside its step: a cursor names one step. One that is better waited for begins a piece.
-                if examined > 0 || self.is_better_waited_for() {
+                // A piece ends with its step, because a cursor names one step. A step that waits starts a new piece.
+                if examined > 0 || self.waits_for_earlier_pieces() {
                     return Ok(Some((counts, units)));
                 }
                 continue;
@@ -119,14 +119,14 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
         match integrity::ask(&row, bucket, *now, policy) {
             Question::Settled(reason) => counts.kept(bucket, reason),
             Question::LookAt(target) => match units.last_mut() {
-                // The other generation's row for the same token: one unit.
+                // The index row of the other generation for the same token: one unit.
                 Some(Unit::Pointed(last)) if last.target == target => last.index_rows.push((row, bucket)),
                 _ => units.push(Unit::Pointed(Pointed { index_rows: vec![(row, bucket)], target })),
             },
         }
     }
 
-    /// The rows with the next name: one, or one of each generation. The buckets are sorted by name, so this is a merge.
+    /// The rows with the next name: one, or one per generation. The buckets are sorted by name, so this is a merge.
     async fn next_group(&mut self) -> Result<Option<Vec<(Row, &'static Bucket)>>> {
         for source in &mut self.sources {
             source.fill(self.context.store).await?;
@@ -146,13 +146,13 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
 }
 
 impl BucketRows {
-    /// The bucket's rows, or those of a segment, after the name `from`.
+    /// The rows of the bucket, or of a segment of it, after the name `from`.
     fn new(bucket: &'static Bucket, segment: Option<Segment>, from: &str) -> Self {
         let (begin, end) = segment.map_or((None, None), |segment| segment.range(bucket.names));
         let name = begin.unwrap_or_default().max(from.to_owned());
         let after = (!name.is_empty()).then(|| bucket.sort_key(&name));
         let until = end.map(|name| bucket.sort_key(&name));
-        // DynamoDB refuses to begin behind the end.
+        // DynamoDB rejects a start behind the end.
         let at_end = until.is_some() && after >= until;
         Self { bucket, rows: VecDeque::new(), after, until, at_end }
     }
@@ -164,18 +164,16 @@ impl BucketRows {
     async fn fill<S: ReadRows>(&mut self, store: &S) -> Result<()> {
         while self.rows.is_empty() && !self.at_end {
             let prefix = self.bucket.sort_prefix();
-            let all = page_of(self.bucket, &prefix, PageSize::Paced);
-            let page = store.page(PageOf { after: self.after.as_deref(), until: self.until.as_deref(), ..all }).await?;
+            let owner = self.bucket.system_owner().unwrap_or_default();
+            let (after, until) = (self.after.as_deref(), self.until.as_deref());
+            // Half the cost: a row that has changed since fails the delete's condition, and a missed one is there tomorrow.
+            let reading = Consistency::Eventual;
+            let page =
+                store.page(PageOf { owner, prefix: &prefix, after, until, reading, size: PageSize::Paced }).await?;
             self.at_end = page.next.is_none();
             self.after = page.next;
             self.rows = page.rows.into();
         }
         Ok(())
     }
-}
-
-/// Read at half price: what has changed since is caught by the delete's condition, and what was missed is there tomorrow.
-fn page_of<'a>(bucket: &'a Bucket, prefix: &'a str, size: PageSize) -> PageOf<'a> {
-    let owner = bucket.system_owner().unwrap_or_default();
-    PageOf { owner, prefix, after: None, until: None, reading: Consistency::Eventual, size }
 }

@@ -12,7 +12,7 @@ pub(super) enum Step {
     Index(IndexKind),
 }
 
-/// Every bucket of the system actors that can hold dead rows, read off the one table.
+/// Every bucket of the system actors that can hold dead rows.
 pub(super) static STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
     let direct = BUCKETS.iter().filter(|bucket| {
         bucket.system_owner().is_some() && !matches!(bucket.rule, Rule::Pointer { .. } | Rule::Provider | Rule::Never)

@@ -1,135 +1,153 @@
-//! The index repair as a job: reads the whole table once, in segments side by side, and makes the indexes and the rows
-//! behind them agree.
+//! The repair: reads the whole table once, in concurrent segments, and makes the indexes and the rows behind them agree.
 //!
 //! *Relations* in ROWS.md is the specification. **No index row is ever written for a token**: a token without one may have
-//! been revoked. What is deleted, and in which order, goes through the same context as the daily cleanup.
+//! been revoked. Rows are deleted by the same context and in the same order as in the cleanup.
 
 mod seen;
 mod source;
 mod work;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use futures_util::StreamExt;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use seen::Seen;
 use source::{SegmentRows, TablePlace};
 
-use crate::backlog::segment_run::KINDS;
-use crate::run::report::Tally;
-use crate::run::{Checkpoint, Job, Pass};
+use crate::run::report::{Answer, RunReport, Tally};
+use crate::run::{Checkpoint, Job, WalkRows};
 use crate::store::{Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, ScanTable};
 use crate::walk::{Context, WalkEnd, Walked, walk};
 use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
+use shared::expiry::DeleteReason;
 use shared::integrity::Sighting;
 use shared::row::{Row, RowKey};
 use shared::segment::Segment;
-use shared::settings::Settings;
+use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
 
-/// Parts of the table that are read on their own, each with a cursor of its own.
+/// Segments of the table, each with a cursor of its own.
 const SEGMENTS: i32 = 8;
-/// Segments under way at a time.
 const CONCURRENT_SEGMENTS: usize = 2;
 
 pub const NAME: &str = "index-repair";
 
-pub struct IndexRepair {
+/// Deletes index rows that point nowhere, and rows that no index row leads to.
+pub struct Repair {
     restore_clients: bool,
 }
 
-/// What the repair finds beside what it deletes.
-#[derive(Clone, Debug, Default)]
-struct Findings {
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Findings {
     stranded_clients: u64,
     restored_clients: u64,
     legacy_rows: u64,
-    absent_actors: u64,
-    rows_of_absent_actors: u64,
+    /// `None` when the actors' table cannot be read and trusted.
+    absent_actors: Option<u64>,
+    rows_of_absent_actors: Option<u64>,
 }
 
-/// What the segments of one pass share.
-struct RepairPass<'a, S> {
+/// Rows deleted by kind, and the findings.
+#[derive(Serialize)]
+struct Body<'a> {
+    dangling_index_rows: u64,
+    unindexed_tokens: u64,
+    unreferenced_provider_rows: u64,
+    dead_rows: u64,
+    legacy_rows: u64,
+    found: &'a Value,
+    skipped: u64,
+}
+
+impl Job for Repair {
+    const NAME: &'static str = NAME;
+    const PURPOSE: Purpose = Purpose::IndexRepair;
+    type Findings = Findings;
+
+    fn new(settings: &Settings) -> Self {
+        Self { restore_clients: settings.restore_clients }
+    }
+
+    fn answer(report: &RunReport) -> impl Serialize {
+        use DeleteReason::{Consumed, Dangling, Expired, Legacy, TtlPast, Unindexed, Unreferenced};
+        let deleted = |reason| report.counts.sum(|counts| counts.deleted_for(reason));
+        let body = Body {
+            dangling_index_rows: deleted(Dangling),
+            unindexed_tokens: deleted(Unindexed),
+            unreferenced_provider_rows: deleted(Unreferenced),
+            dead_rows: deleted(Expired) + deleted(TtlPast) + deleted(Consumed),
+            legacy_rows: deleted(Legacy),
+            found: &report.findings,
+            skipped: report.counts.rows_skipped(),
+        };
+        Answer::new(body, report)
+    }
+}
+
+/// What the segments of one walk have in common.
+struct RepairWalk<'a, S> {
     context: &'a Context<'a, S>,
     restore_clients: bool,
-    /// Whether the actors' table can be read and believed.
-    actors_readable: Cell<bool>,
     notes: RefCell<Vec<String>>,
     seen: Seen,
     findings: RefCell<Findings>,
 }
 
-impl IndexRepair {
-    pub fn new(settings: &Settings) -> Self {
-        Self { restore_clients: settings.restore_clients }
-    }
-}
-
-impl<S> Job<S> for IndexRepair
+impl<S> WalkRows<S> for Repair
 where
     S: ReadRows + ScanTable + DeleteRows + RestoreClient + ReadActors + OwnState + Budget,
 {
-    const NAME: &'static str = NAME;
-
     async fn walk(
         &self,
         context: &Context<'_, S>,
         segment: Option<Segment>,
         from: &Value,
         checkpoint: &Checkpoint<'_, S>,
-    ) -> Pass {
+    ) -> Walked<Value, Findings> {
         let mut notes = Vec::new();
         let seen = match Seen::read(context.store, context.now, context.policy.grace).await {
             Ok(seen) => seen,
             Err(error) => {
                 let end = WalkEnd::Fault(from.clone(), error);
-                return Pass { counts: Tally::default(), end, findings: Value::Null, notes };
+                return Walked { counts: Tally::default(), end, findings: Findings::default(), notes };
             }
         };
-        let actors_readable = match context.store.holds_actors().await {
-            Ok(true) => true,
-            Ok(false) => {
-                notes.push(
-                    "the actors' table is empty, which is not to be believed: no row is reported as an absent actor's"
-                        .to_owned(),
-                );
-                false
-            }
-            Err(error) => {
-                notes.push(format!("rows of absent actors are not reported: {error}"));
-                false
-            }
-        };
-        let pass = RepairPass {
+        let mut findings = Findings::default();
+        match context.store.holds_actors().await {
+            Ok(true) => (findings.absent_actors, findings.rows_of_absent_actors) = (Some(0), Some(0)),
+            Ok(false) => notes.push("rows of absent actors are not reported: the actors' table is empty".to_owned()),
+            Err(error) => notes.push(format!("rows of absent actors are not reported: {error}")),
+        }
+        let walk = RepairWalk {
             context,
             restore_clients: self.restore_clients,
-            actors_readable: Cell::new(actors_readable),
             notes: RefCell::new(notes),
             seen,
-            findings: RefCell::default(),
+            findings: RefCell::new(findings),
         };
         let (wanted, of) = match segment.map(Segment::of_scan) {
             None => (0..SEGMENTS, SEGMENTS),
             Some((number, of)) => (number..number + 1, of),
         };
         let progress = RefCell::new(Progress::from_json(from, of));
-        let (counts, end) = pass.walk_segments(wanted, &progress, checkpoint).await;
-        // Only a walk over all of it that began at the beginning has seen all that there is to see.
-        let whole = end == WalkEnd::Through && from.is_null() && segment.is_none();
-        let mut notes = pass.notes.take();
+        let (counts, end) = walk.walk_segments(wanted, &progress, checkpoint).await;
+        // Only a complete walk from the beginning has seen every row.
+        let whole = end == WalkEnd::Complete && from.is_null() && segment.is_none();
+        let mut notes = walk.notes.take();
         if !context.is_dry()
-            && let Err(error) = pass.seen.write(context.store, whole).await
+            && let Err(error) = walk.seen.write(context.store, whole).await
         {
-            notes.push(format!("what was seen could not be written down ({error}): rows of unknown age wait longer"));
+            notes.push(format!("the rows of unknown age could not be recorded ({error}): they are kept longer"));
         }
-        Pass { counts, end, findings: pass.findings(), notes }
+        Walked { counts, end, findings: walk.findings.take(), notes }
     }
 }
 
-impl<S> RepairPass<'_, S>
+impl<S> RepairWalk<'_, S>
 where
     S: ReadRows + ScanTable + DeleteRows + RestoreClient + ReadActors + OwnState + Budget,
 {
@@ -140,8 +158,8 @@ where
         checkpoint: &Checkpoint<'_, S>,
     ) -> (Tally, WalkEnd<Value>) {
         let open: Vec<i32> = wanted.filter(|segment| !progress.borrow().done.contains(segment)).collect();
-        // A ceiling is exact only if the segments come one after another.
-        let concurrency = if self.context.one_by_one() { 1 } else { CONCURRENT_SEGMENTS };
+        // MAX_DELETES is exact only if the segments are done one after another.
+        let concurrency = if self.context.is_sequential() { 1 } else { CONCURRENT_SEGMENTS };
         let ended: RefCell<Option<WalkEnd<()>>> = RefCell::new(None);
         let counts = futures_util::stream::iter(open)
             .map(|segment| self.walk_segment(segment, progress, &ended, checkpoint))
@@ -151,7 +169,7 @@ where
                 sum
             })
             .await;
-        let end = ended.into_inner().unwrap_or(WalkEnd::Through).map(|()| progress.borrow().to_json());
+        let end = ended.into_inner().unwrap_or(WalkEnd::Complete).map(|()| progress.borrow().to_json());
         (counts, end)
     }
 
@@ -167,10 +185,10 @@ where
         }
         let (from, of) = (progress.borrow().place_in(segment), progress.borrow().of);
         let source = SegmentRows::new(self.context, segment, of, from);
-        let Walked { counts, end } =
+        let Walked { counts, end, .. } =
             walk(self.context, source, async |units, counts: &mut Tally| self.work(units, counts).await).await;
         let end = match end {
-            WalkEnd::Through => {
+            WalkEnd::Complete => {
                 progress.borrow_mut().finish(segment);
                 let so_far = progress.borrow().to_json();
                 match checkpoint.save(so_far).await {
@@ -180,42 +198,28 @@ where
             }
             end => end.map(|at| progress.borrow_mut().stop(segment, at)),
         };
-        // A fault outweighs the clock.
+        // A fault outweighs the deadline.
         if !matches!(*ended.borrow(), Some(WalkEnd::Fault(..))) {
             *ended.borrow_mut() = Some(end);
         }
         counts
     }
-
-    fn findings(&self) -> Value {
-        let findings = self.findings.borrow();
-        let of_actors = |n: u64| if self.actors_readable.get() { json!(n) } else { Value::Null };
-        let found = [
-            json!(findings.stranded_clients),
-            json!(findings.restored_clients),
-            json!(findings.legacy_rows),
-            of_actors(findings.absent_actors),
-            of_actors(findings.rows_of_absent_actors),
-        ];
-        KINDS.iter().map(|kind| (*kind).to_owned()).zip(found).collect()
-    }
 }
 
-/// Where the repair remembers unreachable rows of unknown age.
+/// The state row of unreachable rows of unknown age.
 pub(crate) fn seen_key() -> RowKey {
     RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{}", seen::NAME))
 }
 
-/// What the repair remembers of a row, by its state row.
+/// When the repair first saw a row of unknown age, by that state row.
 pub(crate) fn sighting(state: Option<&Row>, key: &RowKey, now: EpochSeconds, grace: i64) -> Sighting {
     let stored = state.and_then(|row| serde_json::from_str(row.data.text()?).ok()).unwrap_or(Value::Null);
     Seen::of(&stored, now, grace).sighting(key)
 }
 
-/// How far the segments have come.
+/// How far the segments have come; this is the cursor.
 #[derive(Clone, Debug, PartialEq)]
 struct Progress {
-    /// How many segments the table is cut into.
     of: i32,
     done: BTreeSet<i32>,
     stopped: Vec<(i32, TablePlace)>,
@@ -236,7 +240,7 @@ impl Progress {
         self.stopped.iter().find(|(stopped, _)| *stopped == segment).and_then(|(_, at)| at.key.clone())
     }
 
-    /// A place is an actor's id and the bucket reached in it: an id is no secret, a row's name may be one.
+    /// A place is an actor's id and a bucket: an id is no secret, a row's name may be one.
     fn to_json(&self) -> Value {
         let stopped: Vec<Value> = self
             .stopped
@@ -249,7 +253,7 @@ impl Progress {
         json!({"segments": self.of, "done": self.done, "stopped": stopped})
     }
 
-    /// Nothing done when it is not a cursor of this release: the walk then begins at the beginning, which is always right.
+    /// Nothing is done when it is not a cursor of this release: the walk then starts at the beginning, which is always right.
     fn from_json(value: &Value, of: i32) -> Self {
         if value["segments"] != of {
             return Self { of, done: BTreeSet::new(), stopped: Vec::new() };

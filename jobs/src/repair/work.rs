@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::RepairPass;
+use super::RepairWalk;
 use super::source::{Actor, Unit};
-use crate::run::report::Tally;
 use crate::store::{
     ActorLookup, Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, ScanTable, StoreError,
 };
+use crate::walk::tally::Tally;
 use crate::walk::{Chain, Providers, Stop};
 use shared::bucket::{self, Bucket, Generation, OAUTH_OWNER, Rule};
 use shared::expiry::{self, Condemned, DeleteReason, KeepReason, Verdict};
@@ -54,7 +54,7 @@ enum Indexed {
     Unread,
 }
 
-impl<S> RepairPass<'_, S>
+impl<S> RepairWalk<'_, S>
 where
     S: ReadRows + ScanTable + DeleteRows + RestoreClient + ReadActors + OwnState + Budget,
 {
@@ -288,37 +288,29 @@ where
         self.findings.borrow_mut().legacy_rows += legacy;
         let actors: Vec<(String, u64)> =
             owners.into_iter().filter(|(id, _)| bucket::Owner::Actor.holds(id) && id != OAUTH_OWNER).collect();
-        if !self.actors_readable.get() || actors.is_empty() {
+        if self.findings.borrow().absent_actors.is_none() || actors.is_empty() {
             return Ok(());
         }
         let ids: Vec<String> = actors.iter().map(|(id, _)| id.clone()).collect();
-        let found = match self.context.store.get_actors(&ids).await {
-            Ok(found) if !found.contains(&ActorLookup::Unread) => Ok(found),
-            Ok(_) => Err("the actors' table could not be read in full".to_owned()),
-            Err(StoreError::OutOfTime) => return Err(Stop::OutOfTime),
-            Err(error) => Err(error.to_string()),
-        };
-        let found = match found {
-            Ok(found) => found,
-            Err(why) => {
-                self.actors_unreadable(&why);
+        let found = self.context.store.get_actors(&ids).await;
+        let mut findings = self.findings.borrow_mut();
+        let problem = match found {
+            Ok(found) if !found.contains(&ActorLookup::Unread) => {
+                let absent = actors.iter().zip(found).filter(|(_, found)| *found == ActorLookup::Absent);
+                let (mut ids, mut rows) = (0, 0);
+                absent.for_each(|((_, n), _)| (ids, rows) = (ids + 1, rows + n));
+                findings.absent_actors = findings.absent_actors.map(|sum| sum + ids);
+                findings.rows_of_absent_actors = findings.rows_of_absent_actors.map(|sum| sum + rows);
                 return Ok(());
             }
+            Ok(_) => "the actors' table could not be read in full".to_owned(),
+            Err(StoreError::OutOfTime) => return Err(Stop::OutOfTime),
+            Err(error) => error.to_string(),
         };
-        let mut findings = self.findings.borrow_mut();
-        for ((_, rows), found) in actors.iter().zip(found) {
-            if found == ActorLookup::Absent {
-                findings.absent_actors += 1;
-                findings.rows_of_absent_actors += rows;
-            }
-        }
+        // An incomplete figure is worse than none: the repair continues without.
+        (findings.absent_actors, findings.rows_of_absent_actors) = (None, None);
+        self.notes.borrow_mut().push(format!("rows of absent actors are not reported: {problem}"));
         Ok(())
-    }
-
-    /// A report on absent actors that is not whole is none: the repair goes on without.
-    fn actors_unreadable(&self, why: &str) {
-        self.actors_readable.set(false);
-        self.notes.borrow_mut().push(format!("rows of absent actors are not reported: {why}"));
     }
 }
 

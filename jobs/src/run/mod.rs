@@ -1,8 +1,14 @@
-//! One run of a job, whichever: what it refuses, its lease, its walk, its state, its report.
+//! One run of a job: refusals, lease, walk, state, report.
 
+pub mod clock;
+mod error;
+pub mod lease;
+pub mod report;
+pub mod state;
+
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::backlog::segment_run::SegmentRun;
 use crate::run::clock::RunClock;
 use crate::run::lease::{Acquire, Lease};
 use crate::run::report::{Outcome, RunReport, Tally};
@@ -11,151 +17,84 @@ use crate::store::{
     Budget, Consistency, DeleteRows, InspectTable, OwnState, PageOf, PageSize, ReadRows, ScanTable, StoreError,
     TtlSetting,
 };
-use crate::walk::{Context, WalkEnd};
+use crate::walk::{Context, WalkEnd, Walked};
+pub use error::RunError;
 use shared::bucket::{BUCKETS, JANITOR_OWNER, TTL_ATTRIBUTE};
 use shared::expiry::Policy;
 use shared::segment::Segment;
-use shared::settings::{ConfigError, ExpiredRows, Mode, Settings};
+use shared::settings::{ExpiredRows, Mode, Purpose, Settings};
 
-pub mod clock;
-pub mod lease;
-pub mod report;
-mod segment;
-pub mod state;
-
-pub use segment::{run_segment, start};
-
-/// What a run does between taking its lease and writing its report.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
-pub trait Job<S> {
-    /// Of its state row, its lease and its logs.
+/// A job that runs on a table, with a lease, a deadline and a report. Its walk is [`WalkRows`].
+pub trait Job: Sized {
+    /// The name in its state row, its lease, its logs and its events.
     const NAME: &'static str;
+    /// The settings that apply to it.
+    const PURPOSE: Purpose;
+    /// Figures that it reports beside the counts. The defaults name every one of them.
+    type Findings: Default + Serialize;
 
-    /// Walks over its rows, or those of a segment, from where an earlier run stopped.
+    fn new(settings: &Settings) -> Self;
+
+    /// The answer of an invocation.
+    fn answer(report: &RunReport) -> impl Serialize;
+}
+
+/// A job's walk over a store with the capabilities that this job needs, and no more.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait WalkRows<S>: Job {
+    /// Walks over all rows, or those of a segment, from where an earlier run stopped; null is the beginning.
     async fn walk(
         &self,
         context: &Context<'_, S>,
         segment: Option<Segment>,
         from: &Value,
         checkpoint: &Checkpoint<'_, S>,
-    ) -> Pass;
+    ) -> Walked<Value, Self::Findings>;
 }
 
-/// What a job's walk came to.
-#[derive(Debug)]
-pub struct Pass {
-    pub counts: Tally,
-    /// Where the next run goes on is the job's own business.
-    pub end: WalkEnd<Value>,
-    /// What the job found beside the counts.
-    pub findings: Value,
-    pub notes: Vec<String>,
-}
-
-/// Writes down how far a walk has come, so that a run which is killed is resumed there.
+/// Stores how far a walk has come, so that the next run continues there if this one is killed.
 pub struct Checkpoint<'a, S> {
     store: &'a S,
     name: &'static str,
     state: &'a JobState,
-    /// Of a dry run, which writes nothing, and of a part, whose cursor travels in its answer.
-    silent: bool,
+    /// A dry run writes nothing; a segment's cursor is part of its answer.
+    disabled: bool,
 }
 
 impl<S: OwnState> Checkpoint<'_, S> {
-    /// # Errors
-    /// When the state row could not be written.
     pub async fn save(&self, cursor: Value) -> Result<(), StoreError> {
-        if self.silent {
+        if self.disabled {
             return Ok(());
         }
         self.store.write_state(self.name, &json!(self.state.at(cursor))).await
     }
 }
 
-/// Why a run failed. One line each, naming the cause and the setting.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum RunError {
-    #[error("configuration: {0}")]
-    Config(#[from] ConfigError),
-    #[error("{0}")]
-    Store(#[from] StoreError),
-    #[error(
-        "refused: table {table} holds rows, but none of a bucket that ActingWeb's token store writes: check AWS_DB_PREFIX or ATTRIBUTES_TABLE"
-    )]
-    WrongTable { table: String },
-    #[error(
-        "refused: {dead} of {read} rows would be deleted, a share of {share:.3}, above MAX_DELETE_SHARE={limit}; nothing was deleted"
-    )]
-    AboveShare { dead: u64, read: u64, share: f64, limit: f64 },
-    #[error("refused: MAX_DELETE_SHARE needs a whole reading pass, and {problem}; nothing was deleted")]
-    ShareUnknown { problem: String },
-    #[error("the lease was lost to another run, and this one stopped")]
-    LeaseLost,
-    #[error("another run ({by}) holds the lease for {seconds} s more: nothing was done")]
-    LeaseHeld { by: String, seconds: i64 },
-    #[error(
-        "refused: MAX_DELETES is a ceiling on one run, and an execution is many: unset it for the execution, or leave the rows to the daily runs"
-    )]
-    CeilingOnParts,
-    #[error("stopped by a fault after {} deleted rows: {cause}", .report.counts.rows_deleted())]
-    Interrupted { report: Box<RunReport>, cause: StoreError },
-}
-
-impl RunError {
-    /// Whether the run would not begin.
-    pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            RunError::WrongTable { .. }
-                | RunError::AboveShare { .. }
-                | RunError::ShareUnknown { .. }
-                | RunError::CeilingOnParts
-        )
-    }
-
-    /// A stable word for alarms and dashboards.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            RunError::Config(_) => "Configuration",
-            RunError::Store(_) | RunError::Interrupted { .. } => "Store",
-            RunError::LeaseLost => "LeaseLost",
-            RunError::LeaseHeld { .. } => "LeaseHeld",
-            RunError::WrongTable { .. }
-            | RunError::AboveShare { .. }
-            | RunError::ShareUnknown { .. }
-            | RunError::CeilingOnParts => "Refused",
-        }
-    }
-}
-
-/// What a run of any job asks of the table.
+/// The capabilities that every run needs.
 pub trait Store: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget {}
 
 impl<S: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget> Store for S {}
 
-/// Runs a job on an open table.
-///
-/// # Errors
-/// When the run refused, or could not go on. A run that ended early by itself is a report with `complete: false`.
+/// Runs a job on an open table. A run that ended early by itself is a report with `complete: false`.
 pub async fn run<S, J>(store: &S, job: &J, settings: &Settings, clock: &RunClock) -> Result<RunReport, RunError>
 where
     S: Store,
-    J: Job<S>,
+    J: WalkRows<S>,
 {
     let mut run = Run::open(store, job, settings, clock, None).await?;
     if settings.mode == Mode::DryRun {
         return run.walk().await;
     }
-    match run.under(Lease::own(store, clock, J::NAME)).await {
-        Err(RunError::LeaseHeld { by, seconds }) => {
-            run.notes.push(RunError::LeaseHeld { by, seconds }.to_string());
+    match run.walk_with(Lease::own(store, clock, J::NAME)).await {
+        Err(held @ RunError::LeaseHeld { .. }) => {
+            run.notes.push(held.to_string());
             Ok(run.report(Outcome::LeaseHeld, Tally::default(), &JobState::default(), Value::Null, None))
         }
         done => done,
     }
 }
 
-/// Whether any bucket of the system actors holds a row of its own, at the price of a few of the smallest reads.
+/// Whether any bucket of the system actors has a row of its own. Costs a few of the smallest reads.
 async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
     for (bucket, owner) in BUCKETS.iter().filter_map(|bucket| Some((bucket, bucket.system_owner()?))) {
         let (prefix, size) = (bucket.sort_prefix(), PageSize::Rows(10));
@@ -167,34 +106,35 @@ async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
     Ok(false)
 }
 
-async fn acquire<S: OwnState>(lease: Lease<'_, S>) -> Result<Lease<'_, S>, RunError> {
+pub(crate) async fn acquire<S: OwnState>(lease: Lease<'_, S>) -> Result<Lease<'_, S>, RunError> {
     match lease.acquire().await? {
         Acquire::Acquired(lease) => Ok(lease),
         Acquire::Held { by, seconds } => Err(RunError::LeaseHeld { by, seconds }),
     }
 }
 
-struct Run<'a, S, J> {
+/// A run that may start: its rules are known, and the table is ActingWeb's.
+pub(crate) struct Run<'a, S, J> {
     store: &'a S,
     job: &'a J,
     settings: &'a Settings,
     clock: &'a RunClock,
-    part: Option<(&'a SegmentRun, Segment)>,
+    /// One segment only, and where its last run stopped.
+    segment: Option<(Segment, Value)>,
     policy: Policy,
     table_is_empty: bool,
-    /// Somebody has looked at the share of dead rows before this run.
-    share_is_known: bool,
+    /// An earlier step has checked the share of dead rows.
+    pub(crate) share_is_checked: bool,
     notes: Vec<String>,
 }
 
-impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
-    /// A run that may begin: its rules are known, and the table is ActingWeb's.
-    async fn open(
+impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
+    pub(crate) async fn open(
         store: &'a S,
         job: &'a J,
         settings: &'a Settings,
         clock: &'a RunClock,
-        part: Option<(&'a SegmentRun, Segment)>,
+        segment: Option<(Segment, Value)>,
     ) -> Result<Self, RunError> {
         let mut notes = Vec::new();
         if clock.ahead() > 0 {
@@ -203,41 +143,48 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
                 "this machine's clock is {ahead} s ahead of the table's: rows are judged by the table's"
             ));
         }
-        let policy = Policy::default();
-        let mut run =
-            Self { store, job, settings, clock, part, policy, table_is_empty: false, share_is_known: false, notes };
-        run.set_policy().await?;
+        let policy = Policy {
+            reuse_window: settings.reuse_window_seconds,
+            grace: settings.grace_seconds,
+            remove_legacy: settings.remove_legacy,
+            ..Policy::default()
+        };
+        let mut run = Self {
+            store,
+            job,
+            settings,
+            clock,
+            segment,
+            policy,
+            table_is_empty: false,
+            share_is_checked: false,
+            notes,
+        };
+        run.defer_if_ttl_works().await?;
         run.table_is_empty = run.refuse_wrong_table().await?;
         Ok(run)
     }
 
-    /// Walks while it has the lease.
-    async fn under(&mut self, lease: Lease<'a, S>) -> Result<RunReport, RunError> {
+    /// Walks while it holds the lease, and releases it.
+    pub(crate) async fn walk_with(&mut self, lease: Lease<'a, S>) -> Result<RunReport, RunError> {
         let lease = acquire(lease).await?;
         let done = lease.hold(Box::pin(self.walk())).await;
         lease.release().await;
         self.with_usage(done.unwrap_or(Err(RunError::LeaseLost)))
     }
 
-    /// What the run came to, and all that it cost.
-    fn with_usage(&self, mut done: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
-        let report = match &mut done {
-            Ok(report) => Some(report),
-            Err(RunError::Interrupted { report, .. }) => Some(&mut **report),
-            Err(_) => None,
-        };
-        if let Some(report) = report {
-            // The last words, the state row and the lease, have cost something as well, and may have needed a second try.
-            report.usage = self.store.usage();
+    /// Adds the cost of what follows the walk: the state row and the lease.
+    pub(crate) fn with_usage(&self, mut done: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
+        match &mut done {
+            Ok(report) => report.usage = self.store.usage(),
+            Err(RunError::Interrupted { report, .. }) => report.usage = self.store.usage(),
+            Err(_) => {}
         }
         done
     }
 
-    /// Rows are left to TTL only if TTL will really take them; otherwise they are deleted, and the report says so.
-    async fn set_policy(&mut self) -> Result<(), RunError> {
-        self.policy.reuse_window = self.settings.reuse_window_seconds;
-        self.policy.grace = self.settings.grace_seconds;
-        self.policy.remove_legacy = self.settings.remove_legacy;
+    /// Rows are left to TTL only if TTL will remove them; otherwise they are deleted, and the report says so.
+    async fn defer_if_ttl_works(&mut self) -> Result<(), RunError> {
         if self.settings.expired_rows == ExpiredRows::Delete {
             return Ok(());
         }
@@ -251,12 +198,12 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
             TtlSetting::Enabling { .. } | TtlSetting::Disabling { .. } => "is being switched".to_owned(),
         };
         self.notes.push(format!(
-            "EXPIRED_ROWS=defer-to-ttl was asked for, but the table's TTL {why_not}: expired rows are deleted instead"
+            "EXPIRED_ROWS=defer-to-ttl is set, but the table's TTL {why_not}: expired rows are deleted instead"
         ));
         Ok(())
     }
 
-    /// Whether the table is empty; an error if it is full of something else.
+    /// Whether the table is empty; an error if its rows are another application's.
     async fn refuse_wrong_table(&self) -> Result<bool, RunError> {
         if holds_known_rows(self.store).await? {
             return Ok(false);
@@ -267,29 +214,26 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
             return Ok(true);
         }
         let known = others.any(|row| row.known_bucket().is_some());
-        // A table that an earlier run, of whichever job, has swept clean of all it knew is still the right one.
+        // A table whose known rows an earlier run has all deleted is still the right one.
         if known || self.store.holds_state().await? {
             return Ok(false);
         }
         Err(RunError::WrongTable { table: self.settings.table.clone() })
     }
 
-    /// Where this job's runs have come to; of a part, where its own have.
     async fn read_state(&self) -> Result<JobState, RunError> {
-        if let Some((part, _)) = self.part {
-            return Ok(JobState { cursor: part.cursor.clone(), ..JobState::default() });
+        if let Some((_, cursor)) = &self.segment {
+            return Ok(JobState { cursor: cursor.clone(), ..JobState::default() });
         }
-        let stored = self.store.read_state(J::NAME).await?;
-        Ok(JobState::from_json(&stored.map_or(Value::Null, |stored| stored.value)))
+        Ok(JobState::read(self.store, J::NAME).await?)
     }
 
-    /// The ceiling on the share of dead rows takes a reading pass of its own.
-    async fn refuse_above_share(&mut self, state: &JobState) -> Result<(), RunError> {
+    /// `MAX_DELETE_SHARE` takes a dry walk over the whole table, wherever an earlier run stopped.
+    pub(crate) async fn refuse_above_share(&mut self, state: &JobState) -> Result<(), RunError> {
         let Some(limit) = self.settings.max_delete_share else { return Ok(()) };
-        // Of the whole table, not of what an earlier run has left of it.
-        let Pass { counts, end, .. } = self.pass(true, None, state, &Value::Null).await;
+        let Walked { counts, end, .. } = self.walk_rows(true, None, state, &Value::Null).await;
         match end {
-            WalkEnd::Through => check_share(&counts, limit),
+            WalkEnd::Complete => check_share(&counts, limit),
             WalkEnd::Fault(_, cause) => {
                 let report = self.report(Outcome::Failed, Tally::default(), state, Value::Null, None);
                 Err(RunError::Interrupted { report: Box::new(report), cause })
@@ -300,20 +244,21 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
         }
     }
 
-    async fn walk(&mut self) -> Result<RunReport, RunError> {
+    pub(crate) async fn walk(&mut self) -> Result<RunReport, RunError> {
         let state = self.read_state().await?;
-        if !self.share_is_known {
+        if !self.share_is_checked {
             self.refuse_above_share(&state).await?;
         }
         let dry = self.settings.mode == Mode::DryRun;
-        let writes_state = !dry && self.part.is_none();
-        let Pass { counts, end, findings, notes } =
-            self.pass(dry, self.settings.max_deletes, &state, &state.cursor).await;
+        let writes_state = !dry && self.segment.is_none();
+        let Walked { counts, end, findings, notes } =
+            self.walk_rows(dry, self.settings.max_deletes, &state, &state.cursor).await;
+        let findings = json!(findings);
         let (outcome, next) = match end {
             WalkEnd::Fault(cursor, cause) => {
                 let report = self.report(Outcome::Failed, counts, &state, findings, Some(cursor));
                 if writes_state {
-                    // The fault is what the caller has to hear of; where it happened is only worth a try.
+                    // The fault is the error to return; the cursor is only worth a try.
                     let _ = self.store.write_state(J::NAME, &json!(state.after(&report))).await;
                 }
                 return Err(RunError::Interrupted { report: Box::new(report), cause });
@@ -321,21 +266,19 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
             WalkEnd::OutOfTime(cursor) if self.clock.is_stopped() => (Outcome::Stopped, Some(cursor)),
             WalkEnd::OutOfTime(cursor) => (Outcome::OutOfTime, Some(cursor)),
             WalkEnd::MaxDeletes(cursor) => (Outcome::MaxDeletes, Some(cursor)),
-            WalkEnd::Through if counts.rows_skipped() > 0 => (Outcome::Skipped, None),
-            WalkEnd::Through if self.table_is_empty => (Outcome::EmptyTable, None),
-            WalkEnd::Through => (Outcome::Complete, None),
+            WalkEnd::Complete if counts.rows_skipped() > 0 => (Outcome::Skipped, None),
+            WalkEnd::Complete if self.table_is_empty => (Outcome::EmptyTable, None),
+            WalkEnd::Complete => (Outcome::Complete, None),
         };
         self.notes.extend(notes);
-        self.note(outcome, &counts, &state);
+        self.add_notes(outcome, &counts, &state);
         let mut report = self.report(outcome, counts, &state, findings, next);
         if !writes_state {
             return Ok(report);
         }
         if let Err(error) = self.store.write_state(J::NAME, &json!(state.after(&report))).await {
-            // What was deleted is deleted: the report is worth more than the error.
-            report
-                .notes
-                .push(format!("the state row could not be written ({error}): the next run repeats some reading"));
+            // The rows are deleted: the report is worth more than the error.
+            report.notes.push(format!("the state row could not be written ({error}): the next run repeats some reads"));
             if report.outcome.is_complete() {
                 report.outcome = Outcome::Unrecorded;
             }
@@ -343,23 +286,29 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
         Ok(report)
     }
 
-    async fn pass(&self, dry: bool, max_deletes: Option<u64>, state: &JobState, from: &Value) -> Pass {
+    async fn walk_rows(
+        &self,
+        dry: bool,
+        max_deletes: Option<u64>,
+        state: &JobState,
+        from: &Value,
+    ) -> Walked<Value, J::Findings> {
         let context = Context::new(self.store, self.clock.now(), self.policy, dry, max_deletes);
-        let silent = dry || self.part.is_some();
-        let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, silent };
-        self.job.walk(&context, self.part.map(|(_, segment)| segment), from, &checkpoint).await
+        let segment = self.segment.as_ref().map(|(segment, _)| *segment);
+        let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, disabled: dry || segment.is_some() };
+        self.job.walk(&context, segment, from, &checkpoint).await
     }
 
-    fn note(&mut self, outcome: Outcome, counts: &Tally, state: &JobState) {
+    fn add_notes(&mut self, outcome: Outcome, counts: &Tally, state: &JobState) {
         if state.is_resumed() {
-            self.notes.push("went on where the last run had stopped".to_owned());
+            self.notes.push("continued from where the last run stopped".to_owned());
         }
         let note = match outcome {
             Outcome::Complete | Outcome::LeaseHeld | Outcome::Unrecorded | Outcome::Failed => None,
             Outcome::EmptyTable => Some("the table is empty: nothing to do".to_owned()),
-            Outcome::OutOfTime => Some("stopped before the deadline: the next run goes on from here".to_owned()),
-            Outcome::Stopped => Some("stopped as asked: the next run goes on from here".to_owned()),
-            Outcome::MaxDeletes => Some("stopped at MAX_DELETES: the next run goes on from here".to_owned()),
+            Outcome::OutOfTime => Some("stopped before the deadline: the next run continues from here".to_owned()),
+            Outcome::Stopped => Some("stopped on request: the next run continues from here".to_owned()),
+            Outcome::MaxDeletes => Some("stopped at MAX_DELETES: the next run continues from here".to_owned()),
             Outcome::Skipped => {
                 Some(format!("{} rows could not be read or deleted: the next run tries again", counts.rows_skipped()))
             }
@@ -367,7 +316,7 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
         self.notes.extend(note);
         if counts.uncertain() > 0 {
             self.notes.push(format!(
-                "{} deletes were sent and not answered: counted as skipped, though the rows may be gone",
+                "{} deletes were sent and not answered: counted as skipped, though the rows may be deleted",
                 counts.uncertain()
             ));
         }
@@ -381,8 +330,8 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
         findings: Value,
         next: Option<Value>,
     ) -> RunReport {
-        let cut_offs = state.cut_offs_after(outcome);
-        let too_many = self.settings.backlog_after_incomplete_runs.is_some_and(|limit| cut_offs >= limit);
+        let incomplete_runs = state.incomplete_runs_after(outcome);
+        let enough = self.settings.backlog_after_incomplete_runs.is_some_and(|limit| incomplete_runs >= limit);
         RunReport {
             outcome,
             mode: self.settings.mode,
@@ -395,10 +344,10 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
             findings,
             notes: self.notes.clone(),
             next,
-            of_segment: self.part.is_some(),
-            consecutive_incomplete_runs: cut_offs,
-            // Not around an operator's ceiling, whichever ended this run: an execution has none.
-            start_backlog: too_many
+            of_segment: self.segment.is_some(),
+            consecutive_incomplete_runs: incomplete_runs,
+            // Not with MAX_DELETES, whatever ended this run: an execution has no such limit.
+            start_backlog: enough
                 && outcome == Outcome::OutOfTime
                 && self.settings.mode == Mode::Delete
                 && self.settings.max_deletes.is_none(),
@@ -406,7 +355,7 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
     }
 }
 
-/// Above the share the run refuses; without a whole reading pass the share is not known, and it refuses too.
+/// Without a complete read the share is not known, and the run is refused too.
 fn check_share(counts: &Tally, limit: f64) -> Result<(), RunError> {
     if counts.rows_skipped() > 0 {
         return Err(RunError::ShareUnknown { problem: format!("{} rows could not be read", counts.rows_skipped()) });

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::tally::Tally;
 use super::{Context, Stop};
-use crate::run::report::Tally;
 use crate::store::{Consistency, DeleteOutcome, DeleteRows, PageOf, PageSize, ReadRows, StoreError};
 use shared::bucket::{self, Bucket};
 use shared::expiry::{self, Condemned, KeepReason, Policy, Verdict};

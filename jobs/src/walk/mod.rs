@@ -1,10 +1,11 @@
-//! How a run goes over rows, whichever they are: pieces of work of about a hundred rows, a few side by side, until the
-//! end, the deadline, the ceiling or a fault. Rows stream through, so memory stays flat.
+//! How a run walks over rows: pieces of work of about a hundred rows, a few of them concurrently, until the end, the
+//! deadline, `MAX_DELETES` or a fault. Rows are streamed, so memory use does not grow with the table.
 //!
-//! A [`Source`] yields pieces of work; [`Context`] is what they are worked on with: the store, the rules, and the one delete
-//! that knows of dry runs and ceilings. [`chain`] is the order in which a token and what hangs on it go.
+//! A [`Source`] yields pieces of work; [`Context`] has all that they need: the store, the rules, and the only path to a
+//! delete. [`chain`] is the order in which a token and the rows that depend on it are deleted.
 
 mod chain;
+pub mod tally;
 
 use std::cell::{Cell, RefCell};
 
@@ -13,20 +14,22 @@ use tokio::sync::{RwLock, RwLockReadGuard};
 
 pub(crate) use chain::{Chain, Providers, needs_provider};
 
-use crate::run::report::Tally;
+use self::tally::Tally;
 use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, Result, StoreError};
 use shared::expiry::{Condemned, Policy};
 use shared::integrity::Lookup;
 use shared::row::RowKey;
 use shared::time::EpochSeconds;
 
-/// Pieces of work under way at a time. DynamoDB answers in milliseconds; eight hide that without much memory.
-const SIDE_BY_SIDE: usize = 8;
+/// Concurrent pieces of work. DynamoDB answers in milliseconds; eight hide that without much memory.
+const CONCURRENCY: usize = 8;
 
-/// After this many pieces in a row that the store could not serve, the run gives up instead of knocking on.
+/// The run gives up after this many pieces in a row that the store could not serve.
 const FAULTS_IN_A_ROW: u32 = 3;
 
-/// What every piece of a run is worked on with.
+/// Everything a piece of work needs: the store, the rules, and the only path to a delete.
+///
+/// `delete` is the single place that knows about dry runs and `MAX_DELETES`.
 pub struct Context<'a, S> {
     pub store: &'a S,
     pub now: EpochSeconds,
@@ -36,41 +39,41 @@ pub struct Context<'a, S> {
     /// Deletes that may still be planned.
     allowance: Cell<u64>,
     concurrency: usize,
-    /// Rows that were glanced at, and how many of them were not there.
-    glances: Cell<(usize, usize)>,
+    /// Rows read with eventual consistency, and how many of them were absent.
+    eventual_reads: Cell<(usize, usize)>,
 }
 
 impl<'a, S> Context<'a, S> {
     pub fn new(store: &'a S, now: EpochSeconds, policy: Policy, dry: bool, max_deletes: Option<u64>) -> Self {
-        // A ceiling is exact, and the same in a dry run, only if the pieces come one after another.
-        let concurrency = if max_deletes.is_some() { 1 } else { SIDE_BY_SIDE };
+        // MAX_DELETES is exact, and the same in a dry run, only if the pieces are done one after another.
+        let concurrency = if max_deletes.is_some() { 1 } else { CONCURRENCY };
         let allowance = Cell::new(max_deletes.unwrap_or(u64::MAX));
-        Self { store, now, policy, dry, allowance, concurrency, glances: Cell::default() }
+        Self { store, now, policy, dry, allowance, concurrency, eventual_reads: Cell::default() }
     }
 
     pub fn is_dry(&self) -> bool {
         self.dry
     }
 
-    /// Whether pieces, and segments, come one after another.
-    pub(crate) fn one_by_one(&self) -> bool {
+    /// Whether pieces, and segments, are done one after another.
+    pub(crate) fn is_sequential(&self) -> bool {
         self.concurrency == 1
     }
 }
 
 impl<S: ReadRows> Context<'_, S> {
-    /// Looks at rows as cheaply as can be: at half price, and once more, consistently, for those that were not there. What
-    /// was found is judged as it was read, and its delete is conditional on just that; absence alone decides by itself.
+    /// Reads rows with eventual consistency, which costs half, and repeats the read consistently for those that were absent.
     ///
-    /// Where most rows are absent, as when TTL was there first, the second look costs more than the first one saves.
-    pub(crate) async fn look_cheaply(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
-        let (glanced, absent) = self.glances.get();
-        if 2 * absent > glanced {
+    /// A found row is safe to judge from a stale read because its delete is conditional. Absence is not, so it is always
+    /// confirmed. Where most rows are absent, as after TTL, the second read costs more than the first one saves.
+    pub(crate) async fn get_confirming_absence(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+        let (read, absent) = self.eventual_reads.get();
+        if 2 * absent > read {
             return self.store.get_consistent(keys).await;
         }
         let mut found = self.store.get_eventual(keys).await?;
         let again: Vec<usize> = (0..keys.len()).filter(|i| found[*i] == Lookup::Absent).collect();
-        self.glances.set((glanced + keys.len(), absent + again.len()));
+        self.eventual_reads.set((read + keys.len(), absent + again.len()));
         if !again.is_empty() {
             let keys: Vec<RowKey> = again.iter().map(|i| keys[*i].clone()).collect();
             for (i, lookup) in again.into_iter().zip(self.store.get_consistent(&keys).await?) {
@@ -82,7 +85,7 @@ impl<S: ReadRows> Context<'_, S> {
 }
 
 impl<S: DeleteRows> Context<'_, S> {
-    /// Deletes, or in a dry run pretends to, as far as the ceiling allows. Every row has an outcome if there is no `Stop`.
+    /// Deletes, or in a dry run counts, as many rows as `MAX_DELETES` allows. Every row has an outcome if there is no `Stop`.
     pub(crate) async fn delete(&self, rows: Vec<Condemned>, counts: &mut Tally) -> Result<Vec<DeleteOutcome>, Stop> {
         match self.try_delete(rows, counts).await {
             (_, Some(stop)) => Err(stop),
@@ -90,7 +93,7 @@ impl<S: DeleteRows> Context<'_, S> {
         }
     }
 
-    /// The same for who has to know of each row, also of those that a stop left untried.
+    /// The same for callers that need the outcome of every row, also of those that a stop left untried.
     pub(crate) async fn try_delete(
         &self,
         mut rows: Vec<Condemned>,
@@ -108,7 +111,7 @@ impl<S: DeleteRows> Context<'_, S> {
             let deletes = self.store.delete(&rows).await;
             (deletes.outcomes, deletes.stopped)
         };
-        // What did not happen does not use up the ceiling; what may have happened does.
+        // A delete that failed does not count towards MAX_DELETES; one that may have happened does.
         let not_done = |outcome: &&DeleteOutcome| !matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::Unknown);
         self.allowance.set(self.allowance.get() + outcomes.iter().filter(not_done).count() as u64);
         for (row, outcome) in rows.iter().zip(&outcomes) {
@@ -116,8 +119,8 @@ impl<S: DeleteRows> Context<'_, S> {
             counts.outcome(row.bucket(), row.reason(), *outcome);
         }
         outcomes.resize(wanted, DeleteOutcome::NotTried);
-        let over_the_ceiling = (allowed < wanted).then_some(Stop::MaxDeletes);
-        (outcomes, stopped.map(Stop::from).or(over_the_ceiling))
+        let above_limit = (allowed < wanted).then_some(Stop::MaxDeletes);
+        (outcomes, stopped.map(Stop::from).or(above_limit))
     }
 }
 
@@ -138,49 +141,47 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// How a walk ended, and where the next one goes on.
+/// How a walk ended, and where the next one continues.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WalkEnd<P> {
-    /// Went through to the last row.
-    Through,
-    /// Stopped before its time was up.
+    Complete,
     OutOfTime(P),
-    /// Stopped at the ceiling.
     MaxDeletes(P),
-    /// Could not go on.
     Fault(P, StoreError),
 }
 
 impl<P> WalkEnd<P> {
-    /// The same end, its place told in another way.
-    pub(crate) fn map<Q>(self, tell: impl FnOnce(P) -> Q) -> WalkEnd<Q> {
+    pub(crate) fn map<Q>(self, to: impl FnOnce(P) -> Q) -> WalkEnd<Q> {
         match self {
-            WalkEnd::Through => WalkEnd::Through,
-            WalkEnd::OutOfTime(at) => WalkEnd::OutOfTime(tell(at)),
-            WalkEnd::MaxDeletes(at) => WalkEnd::MaxDeletes(tell(at)),
-            WalkEnd::Fault(at, error) => WalkEnd::Fault(tell(at), error),
+            WalkEnd::Complete => WalkEnd::Complete,
+            WalkEnd::OutOfTime(at) => WalkEnd::OutOfTime(to(at)),
+            WalkEnd::MaxDeletes(at) => WalkEnd::MaxDeletes(to(at)),
+            WalkEnd::Fault(at, error) => WalkEnd::Fault(to(at), error),
         }
     }
 }
 
-/// What a walk came to.
+/// The result of a walk; a job's walk adds findings and notes.
 #[derive(Debug)]
-pub struct Walked<P> {
+pub struct Walked<P, F = ()> {
     pub counts: Tally,
     pub end: WalkEnd<P>,
+    pub findings: F,
+    /// Sentences for the report.
+    pub notes: Vec<String>,
 }
 
 /// Rows in order, as pieces of work.
 pub(crate) trait Source {
-    /// What a piece is made of.
+    /// A piece is a list of these.
     type Unit;
-    /// A place to go on from. Places are ordered as the rows are.
+    /// A place to continue from. Places are ordered as the rows are.
     type Place: Clone + Ord;
 
     fn place(&self) -> Self::Place;
 
-    /// Whether what comes next is cheaper to judge once all that is under way is done.
-    fn is_better_waited_for(&self) -> bool {
+    /// Whether the next piece is cheaper to judge once all pieces before it are done.
+    fn waits_for_earlier_pieces(&self) -> bool {
         false
     }
 
@@ -188,7 +189,7 @@ pub(crate) trait Source {
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Self::Unit>)>>;
 }
 
-/// Walks over `source` with `work` on each piece. What was counted is returned in every case.
+/// Walks over `source` and does `work` on each piece. The counts are returned however the walk ends.
 pub(crate) async fn walk<S, R>(
     context: &Context<'_, S>,
     source: R,
@@ -202,7 +203,7 @@ where
         store: context.store,
         faults_in_a_row: Cell::new(0),
         stopped: RefCell::new(None),
-        under_way: RwLock::new(()),
+        in_progress: RwLock::new(()),
     };
     let counts = futures_util::stream::unfold(source, |source| walk.next_piece(source))
         .map(|piece| Box::pin(walk.finish(piece, &work)))
@@ -213,36 +214,36 @@ where
         })
         .await;
     let end = match walk.stopped.into_inner() {
-        None => WalkEnd::Through,
+        None => WalkEnd::Complete,
         Some((at, Stop::OutOfTime)) => WalkEnd::OutOfTime(at),
         Some((at, Stop::MaxDeletes)) => WalkEnd::MaxDeletes(at),
         Some((at, Stop::Fault(error))) => WalkEnd::Fault(at, error),
     };
-    Walked { counts, end }
+    Walked { counts, end, findings: (), notes: Vec::new() }
 }
 
-/// What the pieces of one walk share.
+/// What the pieces of one walk have in common.
 struct Walk<'a, S, P> {
     store: &'a S,
     faults_in_a_row: Cell<u32>,
-    /// The first piece that was not finished, and why: no new piece is begun after it.
+    /// The first piece that was not finished, and why: no new piece is started after it.
     stopped: RefCell<Option<(P, Stop)>>,
-    /// Shared by every piece from when it is handed out; who has it alone knows that none is under way.
-    under_way: RwLock<()>,
+    /// Read-locked by every piece in progress; the write lock waits for all of them.
+    in_progress: RwLock<()>,
 }
 
-/// A piece of work, and where it begins: if it is not finished, the next run goes on there.
+/// A piece of work, and where it starts: if it is not finished, the next run continues there.
 struct Piece<'w, U, P> {
     from: P,
     counts: Tally,
     units: Vec<U>,
-    under_way: RwLockReadGuard<'w, ()>,
+    in_progress: RwLockReadGuard<'w, ()>,
 }
 
 impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
     async fn next_piece<R: Source<Place = P>>(&self, mut source: R) -> Option<(Piece<'_, R::Unit, P>, R)> {
-        if source.is_better_waited_for() {
-            drop(self.under_way.write().await);
+        if source.waits_for_earlier_pieces() {
+            drop(self.in_progress.write().await);
         }
         if self.stopped.borrow().is_some() {
             return None;
@@ -255,8 +256,8 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         match source.next_piece().await {
             Ok(None) => None,
             Ok(Some((counts, units))) => {
-                let under_way = self.under_way.read().await;
-                Some((Piece { from, counts, units, under_way }, source))
+                let in_progress = self.in_progress.read().await;
+                Some((Piece { from, counts, units, in_progress }, source))
             }
             Err(error) => {
                 self.stop(from, error.into());
@@ -270,7 +271,7 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         piece: Piece<'_, U, P>,
         work: &impl AsyncFn(Vec<U>, &mut Tally) -> Result<(), Stop>,
     ) -> Tally {
-        let Piece { from, mut counts, units, under_way } = piece;
+        let Piece { from, mut counts, units, in_progress } = piece;
         if let Err(stop) = work(units, &mut counts).await {
             self.stop(from, stop);
         } else if counts.rows_skipped() > 0 && counts.rows_deleted() == 0 {
@@ -279,11 +280,11 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
             self.faults_in_a_row.set(0);
         }
         self.store.progressed(counts.rows_read(), counts.rows_deleted());
-        drop(under_way);
+        drop(in_progress);
         counts
     }
 
-    /// Rows were skipped over a fault of the moment. A few pieces like that in a row are no longer one.
+    /// Rows were skipped because of a transient fault. Several such pieces in a row are not transient any more.
     fn fault(&self, at: P) {
         self.faults_in_a_row.set(self.faults_in_a_row.get() + 1);
         if self.faults_in_a_row.get() >= FAULTS_IN_A_ROW {
@@ -291,7 +292,7 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         }
     }
 
-    /// The earliest place counts: pieces are worked on side by side. A fault outweighs the clock.
+    /// The earliest place counts, because pieces are concurrent. A fault outweighs the deadline.
     fn stop(&self, at: P, why: Stop) {
         let mut stopped = self.stopped.borrow_mut();
         *stopped = Some(match stopped.take() {

@@ -1,0 +1,142 @@
+//! One invocation of a job that runs: a whole run, or a step of a backlog execution.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::event::{self, Overrides};
+use crate::lambda::{Function, parsed};
+use dynamo::Dynamo;
+use jobs::backlog::{self, Finish, Request, SegmentAnswer, SegmentRun, Start};
+use jobs::metric::{self, Sample};
+use jobs::run::clock::RunClock;
+use jobs::run::report::RunReport;
+use jobs::run::{self, RunError, WalkRows};
+use shared::settings::{Mode, Settings};
+use shared::time::EpochSeconds;
+
+/// A run that failed fails the invocation, so that Lambda's own error metric and retries see it.
+pub async fn answer<J: WalkRows<Dynamo>>(
+    function: &Function,
+    event: Value,
+    now: EpochSeconds,
+    budget: Option<Duration>,
+) -> Result<Value, RunError> {
+    let clock = function.clock(now, budget);
+    match parsed(J::NAME, event::overrides(event).and_then(backlog::parse::<J>))? {
+        Request::Run(overrides) => {
+            let mut report = run::<J>(function, &overrides, clock, None).await?;
+            report.start_backlog &= backlog::may_start_backlog(&overrides);
+            Ok(json!(J::answer(&report)))
+        }
+        Request::Segment(segment_run, overrides) => {
+            let report = run::<J>(function, &overrides, clock, Some(&segment_run)).await?;
+            Ok(json!(SegmentAnswer::new(J::answer(&report), segment_run.after(&report), &overrides)))
+        }
+        Request::Start(request) => Box::pin(start::<J>(function, &request, clock)).await,
+        Request::Finish(request) => Box::pin(finish::<J>(function, &request, clock)).await,
+    }
+}
+
+pub(crate) async fn run<J: WalkRows<Dynamo>>(
+    function: &Function,
+    overrides: &Overrides,
+    clock: RunClock,
+    segment_run: Option<&SegmentRun>,
+) -> Result<RunReport, RunError> {
+    let mut settings = function.settings(J::NAME, overrides, J::PURPOSE)?;
+    settings.pace_shared_by = segment_run.and_then(|segment| segment.concurrency).unwrap_or(1);
+    tracing::info!(
+        run = J::NAME,
+        table = settings.table,
+        mode = settings.mode.name(),
+        now = clock.now().get(),
+        segment = segment_run.map(|segment| segment.index),
+        "run begins"
+    );
+    let result = Box::pin(run_on_table::<J>(function, &settings, clock, segment_run)).await;
+    match &result {
+        Ok(report) => {
+            tracing::info!(
+                run = J::NAME,
+                table = report.table,
+                outcome = report.outcome.name(),
+                complete = report.outcome.is_complete(),
+                mode = report.mode.name(),
+                rows.read = report.counts.rows_read(),
+                rows.deleted = report.counts.rows_deleted(),
+                rows.lost_race = report.counts.lost_races(),
+                rows.skipped = report.counts.rows_skipped(),
+                units.read = report.usage.read_units,
+                units.write = report.usage.write_units,
+                requests = report.usage.requests,
+                throttles = report.usage.throttles,
+                elapsed_ms = report.elapsed_ms,
+                notes = report.notes.join("; "),
+                // Nobody reads the answer of a scheduled run: the counts by bucket and reason are logged here.
+                buckets = report.counts.to_string(),
+                "run ended"
+            );
+            function.emit(&report.samples(J::NAME), clock.now());
+        }
+        Err(error) => function.failed(J::NAME, &settings, error, clock.now()),
+    }
+    result
+}
+
+async fn run_on_table<J: WalkRows<Dynamo>>(
+    function: &Function,
+    settings: &Settings,
+    clock: RunClock,
+    segment_run: Option<&SegmentRun>,
+) -> Result<RunReport, RunError> {
+    let table = function.open(settings, clock).await?;
+    let job = J::new(settings);
+    match segment_run {
+        None => run::run(&table, &job, settings, table.clock()).await,
+        Some(segment_run) => backlog::run_segment(&table, &job, segment_run, settings, table.clock()).await,
+    }
+}
+
+async fn start<J: WalkRows<Dynamo>>(function: &Function, start: &Start, clock: RunClock) -> Result<Value, RunError> {
+    let settings = function.settings(J::NAME, &start.input.settings, J::PURPOSE)?;
+    let checked = async {
+        let table = function.open(&settings, clock).await?;
+        backlog::start(&table, &J::new(&settings), &start.lease, &settings, table.clock()).await
+    };
+    checked.await.inspect_err(|error| function.failed(J::NAME, &settings, error, clock.now()))?;
+    tracing::info!(
+        run = J::NAME,
+        table = settings.table,
+        mode = settings.mode.name(),
+        execution = start.lease,
+        segments = start.input.segments,
+        concurrency = start.input.concurrency,
+        "execution begins"
+    );
+    Ok(json!(start.answer(clock.now().get())))
+}
+
+async fn finish<J: WalkRows<Dynamo>>(function: &Function, finish: &Finish, clock: RunClock) -> Result<Value, RunError> {
+    let settings = function.settings(J::NAME, &finish.started.settings, J::PURPOSE)?;
+    let finished = async {
+        let table = function.open(&settings, clock).await?;
+        Ok(backlog::finish::<_, J>(&table, finish, &settings, table.clock()).await?)
+    };
+    finished.await.inspect_err(|error| function.failed(J::NAME, &settings, error, clock.now()))?;
+    let answer = finish.answer::<J>(settings.mode);
+    tracing::info!(
+        run = J::NAME,
+        table = settings.table,
+        mode = settings.mode.name(),
+        execution = finish.started.lease,
+        complete = answer.complete,
+        totals = json!(answer.totals).to_string(),
+        "execution ended"
+    );
+    if settings.mode == Mode::Delete {
+        let sample = Sample::of(&[(metric::TABLE, &settings.table), (metric::FUNCTION, J::NAME)]);
+        function.emit(&[sample.flag(metric::COMPLETE, answer.complete)], clock.now());
+    }
+    Ok(json!(answer))
+}

@@ -1,0 +1,77 @@
+//! One invocation of the metrics job.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::event;
+use crate::lambda::{Function, parsed};
+use dynamo::ReadOnly;
+use jobs::metrics::{self, Measurement};
+use jobs::run::RunError;
+use jobs::run::clock::RunClock;
+use shared::settings::{Purpose, Settings};
+use shared::time::EpochSeconds;
+
+pub async fn answer(
+    function: &Function,
+    event: Value,
+    now: EpochSeconds,
+    budget: Option<Duration>,
+) -> Result<Value, RunError> {
+    measure(function, event, now, budget).await.map(|measured| metrics::answer(&measured))
+}
+
+pub(crate) async fn measure(
+    function: &Function,
+    event: Value,
+    now: EpochSeconds,
+    budget: Option<Duration>,
+) -> Result<Measurement, RunError> {
+    let clock = function.clock(now, budget);
+    let overrides = parsed(metrics::NAME, event::overrides(event))?;
+    let settings = function.settings(metrics::NAME, &overrides, Purpose::Metrics)?;
+    tracing::info!(
+        run = metrics::NAME,
+        table = settings.table,
+        scope = settings.scope.name(),
+        now = clock.now().get(),
+        "run begins"
+    );
+    let result = Box::pin(measure_table(function, &settings, clock)).await;
+    match &result {
+        Ok(measured) => {
+            log(measured);
+            function.emit(&measured.samples(), now);
+        }
+        Err(error) => function.failed(metrics::NAME, &settings, error, now),
+    }
+    result
+}
+
+async fn measure_table(function: &Function, settings: &Settings, clock: RunClock) -> Result<Measurement, RunError> {
+    let table = ReadOnly::open(function.client.clone(), settings, function.endpoint(), clock).await?;
+    Ok(metrics::measure(&table, settings, table.clock()).await?)
+}
+
+fn log(measured: &Measurement) {
+    let total = measured.census.total();
+    tracing::info!(
+        run = metrics::NAME,
+        table = measured.table,
+        outcome = measured.ended.name(),
+        rows.counted = total.rows,
+        rows.dead = total.dead,
+        rows.due = total.due,
+        ttl = measured.ttl.name(),
+        trend = measured.forecast.trend.name(),
+        units.read = measured.usage.read_units,
+        requests = measured.usage.requests,
+        throttles = measured.usage.throttles,
+        elapsed_ms = measured.elapsed_ms,
+        "run ended"
+    );
+    for finding in &measured.findings {
+        tracing::warn!(run = metrics::NAME, finding.kind = finding.kind, finding.text = finding.text, "finding");
+    }
+}

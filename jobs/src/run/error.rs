@@ -1,0 +1,55 @@
+//! Why a run failed.
+
+use super::report::RunReport;
+use crate::store::StoreError;
+use shared::settings::ConfigError;
+
+/// One line each, naming the cause and the setting.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RunError {
+    #[error("configuration: {0}")]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error(
+        "refused: table {table} has rows, but none in a bucket that ActingWeb's token store uses: check AWS_DB_PREFIX or ATTRIBUTES_TABLE"
+    )]
+    WrongTable { table: String },
+    #[error(
+        "refused: {dead} of {read} rows would be deleted, a share of {share:.3}, above MAX_DELETE_SHARE={limit}; nothing was deleted"
+    )]
+    AboveShare { dead: u64, read: u64, share: f64, limit: f64 },
+    #[error("refused: MAX_DELETE_SHARE needs a complete read first, and {problem}; nothing was deleted")]
+    ShareUnknown { problem: String },
+    #[error("another run took over the lease; this run stopped")]
+    LeaseLost,
+    #[error("another run ({by}) holds the lease for another {seconds} s; nothing was deleted")]
+    LeaseHeld { by: String, seconds: i64 },
+    #[error(
+        "MAX_DELETES limits a single run and cannot be used with a backlog execution. Unset it for this execution."
+    )]
+    MaxDeletesInBacklog,
+    #[error("failed after deleting {} rows: {cause}", .report.counts.rows_deleted())]
+    Interrupted { report: Box<RunReport>, cause: StoreError },
+}
+
+impl RunError {
+    /// The run did not start, because a limit or a check forbids it.
+    pub fn is_refusal(&self) -> bool {
+        self.kind() == "Refused"
+    }
+
+    /// A stable word for alarms and dashboards.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            RunError::Config(_) => "Configuration",
+            RunError::Store(_) | RunError::Interrupted { .. } => "Store",
+            RunError::LeaseLost => "LeaseLost",
+            RunError::LeaseHeld { .. } => "LeaseHeld",
+            RunError::WrongTable { .. }
+            | RunError::AboveShare { .. }
+            | RunError::ShareUnknown { .. }
+            | RunError::MaxDeletesInBacklog => "Refused",
+        }
+    }
+}
