@@ -150,7 +150,7 @@ fn settled(copies: usize) -> Vec<Specimen> {
 }
 
 fn input(job: &str, segments: u16) -> Value {
-    json!({"job": job, "segments": segments, "side_by_side": SIDE_BY_SIDE})
+    json!({"job": job, "segments": segments, "concurrency": SIDE_BY_SIDE})
 }
 
 fn tasks(told: &Value) -> &Vec<Value> {
@@ -229,7 +229,7 @@ async fn an_execution_that_must_not_begin_says_why_and_touches_nothing() {
         (json!({"setings": {"mode": "dry-run"}}), "Configuration", "setings is not a field of its input", 1),
         (json!({"function": "another"}), "Configuration", "function is not a field of its input", 1),
         (json!({"settings": {"mod": "dry-run"}}), "Configuration", "mod is not a setting", 1),
-        (json!({"side_by_side": 5}), "Configuration", "above the 4", 1),
+        (json!({"concurrency": 5}), "Configuration", "above the 4", 1),
         (json!({"job": "audit"}), "Configuration", "job must be", 0),
     ] {
         let told = stage.execute("run-inline", &input, || ());

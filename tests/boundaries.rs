@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use shared::bucket::{self, BUCKETS, GRACE_SECONDS, Owner, REUSE_WINDOW_SECONDS};
-use shared::config::{Mode, Purpose, Scope, Settings, is_table_name};
 use shared::expiry::DeleteReason as D;
 use shared::expiry::KeepReason as K;
 use shared::expiry::Verdict::{self, Delete, Keep};
@@ -12,6 +11,7 @@ use shared::integrity::{
     judge_unindexed, provider_age, provider_named_by,
 };
 use shared::row::{Field, Fields, Raw, Row, RowKey, TtlFault};
+use shared::settings::{Mode, Purpose, Scope, Settings, is_table_name};
 use shared::time::EpochSeconds;
 use tests::rows::{ACTOR, NOW, bucket, json as data, number, row, text};
 

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant, SystemTime};
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, DeleteRequest, StreamViewType, WriteRequest};
 use janitor::fixture::{Fate, Specimen};
+use jobs::cascade::{Record, read};
+use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::bucket::{BUCKETS, OAUTH_OWNER, Owner};
-use shared::cascade::{Record, read};
 use shared::index::leaves_rows_behind;
-use shared::lambda::Function;
 use shared::pyjson::dumps;
 use shared::time::EpochSeconds;
 use tests::aftermath::secrets_in;
@@ -240,7 +240,7 @@ async fn the_filter_lets_through_what_the_function_acts_on_and_nothing_else() {
         records.push(record);
     }
     let acted_on: Vec<bool> =
-        records.iter().map(|record| matches!(read(record, &bed.table), Record::Removal(_))).collect();
+        records.iter().map(|record| matches!(read(record, &bed.table), Record::RemovedToken(_))).collect();
     assert_eq!(filtered(&records), acted_on);
     let of_buckets = BUCKETS.iter().filter(|bucket| leaves_rows_behind(bucket)).count();
     assert_eq!(acted_on.iter().filter(|acted_on| **acted_on).count(), of_buckets + 1);

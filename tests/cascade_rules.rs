@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use janitor::fixture::{Fate, Specimen};
+use jobs::cascade::CascadeReport;
+use jobs::run::report::{Outcome, Tally};
+use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::bucket::{BUCKETS, OAUTH_OWNER};
-use shared::cascade::CascadeReport;
 use shared::index::leaves_rows_behind;
-use shared::lambda::Function;
 use shared::pyjson::dumps;
-use shared::report::{Outcome, Tally};
 use shared::time::EpochSeconds;
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};

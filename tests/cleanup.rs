@@ -12,11 +12,11 @@ use aws_sdk_dynamodb::types::{
 };
 use janitor::demo::{create_table, write_rows};
 use janitor::fixture::{self, Fate, Specimen};
+use jobs::run::RunError;
+use jobs::run::report::{Outcome, RunReport};
+use runtime::lambda::Function;
 use serde_json::{Value, json};
-use shared::config::Environment;
-use shared::lambda::Function;
-use shared::report::{Outcome, RunReport};
-use shared::run::RunError;
+use shared::settings::Environment;
 use shared::time::EpochSeconds;
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};

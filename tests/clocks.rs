@@ -1,9 +1,9 @@
 //! Attack: clocks that disagree. This machine's against the table's, a writer's against ours, and one run's against the
 //! next one's.
 
+use jobs::run::RunError;
+use jobs::store::StoreError;
 use serde_json::{Value, json};
-use shared::run::RunError;
-use shared::store::StoreError;
 use tests::attack::{Figures, amount, seed};
 use tests::engine::{EngineKind, shared as engine};
 use tests::lambda::{Rie, function};

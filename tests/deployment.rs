@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use janitor::fixture;
+use jobs::run::RunError;
+use runtime::lambda::Function;
 use serde_json::{Value, json};
-use shared::lambda::Function;
-use shared::run::RunError;
 use shared::time::EpochSeconds;
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
@@ -143,15 +143,15 @@ async fn run(name: &str, function: &Function, table: &str, event: Value) {
 
 /// All steps of an execution, as the state machine asks for them.
 async fn execute(settings: Value, ask: impl AsyncFn(Value) -> Result<Value, RunError>) {
-    let input = json!({"segments": 2, "side_by_side": 1, "settings": settings});
-    let begun = ask(json!({"begin": {"lease": "execution-1", "input": input}})).await.unwrap();
+    let input = json!({"segments": 2, "concurrency": 1, "settings": settings});
+    let begun = ask(json!({"start": {"lease": "execution-1", "input": input}})).await.unwrap();
     let mut parts = Vec::new();
-    for item in begun["parts"].as_array().unwrap() {
+    for item in begun["segments"].as_array().unwrap() {
         let answer = ask(item["next"].clone()).await.unwrap();
         assert_eq!(answer["next"], Value::Null);
-        parts.push(answer["part"].clone());
+        parts.push(answer["segment"].clone());
     }
-    let ended = ask(json!({"end": {"begun": begun["begun"], "parts": parts}})).await.unwrap();
+    let ended = ask(json!({"finish": {"started": begun["started"], "segments": parts}})).await.unwrap();
     assert_eq!(ended["complete"], true, "{ended}");
 }
 
@@ -261,7 +261,7 @@ async fn every_event_file_is_taken_by_those_that_it_is_for() {
                 assert_eq!(bed.keys().await, before, "{file} of {taker}");
             }
             if file == "segment.json" {
-                let part = &answer["part"];
+                let part = &answer["segment"];
                 assert_eq!(
                     (&part["segments"], &part["done"], &answer["next"]),
                     (&json!(4), &json!(true), &Value::Null)
@@ -277,15 +277,15 @@ async fn take(bed: &Bed, function: &str, event: Value) -> Value {
     match function {
         "daily-cleanup" => bed.function.answer_daily_cleanup(event, now, None).await.unwrap(),
         "index-repair" => bed.function.answer_index_repair(event, now, None).await.unwrap(),
-        "metrics-emitter" => shared::measure::answer(&bed.function.metrics_emitter(event, now, None).await.unwrap()),
+        "metrics-emitter" => jobs::metrics::answer(&bed.function.metrics_emitter(event, now, None).await.unwrap()),
         // Whose answers go to an address that is not there (`tests/enable_ttl.rs` puts one there), and whose table is not this.
         "enable-ttl" => {
-            let (_, request) = shared::cloudformation::Request::parse(&event).expect("a place to answer to");
+            let (_, request) = runtime::cloudformation::Request::parse(&event).expect("a place to answer to");
             assert!(request.asked.is_ok());
             Value::Null
         }
         _ => {
-            let batch = shared::cascade::Batch::read(&event, "myapp_attributes").expect("records of a stream");
+            let batch = jobs::cascade::Batch::read(&event, "myapp_attributes").expect("records of a stream");
             assert!(!batch.is_empty(), "nothing for the cascade");
             Value::Null
         }

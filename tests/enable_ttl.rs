@@ -8,9 +8,9 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, TimeToLiveSpecification,
     TimeToLiveStatus,
 };
+use runtime::cloudformation::{BODY_LIMIT, Done};
+use runtime::custom_resource::{Unanswered, answer};
 use serde_json::{Value, json};
-use shared::cloudformation::{BODY_LIMIT, Done};
-use shared::custom_resource::{Unanswered, answer};
 use shared::time::EpochSeconds;
 use tests::engine::{EngineKind, shared as engine};
 use tests::lambda::{InvokeAnswer, Rie, function};

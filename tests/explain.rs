@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aws_sdk_dynamodb::types::TimeToLiveSpecification;
+use dynamo::ReadOnly;
 use janitor::demo::scan;
 use janitor::fixture::{self, Specimen};
+use jobs::explain::{Course, Explanation, Standing, explain};
+use jobs::run::clock::RunClock;
+use jobs::run::report::RunReport;
+use jobs::store::ReadRows;
 use serde_json::{Value, json};
 use shared::bucket::OAUTH_OWNER;
-use shared::clock::RunClock;
-use shared::config::{Mode, Purpose, Settings};
-use shared::dynamo::ReadOnly;
 use shared::expiry::Policy;
-use shared::explain::{Course, Explanation, Standing, explain};
 use shared::integrity::Lookup;
-use shared::report::RunReport;
 use shared::row::{Row, RowKey};
-use shared::store::ReadRows;
+use shared::settings::{Mode, Purpose, Settings};
 use shared::time::{EpochSeconds, Utc};
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
@@ -50,7 +50,7 @@ async fn rows(bed: &Bed, table: &ReadOnly) -> Vec<Row> {
     let seen = scan(&bed.function.client, &bed.table).await.unwrap();
     let mut keys: Vec<RowKey> = seen.into_iter().map(|(owner, sort, _)| RowKey::new(owner, sort)).collect();
     keys.sort();
-    let found = table.look(&keys).await.unwrap();
+    let found = table.get_consistent(&keys).await.unwrap();
     found
         .into_iter()
         .map(|found| match found {

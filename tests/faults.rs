@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use jobs::run::report::Outcome;
 use serde_json::{Value, json};
-use shared::report::Outcome;
 use shared::time::EpochSeconds;
 use tests::attack::{Figures, amount, seed};
 use tests::engine::{EngineKind, shared as engine};

@@ -324,7 +324,7 @@ async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
     write_rows(&client, &table, &fixture::all_kinds(now(), 4, 12)).await.unwrap();
     let settings = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]);
     // Two runs in the past: from then on there are rates to tell.
-    let past = shared::lambda::Function::new(client.clone(), [("AWS_DB_PREFIX".to_owned(), prefix.clone())].into());
+    let past = runtime::lambda::Function::new(client.clone(), [("AWS_DB_PREFIX".to_owned(), prefix.clone())].into());
     for hours in [28, 4] {
         let at = EpochSeconds::new(now() - hours * 3_600);
         past.daily_cleanup(json!({"max_deletes": 2}), at, None).await.unwrap();
@@ -353,8 +353,8 @@ async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
         invoke(name, &json!({"max_deletes": 3}));
         // Of a segment, which completes nothing by itself.
         invoke(name, &event("segment.json"));
-        let one = invoke(name, &json!({"part": {"segment": 0, "segments": 2}}));
-        assert!(!one.is_error && one.payload["part"].is_object(), "{}", one.payload);
+        let one = invoke(name, &json!({"segment": {"index": 0, "count": 2}}));
+        assert!(!one.is_error && one.payload["segment"].is_object(), "{}", one.payload);
         invoke(name, &event("scheduled.json"));
     }
     // The example's token, of this table's stream, with what hung on it.
@@ -378,7 +378,7 @@ async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
     assert_eq!(read["documents"], lines.len());
     assert_eq!(read["namespaces"], json!(["ActingWeb/Janitor"]));
     // Every name that there is is told by somebody, with its unit.
-    for metric in shared::metric::ALL {
+    for metric in jobs::metric::ALL {
         assert_eq!(read["metrics"][metric.name]["unit"], metric.unit, "{}: {read}", metric.name);
     }
     let dimensions = |name: &str| read["metrics"][name]["dimensions"].clone();

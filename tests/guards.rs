@@ -80,7 +80,7 @@ async fn what_absence_is_told_from_is_read_consistently() {
         }
     }
     assert!(looked_at.len() > 3 && referrers > 0, "{} lookups, {referrers} of referrers", looked_at.len());
-    // What an index row may go for the absence of: never on a glance alone. A provider row that is not there decides nothing.
+    // What an index row may go for the absence of: never on an eventually consistent read alone. A provider row that is not there decides nothing.
     let is_target = |key: &&(String, String)| !key.1.starts_with("mcp_google_tokens:");
     let absent: Vec<_> = glanced_at.iter().filter(is_target).filter(|key| !before.contains(*key)).collect();
     assert!(!absent.is_empty(), "no target was absent");

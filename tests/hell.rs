@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jobs::run::report::{Outcome, RunReport};
 use serde_json::json;
-use shared::report::{Outcome, RunReport};
 use shared::time::EpochSeconds;
 use tests::attack::{Figures, amount, seed};
 use tests::bed::Bed;

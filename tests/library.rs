@@ -2,13 +2,13 @@
 
 use std::time::SystemTime;
 
+use dynamo::Dynamo;
+use jobs::run::clock::RunClock;
+use jobs::run::report::Outcome;
+use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::bucket::{BUCKETS, OAUTH_OWNER};
-use shared::clock::RunClock;
-use shared::dynamo::Dynamo;
-use shared::lambda::Function;
 use shared::pyjson::dumps;
-use shared::report::Outcome;
 use shared::time::EpochSeconds;
 use tests::engine::{EngineKind, shared as engine};
 use tests::python::Application;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
+use jobs::run::report::{Outcome, RunReport};
+use runtime::lambda::Function;
 use serde_json::{Value, json};
-use shared::lambda::Function;
-use shared::report::{Outcome, RunReport};
 use shared::time::EpochSeconds;
 use tests::aftermath::{Aftermath, secrets_in};
 use tests::attack::{Figures, amount, seed};

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity, TimeToLiveSpecification};
 use janitor::fixture::{self, Fate, Specimen};
+use jobs::metrics::{Census, Measure, Measurement, OwnerKind, Trend, answer};
+use jobs::run::report::{Outcome, RunReport};
+use jobs::run::state::JobState;
 use serde_json::{Value, json};
-use shared::measure::{Census, Measure, Measurement, OwnerKind, Trend, answer};
-use shared::report::{Outcome, RunReport};
-use shared::state::JobState;
 use shared::time::EpochSeconds;
 use tests::bed::Bed;
 use tests::engine::EngineKind;
@@ -353,7 +353,7 @@ async fn tells_how_the_cleanup_is(kind: EngineKind) {
     assert!((days - 551.0 / 200.0).abs() < 0.1, "{days} days");
     assert_eq!((shrinks.forecast.died, shrinks.forecast.deleted), (Some(50), 300));
     let health = &report(&shrinks)["runs"]["daily-cleanup"];
-    assert_eq!((&health["cut_off"], &health["cut_off_in_a_row"]), (&json!(true), &json!(2)));
+    assert_eq!((&health["cut_off"], &health["consecutive_incomplete_runs"]), (&json!(true), &json!(2)));
     assert_eq!(health["last_run"]["outcome"], "max-deletes");
     assert_eq!(health["last_run"]["deleted"], 300);
 
@@ -425,14 +425,14 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
         ),
         (
             "daily-cleanup",
-            json!({"cut_off_in_a_row": 3, "last_complete_at": NOW, "last_run": run(NOW, "out-of-time")}),
+            json!({"consecutive_incomplete_runs": 3, "last_complete_at": NOW, "last_run": run(NOW, "out-of-time")}),
             vec!["cut-off"],
             "unknown",
         ),
         // One field that cannot be read takes no other with it.
         (
             "daily-cleanup",
-            json!({"cut_off_in_a_row": null, "last_run": "x", "left": 5, "last_complete_at": NOW - 40 * HOUR}),
+            json!({"consecutive_incomplete_runs": null, "last_run": "x", "left": 5, "last_complete_at": NOW - 40 * HOUR}),
             vec!["overdue"],
             "unknown",
         ),
@@ -440,7 +440,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
         // Numbers at the edge.
         (
             "daily-cleanup",
-            json!({"last_complete_at": i64::MIN, "cut_off_in_a_row": u64::MAX,
+            json!({"last_complete_at": i64::MIN, "consecutive_incomplete_runs": u64::MAX,
                 "last_run": {"at": i64::MIN, "previous_at": i64::MAX, "deleted": u64::MAX, "outcome": "max-deletes"},
                 "left": {"_oauth_sessions": u64::MAX}, "deleted_in_hour": {"-5": u64::MAX, "0": u64::MAX}}),
             vec!["overdue", "cut-off", "backlog-grows"],
@@ -469,8 +469,7 @@ async fn a_bucket_that_was_emptied_is_told_as_zero(kind: EngineKind) {
     let delete = bed.function.client.delete_item().table_name(&bed.table);
     let key = |text: &str| AttributeValue::S(text.to_owned());
     delete.key("id", key(OAUTH)).key("bucket_name", key("_oauth_sessions:alive")).send().await.unwrap();
-    let told: Vec<Value> =
-        measure(&bed, json!({})).await.samples().iter().map(shared::metric::Sample::to_json).collect();
+    let told: Vec<Value> = measure(&bed, json!({})).await.samples().iter().map(jobs::metric::Sample::to_json).collect();
     let sessions: Vec<&Value> = told.iter().filter(|sample| sample["Bucket"] == "_oauth_sessions").collect();
     assert_eq!(sessions.len(), 1, "{told:?}");
     assert_eq!((&sessions[0]["Rows"], &sessions[0]["DeadRows"]), (&json!(0), &json!(0)));
@@ -540,7 +539,7 @@ async fn a_count_that_is_not_whole_is_no_metric(kind: EngineKind) {
         let measured = bed.function.metrics_emitter(slow, now, Some(Duration::from_secs(4))).await.unwrap();
         assert_eq!(answer(&measured)["report"]["outcome"], "out-of-time");
         assert!(kinds(&measured).contains(&"not-counted"));
-        let told: Vec<Value> = measured.samples().iter().map(shared::metric::Sample::to_json).collect();
+        let told: Vec<Value> = measured.samples().iter().map(jobs::metric::Sample::to_json).collect();
         assert!(told.iter().all(|sample| sample.get("Rows").is_none() && sample.get("Backlog").is_none()), "{told:?}");
         assert!(told.iter().any(|sample| sample["Complete"] == 0));
     }
@@ -559,26 +558,26 @@ async fn counts_a_provisioned_tables_units(kind: EngineKind) {
 fn a_report(outcome: Outcome) -> RunReport {
     use shared::expiry::{DeleteReason, KeepReason};
     let bucket = shared::bucket::find(OAUTH, "_oauth_sessions").unwrap();
-    let mut counts = shared::report::Tally::default();
+    let mut counts = jobs::run::report::Tally::default();
     (0..3).for_each(|_| counts.read(bucket));
     counts.kept(bucket, KeepReason::Foreign);
     counts.kept(bucket, KeepReason::Deferred);
-    counts.outcome(bucket, DeleteReason::Expired, shared::store::DeleteOutcome::Deleted);
+    counts.outcome(bucket, DeleteReason::Expired, jobs::store::DeleteOutcome::Deleted);
     RunReport {
         outcome,
-        mode: shared::config::Mode::Delete,
+        mode: shared::settings::Mode::Delete,
         table: "t_attributes".to_owned(),
         now: NOW,
         resumed: false,
         counts,
-        usage: shared::store::Usage::default(),
+        usage: jobs::store::Usage::default(),
         elapsed_ms: 0,
         findings: Value::Null,
         notes: Vec::new(),
         next: None,
-        of_part: false,
-        cut_off_in_a_row: 0,
-        hand_over: false,
+        of_segment: false,
+        consecutive_incomplete_runs: 0,
+        start_backlog: false,
     }
 }
 
@@ -586,7 +585,10 @@ fn a_report(outcome: Outcome) -> RunReport {
 fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
     let fresh = JobState::default().after(&a_report(Outcome::Complete));
     assert_eq!(fresh.left, Some([("_oauth_sessions".to_owned(), 1)].into()), "a foreign row is not the bucket's");
-    assert_eq!((fresh.last_complete_at, fresh.deleted_within(DAY), fresh.cut_off_in_a_row), (Some(NOW), 1, 0));
+    assert_eq!(
+        (fresh.last_complete_at, fresh.deleted_within(DAY), fresh.consecutive_incomplete_runs),
+        (Some(NOW), 1, 0)
+    );
     assert_eq!(fresh.last_run.as_ref().map(|run| run.deferred), Some(1));
     // It survives being stored, and a checkpoint in the middle of the next run forgets what is no longer so.
     assert_eq!(JobState::from_json(&json!(fresh)), fresh);
@@ -603,7 +605,7 @@ fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
         (Outcome::Skipped, 0),
     ] {
         let state = fresh.after(&RunReport { next: Some(json!({"step": "x"})), ..a_report(outcome) });
-        assert_eq!((state.cut_off_in_a_row, state.last_complete_at), (in_a_row, Some(NOW)), "{outcome:?}");
+        assert_eq!((state.consecutive_incomplete_runs, state.last_complete_at), (in_a_row, Some(NOW)), "{outcome:?}");
     }
     // Hours are forgotten after a while.
     let later = RunReport { now: NOW + 40 * DAY, ..a_report(Outcome::Complete) };
@@ -613,7 +615,7 @@ fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
 #[test]
 fn a_run_tells_what_it_did_and_no_more() {
     let told = |report: &RunReport| -> Vec<Value> {
-        report.samples("daily-cleanup").iter().map(shared::metric::Sample::to_json).collect()
+        report.samples("daily-cleanup").iter().map(jobs::metric::Sample::to_json).collect()
     };
     let all = |report: &RunReport| told(report).swap_remove(0);
     let complete = all(&a_report(Outcome::Complete));
@@ -623,7 +625,7 @@ fn a_run_tells_what_it_did_and_no_more() {
     );
     let failed = all(&a_report(Outcome::Failed));
     assert_eq!((&failed["Complete"], &failed["RowsDeleted"], &failed["Failed"]), (&json!(0), &json!(1), &json!(1)));
-    let dry = all(&RunReport { mode: shared::config::Mode::DryRun, ..a_report(Outcome::Complete) });
+    let dry = all(&RunReport { mode: shared::settings::Mode::DryRun, ..a_report(Outcome::Complete) });
     assert_eq!((dry.get("Complete"), dry.get("RowsDeleted"), &dry["RowsToDelete"]), (None, None, &json!(1)));
     // Beside a run that does the work, one that found the lease held has nothing to say.
     let held = told(&a_report(Outcome::LeaseHeld));
@@ -632,9 +634,9 @@ fn a_run_tells_what_it_did_and_no_more() {
 
 #[test]
 fn a_document_has_no_more_than_a_hundred_metrics() {
-    let mut sample = shared::metric::Sample::of(&[("Table", "t")]);
+    let mut sample = jobs::metric::Sample::of(&[("Table", "t")]);
     for _ in 0..250 {
-        sample = sample.count(shared::metric::ROWS, 1);
+        sample = sample.count(jobs::metric::ROWS, 1);
     }
     let sizes: Vec<usize> = sample
         .documents(EpochSeconds::new(NOW))
@@ -722,7 +724,7 @@ async fn a_change_in_the_shape_of_an_answer_or_a_metric_is_seen() {
     let pretty = |value: Value| named(serde_json::to_string_pretty(&without_times(value)).unwrap());
     matches_golden("metrics-answer.json", &pretty(answer(&measured)));
     matches_golden("cleanup-answer.json", &pretty(clean.to_answer()));
-    let lines = |samples: Vec<shared::metric::Sample>, now: i64| {
+    let lines = |samples: Vec<jobs::metric::Sample>, now: i64| {
         let documents = samples.iter().flat_map(|sample| sample.documents(EpochSeconds::new(now)));
         named(documents.map(|document| without_times(document).to_string()).collect::<Vec<_>>().join("\n"))
     };
@@ -746,7 +748,7 @@ async fn a_change_in_the_shape_of_an_answer_or_a_metric_is_seen() {
     let records = [removed(2, "{\"google_token_key\": \"google_token_access_2\"}"), removed(3, "{}")];
     let mut environment = bed.function.environment.clone();
     environment.insert("MAX_DELETES".to_owned(), "2".to_owned());
-    let function = shared::lambda::Function::new(bed.function.client.clone(), environment);
+    let function = runtime::lambda::Function::new(bed.function.client.clone(), environment);
     let cascaded = function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await.unwrap();
     matches_golden("cascade-answer.json", &pretty(cascaded.to_answer()));
     matches_golden("cascade-metrics.jsonl", &lines(cascaded.samples(), NOW));

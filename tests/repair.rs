@@ -11,10 +11,10 @@ use aws_sdk_dynamodb::types::{
 };
 use janitor::demo::{scan, write_rows};
 use janitor::fixture::{Fate, Specimen};
+use jobs::run::report::Outcome;
+use runtime::lambda::Function;
 use serde_json::{Value, json};
-use shared::lambda::Function;
 use shared::pyjson::dumps;
-use shared::report::Outcome;
 use shared::time::EpochSeconds;
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
@@ -38,7 +38,7 @@ fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>, fa
     }
 }
 
-async fn repair(bed: &Bed, event: Value) -> shared::report::RunReport {
+async fn repair(bed: &Bed, event: Value) -> jobs::run::report::RunReport {
     bed.function.index_repair(event, EpochSeconds::new(NOW), None).await.unwrap()
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use jobs::run::RunError;
+use jobs::run::report::{Outcome, RunReport};
+use runtime::lambda::Function;
 use serde_json::{Value, json};
-use shared::lambda::Function;
-use shared::report::{Outcome, RunReport};
-use shared::run::RunError;
 use shared::time::EpochSeconds;
 use tests::attack::{Figures, amount, seed};
 use tests::engine::{EngineKind, shared as engine};

@@ -485,7 +485,7 @@ fn only_absence_and_a_dead_target_delete_an_index_row() {
     let malformed = row(bucket("mcp_tokens"), "t", text("x"), Raw::Absent);
     for (what, target, verdict) in [
         ("absent", Lookup::Absent, Some(Delete(D::Dangling))),
-        ("could not look", Lookup::CouldNotLook, None),
+        ("could not look", Lookup::Unread, None),
         ("dead", Lookup::Found(token(NOW - 1)), Some(Delete(D::TargetDead))),
         ("alive", Lookup::Found(token(NOW)), Some(Keep(K::TargetKept))),
         ("malformed", Lookup::Found(malformed), Some(Keep(K::TargetKept))),
@@ -510,7 +510,7 @@ fn a_client_index_row_goes_only_when_its_client_is_gone() {
         assert_eq!(of(&client), Some(Keep(K::TargetKept)));
         assert_eq!(of(&Lookup::Found(registered.clone())), Some(Keep(K::TargetKept)));
         assert_eq!(of(&Lookup::Absent), Some(Delete(D::Dangling)));
-        assert_eq!(of(&Lookup::CouldNotLook), None);
+        assert_eq!(of(&Lookup::Unread), None);
     }
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use janitor::demo::scan;
 use janitor::fixture::{Fate, all_kinds};
+use jobs::run::RunError;
+use jobs::run::report::Outcome;
 use serde_json::{Value, json};
 use shared::bucket::JANITOR_OWNER;
-use shared::report::Outcome;
-use shared::run::RunError;
 use shared::time::EpochSeconds;
 use tests::bed::Bed;
 use tests::engine::EngineKind;
@@ -43,16 +43,16 @@ async fn ask(bed: &Bed, job: Job, event: Value, budget: Option<Duration>) -> Res
 }
 
 fn begin(name: &str, segments: u16, settings: &Value) -> Value {
-    json!({"begin": {"lease": name, "input": {"segments": segments, "side_by_side": 2, "settings": settings}}})
+    json!({"start": {"lease": name, "input": {"segments": segments, "concurrency": 2, "settings": settings}}})
 }
 
 /// Asks on until the part is done, as the state machine does; what it came to.
 async fn through(bed: &Bed, job: Job, mut event: Value, budget: Option<Duration>) -> Value {
     loop {
         let answer = ask(bed, job, event, budget).await.unwrap();
-        assert_eq!(answer["next"].is_null(), answer["part"]["done"] == true, "{answer}");
+        assert_eq!(answer["next"].is_null(), answer["segment"]["done"] == true, "{answer}");
         if answer["next"].is_null() {
-            return answer["part"].clone();
+            return answer["segment"].clone();
         }
         event = answer["next"].clone();
     }
@@ -61,10 +61,10 @@ async fn through(bed: &Bed, job: Job, mut event: Value, budget: Option<Duration>
 /// Begins, does all parts at once, ends; the last answer.
 async fn execute(bed: &Bed, job: Job, segments: u16, settings: &Value) -> Value {
     let begun = ask(bed, job, begin("execution-1", segments, settings), None).await.unwrap();
-    let parts = begun["parts"].as_array().unwrap();
+    let parts = begun["segments"].as_array().unwrap();
     let done =
         futures_util::future::join_all(parts.iter().map(|item| through(bed, job, item["next"].clone(), None))).await;
-    ask(bed, job, json!({"end": {"begun": begun["begun"], "parts": done}}), None).await.unwrap()
+    ask(bed, job, json!({"finish": {"started": begun["started"], "segments": done}}), None).await.unwrap()
 }
 
 /// The application's rows: ours are not among them.
@@ -109,7 +109,7 @@ async fn a_part_that_is_cut_off_again_and_again_misses_nothing(kind: EngineKind)
         let bed = Bed::with(kind, &specimens).await;
         let mut runs = 0;
         for segment in 0..3 {
-            let event = json!({"part": {"segment": segment, "segments": 3}, "max_deletes": 20});
+            let event = json!({"segment": {"index": segment, "count": 3}, "max_deletes": 20});
             let part = through(&bed, job, event, None).await;
             runs += part["totals"]["runs"].as_u64().unwrap();
         }
@@ -138,25 +138,27 @@ async fn an_execution_has_one_lease_and_leaves_a_complete_run(kind: EngineKind) 
     // Nobody else may, and the same execution may ask again: its first answer may have been lost.
     let other = ask(&bed, Job::Cleanup, begin("execution-2", 2, &json!({})), None).await.unwrap_err();
     assert_eq!(other.kind(), "LeaseHeld", "{other}");
-    let other = ask(&bed, Job::Repair, json!({"part": {"segment": 0, "segments": 1}}), None).await.unwrap_err();
+    let other = ask(&bed, Job::Repair, json!({"segment": {"index": 0, "count": 1}}), None).await.unwrap_err();
     assert_eq!(other.kind(), "LeaseHeld", "{other}");
     let daily = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
     assert_eq!(daily.outcome, Outcome::LeaseHeld);
     ask(&bed, Job::Cleanup, begin("execution-1", 2, &json!({})), None).await.unwrap();
     let mut done = Vec::new();
-    for item in begun["parts"].as_array().unwrap() {
+    for item in begun["segments"].as_array().unwrap() {
         done.push(through(&bed, Job::Cleanup, item["next"].clone(), None).await);
         let daily = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
         assert_eq!(daily.outcome, Outcome::LeaseHeld, "between two parts the lease is still the execution's");
     }
-    let ended = ask(&bed, Job::Cleanup, json!({"end": {"begun": begun["begun"], "parts": done}}), None).await.unwrap();
+    let ended = ask(&bed, Job::Cleanup, json!({"finish": {"started": begun["started"], "segments": done}}), None)
+        .await
+        .unwrap();
     assert_eq!(ended["complete"], true);
     let dead = specimens.iter().filter(|row| row.fate == Fate::Goes).count();
     assert_eq!(ended["totals"]["deleted"], dead);
     bed.check(&specimens).await;
     // What the metrics and the next run know of it is what a complete run leaves.
     let measured = bed.function.metrics_emitter(json!({}), EpochSeconds::new(NOW + 60), None).await.unwrap();
-    let measured = shared::measure::answer(&measured);
+    let measured = jobs::metrics::answer(&measured);
     assert!(measured.to_string().contains(r#""last_complete_age_seconds":60"#), "{measured}");
     let daily = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
     assert_eq!((daily.outcome, daily.counts.rows_deleted()), (Outcome::Complete, 0));
@@ -165,14 +167,14 @@ async fn an_execution_has_one_lease_and_leaves_a_complete_run(kind: EngineKind) 
 async fn an_execution_that_failed_recalls_its_lease_and_completes_nothing(kind: EngineKind) {
     let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 5)).await;
     let begun = ask(&bed, Job::Cleanup, begin("execution-1", 2, &json!({})), None).await.unwrap();
-    let first = through(&bed, Job::Cleanup, begun["parts"][0]["next"].clone(), None).await;
+    let first = through(&bed, Job::Cleanup, begun["segments"][0]["next"].clone(), None).await;
     for parts in [json!([]), json!([first]), json!([first, first])] {
-        let ended = json!({"end": {"begun": begun["begun"], "parts": parts}});
+        let ended = json!({"finish": {"started": begun["started"], "segments": parts}});
         let ended = ask(&bed, Job::Cleanup, ended, None).await.unwrap();
         assert_eq!(ended["complete"], false, "{ended}");
     }
     // Another part may still be at work: nobody gets the lease until that one must have seen that it is over.
-    let late = ask(&bed, Job::Cleanup, begun["parts"][1]["next"].clone(), None).await.unwrap_err();
+    let late = ask(&bed, Job::Cleanup, begun["segments"][1]["next"].clone(), None).await.unwrap_err();
     assert_eq!(late.kind(), "LeaseHeld", "{late}");
     let daily = async |at| bed.function.daily_cleanup(json!({}), EpochSeconds::new(at), None).await.unwrap();
     assert_eq!(daily(NOW + 590).await.outcome, Outcome::LeaseHeld);
@@ -184,13 +186,14 @@ async fn an_execution_that_failed_recalls_its_lease_and_completes_nothing(kind: 
 async fn an_execution_that_skipped_rows_gives_its_lease_back_and_completes_nothing(kind: EngineKind) {
     let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 8)).await;
     let begun = ask(&bed, Job::Cleanup, begin("execution-1", 1, &json!({})), None).await.unwrap();
-    let mut done = through(&bed, Job::Cleanup, begun["parts"][0]["next"].clone(), None).await;
+    let mut done = through(&bed, Job::Cleanup, begun["segments"][0]["next"].clone(), None).await;
     done["totals"]["skipped"] = json!(1);
-    let ended =
-        ask(&bed, Job::Cleanup, json!({"end": {"begun": begun["begun"], "parts": [done]}}), None).await.unwrap();
+    let ended = ask(&bed, Job::Cleanup, json!({"finish": {"started": begun["started"], "segments": [done]}}), None)
+        .await
+        .unwrap();
     assert_eq!(ended["complete"], false, "{ended}");
     let measured = bed.function.metrics_emitter(json!({}), EpochSeconds::new(NOW + 60), None).await.unwrap();
-    let measured = shared::measure::answer(&measured);
+    let measured = jobs::metrics::answer(&measured);
     assert_eq!(measured["report"]["runs"]["daily-cleanup"], Value::Null);
     let daily = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
     assert_eq!((daily.outcome, daily.counts.rows_deleted()), (Outcome::Complete, 0));
@@ -205,7 +208,7 @@ async fn ceilings_hold_for_an_execution(kind: EngineKind) {
         // A refusal holds no lease.
         assert_eq!(bed.keys().await, before);
     }
-    let part = json!({"part": {"segment": 0, "segments": 2}, "max_delete_share": 0.01});
+    let part = json!({"segment": {"index": 0, "count": 2}, "max_delete_share": 0.01});
     assert_eq!(ask(&bed, Job::Cleanup, part, None).await.unwrap_err().kind(), "Refused");
     assert_eq!(bed.keys().await, before);
     let ended = execute(&bed, Job::Cleanup, 2, &json!({"max_delete_share": 0.99})).await;
@@ -218,7 +221,7 @@ async fn ceilings_hold_for_a_part_that_nobody_began(kind: EngineKind) {
     let before = bed.keys().await;
     let part = |settings: Value| {
         let mut event = settings;
-        event["part"] = json!({"segment": 0, "segments": 1, "lease": "execution-1"});
+        event["segment"] = json!({"index": 0, "count": 1, "lease": "execution-1"});
         event
     };
     for mode in ["delete", "dry-run"] {
@@ -237,8 +240,8 @@ async fn ceilings_hold_for_a_part_that_nobody_began(kind: EngineKind) {
     let begun = begun.unwrap();
     ask(&bed, Job::Cleanup, shared, None).await.unwrap();
     assert_ne!(bed.keys().await, before);
-    let parts = [through(&bed, Job::Cleanup, begun["parts"][0]["next"].clone(), None).await];
-    let ended = json!({"end": {"begun": begun["begun"], "parts": parts}});
+    let parts = [through(&bed, Job::Cleanup, begun["segments"][0]["next"].clone(), None).await];
+    let ended = json!({"finish": {"started": begun["started"], "segments": parts}});
     assert_eq!(ask(&bed, Job::Cleanup, ended, None).await.unwrap()["complete"], true);
 }
 
@@ -247,7 +250,7 @@ async fn ceilings_hold_for_a_part_that_nobody_began(kind: EngineKind) {
 async fn a_cleanup_that_is_cut_off_again_and_again_hands_over() {
     let mut bed = Bed::with(EngineKind::Embedded, &all_kinds(NOW, COPIES, 7)).await;
     // A pace at which it cannot be done in the time.
-    for (setting, value) in [("HAND_OVER_AFTER_CUT_OFFS", "2"), ("MAX_WRITE_UNITS_PER_SECOND", "20")] {
+    for (setting, value) in [("BACKLOG_AFTER_INCOMPLETE_RUNS", "2"), ("MAX_WRITE_UNITS_PER_SECOND", "20")] {
         bed.function.environment.insert(setting.to_owned(), value.to_owned());
     }
     let short = Some(Duration::from_secs(3));
@@ -255,19 +258,27 @@ async fn a_cleanup_that_is_cut_off_again_and_again_hands_over() {
         ask(bed, Job::Cleanup, event, budget).await.unwrap()["report"].clone()
     };
     let first = run(&bed, json!({}), short).await;
-    assert_eq!((&first["outcome"], &first["cut_off_in_a_row"]), (&json!("out-of-time"), &json!(1)), "{first}");
-    assert_eq!(first.get("hand_over"), None);
+    assert_eq!(
+        (&first["outcome"], &first["consecutive_incomplete_runs"]),
+        (&json!("out-of-time"), &json!(1)),
+        "{first}"
+    );
+    assert_eq!(first.get("start_backlog"), None);
     let capped = run(&bed, json!({"max_deletes": 1}), None).await;
-    assert_eq!((&capped["outcome"], &capped["cut_off_in_a_row"]), (&json!("max-deletes"), &json!(2)));
-    assert_eq!(capped.get("hand_over"), None, "a ceiling is meant to hold");
+    assert_eq!((&capped["outcome"], &capped["consecutive_incomplete_runs"]), (&json!("max-deletes"), &json!(2)));
+    assert_eq!(capped.get("start_backlog"), None, "a ceiling is meant to hold");
     let third = run(&bed, json!({}), short).await;
-    assert_eq!((&third["cut_off_in_a_row"], &third["hand_over"]), (&json!(3), &json!("segments")), "{third}");
+    assert_eq!(
+        (&third["consecutive_incomplete_runs"], &third["start_backlog"]),
+        (&json!(3), &json!("segments")),
+        "{third}"
+    );
     // The execution would have the stack's settings: not those that an event brought, and no ceiling.
     let own = run(&bed, json!({"reuse_window_seconds": 400_000}), short).await;
-    assert_eq!((&own["outcome"], own.get("hand_over")), (&json!("out-of-time"), None), "{own}");
+    assert_eq!((&own["outcome"], own.get("start_backlog")), (&json!("out-of-time"), None), "{own}");
     bed.function.environment.insert("MAX_DELETES".to_owned(), "1000000".to_owned());
     let capped = run(&bed, json!({}), short).await;
-    assert_eq!((&capped["outcome"], capped.get("hand_over")), (&json!("out-of-time"), None), "{capped}");
+    assert_eq!((&capped["outcome"], capped.get("start_backlog")), (&json!("out-of-time"), None), "{capped}");
     let done = run(&bed, json!({"max_write_units_per_second": 100_000}), None).await;
-    assert_eq!((&done["outcome"], done.get("hand_over")), (&json!("complete"), None));
+    assert_eq!((&done["outcome"], done.get("start_backlog")), (&json!("complete"), None));
 }

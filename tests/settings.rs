@@ -1,7 +1,7 @@
 //! Strict configuration: what is accepted, and the one line that names what is not.
 
 use serde_json::{Map, Value, json};
-use shared::config::{Environment, ExpiredRows, Mode, Purpose, Settings, endpoint};
+use shared::settings::{Environment, ExpiredRows, Mode, Purpose, Settings, endpoint};
 
 fn environment(pairs: &[(&str, &str)]) -> Environment {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -18,7 +18,7 @@ fn parse(pairs: &[(&str, &str)], overrides: &Value) -> Result<Settings, String> 
 
 #[test]
 fn the_metrics_have_settings_of_their_own() {
-    use shared::config::{Mode, Purpose, Scope, Settings};
+    use shared::settings::{Mode, Purpose, Scope, Settings};
     let environment =
         |pairs: &[(&str, &str)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let parse = |pairs: &[(&str, &str)], event: serde_json::Value, purpose| {
@@ -54,7 +54,7 @@ fn the_metrics_have_settings_of_their_own() {
         (("MAX_READ_UNITS", "5"), "MAX_READ_UNITS is not a setting: did you mean MAX_READ_UNITS_PER_SECOND?"),
         (("MAX_AUDIT_UNIT", "5"), "MAX_AUDIT_UNIT is not a setting: did you mean MAX_AUDIT_UNITS?"),
         (("RESTORE_CLIENT", "true"), "RESTORE_CLIENT is not a setting: did you mean RESTORE_CLIENTS?"),
-        (("HAND_OVER_AFTER", "3"), "HAND_OVER_AFTER is not a setting: did you mean HAND_OVER_AFTER_CUT_OFFS?"),
+        (("HAND_OVER_AFTER", "3"), "HAND_OVER_AFTER is not a setting: did you mean BACKLOG_AFTER_INCOMPLETE_RUNS?"),
         (("AWS_DB_PREFIXES", "x"), "AWS_DB_PREFIXES is not a setting: did you mean AWS_DB_PREFIX?"),
     ] {
         assert_eq!(parse(&[table, wrong], none.clone(), Purpose::DailyCleanup).unwrap_err(), error);
@@ -103,9 +103,9 @@ fn the_repair_has_two_switches_of_its_own() {
 #[test]
 fn the_cleanup_hands_over_after_so_many_cut_offs_and_the_repair_never() {
     let after = |cut_offs: &str, purpose| {
-        let environment = environment(&[("AWS_DB_PREFIX", "app"), ("HAND_OVER_AFTER_CUT_OFFS", cut_offs)]);
+        let environment = environment(&[("AWS_DB_PREFIX", "app"), ("BACKLOG_AFTER_INCOMPLETE_RUNS", cut_offs)]);
         let settings = Settings::parse(&environment, &Map::new(), Mode::Delete, purpose);
-        settings.map(|settings| settings.hand_over_after_cut_offs).map_err(|error| error.to_string())
+        settings.map(|settings| settings.backlog_after_incomplete_runs).map_err(|error| error.to_string())
     };
     assert_eq!(after("", Purpose::DailyCleanup), Ok(None));
     assert_eq!(after("1", Purpose::DailyCleanup), Ok(Some(1)));
@@ -113,7 +113,7 @@ fn the_cleanup_hands_over_after_so_many_cut_offs_and_the_repair_never() {
     assert_eq!(after("3", Purpose::IndexRepair), Ok(None), "the environment is shared, the setting is not");
     assert_eq!(
         after("0", Purpose::DailyCleanup),
-        Err("HAND_OVER_AFTER_CUT_OFFS=0: must be a whole number from 1 up".to_owned())
+        Err("BACKLOG_AFTER_INCOMPLETE_RUNS=0: must be a whole number from 1 up".to_owned())
     );
 }
 

@@ -403,7 +403,6 @@ fn set(overrides: &mut Overrides, name: &str, value: Option<&String>) {
 
 impl Common {
     /// The settings among the flags; the endpoint is not one of an event's.
-    #[must_use]
     pub fn overrides(&self) -> Overrides {
         let mut overrides = Overrides::new();
         set(&mut overrides, "aws_db_prefix", self.prefix.as_ref());

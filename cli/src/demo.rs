@@ -9,12 +9,12 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, PutRequest, ScalarAttributeType,
     WriteRequest,
 };
+use dynamo::{self, Connection};
+use jobs::run::report::RunReport;
+use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::bucket;
-use shared::config::Environment;
-use shared::dynamo::{self, Connection};
-use shared::lambda::Function;
-use shared::report::RunReport;
+use shared::settings::Environment;
 use shared::time::EpochSeconds;
 
 use crate::command::Signals;
@@ -237,7 +237,6 @@ pub async fn scan(client: &Client, table: &str) -> Result<Vec<Seen>, String> {
 }
 
 /// What is there that should be gone, and gone that should be there.
-#[must_use]
 pub fn misjudged(rows: &[Specimen], left: &[Seen]) -> Vec<String> {
     let left: std::collections::HashSet<(&str, &str)> =
         left.iter().map(|(owner, sort, _)| (owner.as_str(), sort.as_str())).collect();

@@ -43,7 +43,6 @@ impl Engine {
         Ok(Self { endpoint: format!("http://{address}"), stop: Some(stop), thread: Some(thread) })
     }
 
-    #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }

@@ -1,7 +1,7 @@
 //! How a command ends when it does not end well: one line, what to try, and an exit code.
 
-use shared::run::RunError;
-use shared::store::StoreError;
+use jobs::run::RunError;
+use jobs::store::StoreError;
 
 /// Done.
 pub const DONE: u8 = 0;

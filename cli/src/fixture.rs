@@ -33,7 +33,6 @@ const SKEW: i64 = HOUR;
 const REUSE_WINDOW: i64 = 2 * DAY;
 
 /// Every kind of row, `copies` times under different names, as of `now`. The same seed gives the same table.
-#[must_use]
 pub fn all_kinds(now: i64, copies: usize, seed: u64) -> Vec<Specimen> {
     let mut table = Table { now, rows: Vec::new(), random: fastrand::Rng::with_seed(seed), actor: String::new() };
     for copy in 0..copies {

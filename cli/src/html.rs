@@ -18,7 +18,6 @@ pub use save::Place;
 const STYLE: &str = include_str!("html/page.css");
 
 /// The page for an answer of the audit.
-#[must_use]
 pub fn page(answer: &Value) -> String {
     let answer = Answer::new(answer);
     let title = answer.text("/report/table");

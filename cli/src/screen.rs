@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use shared::clock::Watch;
+use jobs::run::clock::Watch;
 
 /// How to print. Taken from the terminal and the environment once, at the edge.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,6 @@ const PLAIN_PROGRESS: Duration = Duration::from_secs(10);
 const LIVE_PROGRESS: Duration = Duration::from_millis(200);
 
 impl Screen {
-    #[must_use]
     pub fn new(json: bool, quiet: bool) -> Self {
         let out = io::stdout().is_terminal();
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -49,19 +48,16 @@ impl Screen {
         }
     }
 
-    #[must_use]
     pub fn bold(&self, text: &str) -> String {
         if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    #[must_use]
     pub fn warn(&self, text: &str) -> String {
         if self.colour { format!("\x1b[33m{text}\x1b[0m") } else { text.to_owned() }
     }
 
     /// A table: the first column to the left, numbers to the right, the last column as wide as is left, on more lines if it
     /// must. Where not even that fits, each row is a few lines of its own.
-    #[must_use]
     pub fn table(&self, head: &[&str], rows: &[Vec<String>]) -> String {
         let last = head.len().saturating_sub(1);
         let widths: Vec<usize> = (0..last)
@@ -110,7 +106,6 @@ impl Screen {
     }
 
     /// A sentence, broken to the width, with `lead` before it.
-    #[must_use]
     pub fn paragraph(&self, lead: &str, text: &str) -> String {
         let indent = lead.chars().count();
         let lines = wrap(text, self.width.saturating_sub(indent).max(LAST_COLUMN));
@@ -171,7 +166,6 @@ fn progress(what: &str, watch: &Watch, took: Duration) -> String {
 }
 
 /// `1234567` as `1,234,567`.
-#[must_use]
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -185,7 +179,6 @@ pub fn grouped(n: u64) -> String {
 }
 
 /// Units with one decimal.
-#[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown only")]
 pub fn units(n: f64) -> String {
     let tenths = (n * 10.0).round().max(0.0) as u64;
@@ -193,7 +186,6 @@ pub fn units(n: f64) -> String {
 }
 
 /// A span in its two largest units.
-#[must_use]
 pub fn seconds(n: u64) -> String {
     match n {
         0..60 => format!("{n} s"),

@@ -4,12 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::Credentials;
-use shared::clock::{RunClock, Watch};
-use shared::config::{self, Environment, Mode, Purpose, Settings};
-use shared::dynamo::{self, Connection, Dynamo, ReadOnly};
-use shared::event;
-use shared::lambda::Function;
-use shared::store::{InspectTable, StoreError, TableFigures};
+use dynamo::{self, Connection, Dynamo, ReadOnly};
+use jobs::run::clock::{RunClock, Watch};
+use jobs::store::{InspectTable, StoreError, TableFigures};
+use runtime::event;
+use runtime::lambda::Function;
+use shared::settings::{self, Environment, Mode, Purpose, Settings};
 use shared::time::EpochSeconds;
 
 use crate::args::{Common, Overrides};
@@ -33,7 +33,6 @@ pub struct Place {
 }
 
 impl Place {
-    #[must_use]
     pub fn new(figures: &TableFigures) -> Self {
         let mut parts = figures.arn.split(':').skip(3).map(str::to_owned);
         let region = parts.next().unwrap_or_default();
@@ -41,13 +40,11 @@ impl Place {
     }
 
     /// The table, named for a question.
-    #[must_use]
     pub fn of(&self, table: &str) -> String {
         format!("table {table} in account {}, region {}", self.account, self.region)
     }
 
     /// The table, named for a headline.
-    #[must_use]
     pub fn head(&self, table: &str) -> String {
         format!("table {table} (account {}, region {}, about {} rows)", self.account, self.region, grouped(self.rows))
     }
@@ -77,7 +74,7 @@ impl Target {
         let settings = event::overrides(overrides.clone().into())
             .and_then(|overrides| Settings::parse(&environment, &overrides, Mode::DryRun, purpose))
             .map_err(|error| Failure::usage(error.to_string()))?;
-        let endpoint = config::endpoint(&environment).map(str::to_owned);
+        let endpoint = settings::endpoint(&environment).map(str::to_owned);
         let client = connect(common, endpoint.as_deref(), &environment).await;
         let watch: &'static Watch = Box::leak(Box::default());
         let function = Function::new(client, environment).watched_by(watch);
@@ -131,7 +128,7 @@ impl Target {
             | StoreError::ClockAhead { .. }
             | StoreError::Rejected { .. } => return error.into(),
         };
-        let region = self.function.client.config().region().map(|region| config::shown(region.as_ref()));
+        let region = self.function.client.config().region().map(|region| settings::shown(region.as_ref()));
         let region = region.map_or_else(|| "no region is set".to_owned(), |region| format!("the region is {region}"));
         let Failure { code, text } = error.into();
         Failure { code, text: format!("{text}; {region}; see {options}") }

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
-use shared::config::shown;
-use shared::explain::Shape;
+use jobs::explain::Shape;
 use shared::mask::Masked;
+use shared::settings::shown;
 
 use crate::fail::{DONE, USAGE};
 
@@ -36,7 +36,6 @@ impl Typed {
 
     /// The text of a failure without the tokens that were typed. A table may have any name: only what is also shaped like
     /// a token is taken for one.
-    #[must_use]
     pub fn unsaid(&self, text: &str) -> String {
         let is_token = |word: &str| Shape::of(word.trim_start_matches('-')) != Shape::Other && shown(word) != word;
         self.masked(text, is_token)

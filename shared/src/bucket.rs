@@ -41,7 +41,6 @@ pub enum Owner {
 }
 
 impl Owner {
-    #[must_use]
     pub fn holds(self, id: &str) -> bool {
         match self {
             Owner::System(system) => system == id,
@@ -125,20 +124,25 @@ pub struct Bucket {
 }
 
 impl Bucket {
+    /// The system actor that owns every row of this bucket, if one does.
+    pub fn system_owner(&self) -> Option<&'static str> {
+        match self.owner {
+            Owner::System(owner) => Some(owner),
+            Owner::Actor | Owner::Legacy => None,
+        }
+    }
+
     /// The range key of the row `name` in this bucket.
-    #[must_use]
     pub fn sort_key(&self, name: &str) -> String {
         format!("{}:{name}", self.name)
     }
 
     /// What `bucket_name` of every row of this bucket begins with. Other buckets' rows may begin with it too.
-    #[must_use]
     pub fn sort_prefix(&self) -> String {
         self.sort_key("")
     }
 
     /// When a row with this `ttl_timestamp` was written.
-    #[must_use]
     pub fn created_at(&self, ttl: EpochSeconds) -> Option<EpochSeconds> {
         self.ttl.map(|seconds| ttl.plus(-seconds - TTL_SKEW_SECONDS))
     }
@@ -235,13 +239,11 @@ pub static BUCKETS: [Bucket; 25] = [
 ];
 
 /// The bucket that a row of `owner` with this stored `bucket` belongs to; `None` is an unknown row.
-#[must_use]
 pub fn find(owner: &str, bucket: &str) -> Option<&'static Bucket> {
     BUCKETS.iter().find(|known| known.name == bucket && known.owner.holds(owner))
 }
 
 /// A bucket of an actor, by name. The names come from this table, so a miss is a mistake in it.
-#[must_use]
 pub fn of_actor(name: &str) -> Option<&'static Bucket> {
     BUCKETS.iter().find(|known| known.owner == Owner::Actor && known.name == name)
 }
@@ -250,13 +252,11 @@ pub fn of_actor(name: &str) -> Option<&'static Bucket> {
 pub const REFERRERS_PREFIX: &str = "mcp_";
 
 /// Whether rows of the bucket can name a provider row.
-#[must_use]
 pub fn can_refer(bucket: &Bucket) -> bool {
     bucket.owner == Owner::Actor && matches!(bucket.rule, Rule::ExpiresAt | Rule::Refresh)
 }
 
 /// The provider rows' bucket.
-#[must_use]
 pub fn provider() -> &'static Bucket {
     BUCKETS.iter().find(|known| known.rule == Rule::Provider).expect("the table has a provider bucket")
 }

@@ -93,7 +93,6 @@ macro_rules! names {
     ($type:ty { $($variant:ident => $name:literal),+ $(,)? }) => {
         impl $type {
             /// The name in the report, fixed by its users.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
@@ -136,7 +135,6 @@ enum Own {
 }
 
 /// Judges a row by its own fields and its TTL. Rows that other rows decide over are kept here: `integrity` judges them.
-#[must_use]
 pub fn judge(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Verdict {
     if !row.is_of(bucket) {
         return Verdict::Keep(KeepReason::Foreign);
@@ -207,7 +205,6 @@ fn own(row: &Row, rule: Rule, now: EpochSeconds, policy: &Policy) -> Own {
 /// The first second in which [`judge`] finds the row dead, as it is written now; `None` when it never will by itself.
 ///
 /// A TTL more than five years past is malformed again: then the row died at that second and is kept all the same.
-#[must_use]
 pub fn dead_from(row: &Row, bucket: &Bucket, policy: &Policy) -> Option<EpochSeconds> {
     if !row.is_of(bucket) {
         return None;
@@ -303,21 +300,18 @@ pub struct Condemned {
 }
 
 impl Condemned {
-    pub(crate) fn new(row: Row, bucket: &'static Bucket, reason: DeleteReason) -> Self {
+    pub fn new(row: Row, bucket: &'static Bucket, reason: DeleteReason) -> Self {
         Self { row, bucket, reason }
     }
 
-    #[must_use]
     pub fn row(&self) -> &Row {
         &self.row
     }
 
-    #[must_use]
     pub fn bucket(&self) -> &'static Bucket {
         self.bucket
     }
 
-    #[must_use]
     pub fn reason(&self) -> DeleteReason {
         self.reason
     }

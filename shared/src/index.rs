@@ -31,14 +31,12 @@ fn pointers_at(target_name: &str) -> impl Iterator<Item = &'static Bucket> {
 
 /// Whether a row of the bucket that TTL removes leaves rows behind: an index row that points at it, a provider row that it
 /// alone named.
-#[must_use]
 pub fn leaves_rows_behind(bucket: &Bucket) -> bool {
     let hung_on = bucket::can_refer(bucket) || pointers_at(bucket.name).next().is_some();
     hung_on && bucket.owner == Owner::Actor && bucket.ttl.is_some()
 }
 
 /// The bucket that rows of an index bucket point at.
-#[must_use]
 pub fn target_of(index: &Bucket) -> Option<&'static Bucket> {
     match index.rule {
         Rule::Pointer { target } => bucket::of_actor(target),
@@ -51,7 +49,6 @@ pub fn target_of(index: &Bucket) -> Option<&'static Bucket> {
 /// The library gives both rows their TTL in one breath and the index row two hours more, so the target's own expiry is
 /// at `ttl - lead`. Before it the target is alive and need not be read; after it the target decides. A TTL that says
 /// nothing (absent, malformed) makes the row due.
-#[must_use]
 pub fn is_due(row: &Row, index: &Bucket, now: EpochSeconds) -> bool {
     match (row.ttl(), row.ttl().state(now)) {
         (Ttl::At(at), TtlState::Future) => now > at.plus(-lead(index)),

@@ -12,7 +12,7 @@ pub enum Lookup {
     Found(Row),
     Absent,
     /// The store could not answer. Never absence.
-    CouldNotLook,
+    Unread,
 }
 
 /// What an index row asks for before it can be judged.
@@ -25,7 +25,6 @@ pub enum Question {
 }
 
 /// Whether an index row's target has to be read, and where it is.
-#[must_use]
 pub fn ask(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Question {
     if row.is_of(index_bucket) && !index::is_due(row, index_bucket, now) {
         return Question::Settled(KeepReason::NotDue);
@@ -34,7 +33,6 @@ pub fn ask(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy)
 }
 
 /// The same for the repair, which looks at every index row, due or not: a target can be gone before its time.
-#[must_use]
 pub fn ask_anyway(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Question {
     if index::target_of(index_bucket).is_none() || !row.is_of(index_bucket) {
         return Question::Settled(KeepReason::Foreign);
@@ -47,26 +45,25 @@ pub fn ask_anyway(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &
 }
 
 /// The key that an index row points at, due or not; `None` when it does not say, or says what no row can have.
-pub(crate) fn target_key(row: &Row, index_bucket: &Bucket) -> Option<RowKey> {
+pub fn target_key(row: &Row, index_bucket: &Bucket) -> Option<RowKey> {
     let (target, name) = (index::target_of(index_bucket)?, row.name_in(index_bucket)?);
     Some(RowKey::in_bucket(pointed_actor(&row.data)?, target, name)).filter(RowKey::is_storable)
 }
 
 /// Whether a row under the index key of a token leads to another row than the token. One that cannot be read may lead
 /// anywhere; one that leads elsewhere is no way to the token, and may be dangling and gone the next moment.
-pub(crate) fn leads_elsewhere(index_row: &Row, token: &RowKey) -> bool {
+pub fn leads_elsewhere(index_row: &Row, token: &RowKey) -> bool {
     let target = index_row.known_bucket().and_then(|bucket| target_key(index_row, bucket));
     target.is_some_and(|target| target != *token)
 }
 
 /// The actor id in an index row's `data`, a JSON string.
-pub(crate) fn pointed_actor(data: &Raw) -> Option<String> {
+pub fn pointed_actor(data: &Raw) -> Option<String> {
     let actor: String = serde_json::from_str(data.text()?).ok()?;
     (!actor.is_empty()).then_some(actor)
 }
 
 /// Judges an index row by what its target's key holds. `None` is a row that could not be judged: skipped, not kept.
-#[must_use]
 pub fn compare(
     row: &Row,
     index_bucket: &Bucket,
@@ -76,7 +73,7 @@ pub fn compare(
 ) -> Option<Verdict> {
     let target_bucket = index::target_of(index_bucket)?;
     let verdict = match target {
-        Lookup::CouldNotLook => return None,
+        Lookup::Unread => return None,
         Lookup::Absent => Verdict::Delete(DeleteReason::Dangling),
         // Another bucket's row under the target's key: older releases would read it, so it is not absence.
         Lookup::Found(target) if !target.is_of(target_bucket) => Verdict::Keep(KeepReason::Foreign),
@@ -99,7 +96,6 @@ pub enum Referrers {
 }
 
 /// Judges the provider row of a dead token. `None`: it cannot be judged without knowing its referrers.
-#[must_use]
 pub fn judge_provider(row: &Row, referrers: Referrers, now: EpochSeconds, policy: &Policy) -> Option<Verdict> {
     let ttl = row.ttl().state(now);
     let verdict = match (expiry::judge(row, bucket::provider(), now, policy), referrers) {
@@ -121,7 +117,6 @@ pub enum Sighting {
 ///
 /// Every lookup goes through the index, so the token is unusable; it may have been revoked, which removes the index row
 /// first. **No index row is ever written for it.** It may also be a moment old, its index row still to come: hence the age.
-#[must_use]
 pub fn judge_unindexed(row: &Row, bucket: &Bucket, sighting: Sighting, now: EpochSeconds, policy: &Policy) -> Verdict {
     let kept = match expiry::judge(row, bucket, now, policy) {
         verdict @ Verdict::Delete(_) => return verdict,
@@ -144,7 +139,6 @@ pub fn judge_unindexed(row: &Row, bucket: &Bucket, sighting: Sighting, now: Epoc
 
 /// Judges a provider row that was met by itself. It is written before its referrer, so it must be old enough; its age is in
 /// its TTL, and without one it has to be seen unreferenced twice.
-#[must_use]
 pub fn judge_lone_provider(
     row: &Row,
     referrers: Referrers,
@@ -165,7 +159,6 @@ pub fn judge_lone_provider(
 }
 
 /// How long ago a provider row was written, by its TTL.
-#[must_use]
 pub fn provider_age(row: &Row, now: EpochSeconds) -> Option<i64> {
     match (row.ttl(), row.ttl().state(now)) {
         (Ttl::At(at), TtlState::Future) => bucket::provider().created_at(at).map(|created| now.since(created)),
@@ -174,7 +167,6 @@ pub fn provider_age(row: &Row, now: EpochSeconds) -> Option<i64> {
 }
 
 /// Whether a token row has to be looked for in the index at all: one that would stay without an index row need not be.
-#[must_use]
 pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> bool {
     match judge_unindexed(row, bucket, Sighting::Again, now, policy) {
         Verdict::Delete(_) => true,
@@ -183,16 +175,15 @@ pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy:
 }
 
 /// The name of the provider row that a token row refers to.
-#[must_use]
 pub fn provider_named_by(row: &Row) -> Option<String> {
     Fields::read(&row.data)?.google_token_key
 }
 
 /// The bucket of the tokens that provider rows are written for.
-pub(crate) const ACCESS_TOKENS: &str = "mcp_tokens";
+pub const ACCESS_TOKENS: &str = "mcp_tokens";
 
 /// The access token row that a refresh token was issued with.
-pub(crate) fn access_token_of(refresh: &Row) -> Option<RowKey> {
+pub fn access_token_of(refresh: &Row) -> Option<RowKey> {
     let name = Fields::read(&refresh.data)?.access_token?;
     Some(RowKey::in_bucket(&refresh.key.owner, bucket::of_actor(ACCESS_TOKENS)?, &name))
 }

@@ -35,7 +35,6 @@ fn is_plain(c: char) -> bool {
 }
 
 /// Text out of a row, as it may reach a terminal: what is not plain is spelled out.
-#[must_use]
 pub fn plain(text: &str) -> String {
     let spelled = |c: char| if is_plain(c) { c.to_string() } else { c.escape_debug().to_string() };
     text.chars().map(spelled).collect()

@@ -10,7 +10,6 @@ use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 
 /// `json.dumps(value)`.
-#[must_use]
 pub fn dumps(value: &Value) -> String {
     let mut out = Vec::new();
     // Writing a `Value` into memory has no way to fail: its keys are strings and its numbers are finite.
@@ -20,7 +19,6 @@ pub fn dumps(value: &Value) -> String {
 }
 
 /// What Python calls false, and ActingWeb's `set_attr` therefore deletes instead of storing.
-#[must_use]
 pub fn is_falsy(value: &Value) -> bool {
     match value {
         Value::Null => true,

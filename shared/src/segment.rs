@@ -17,20 +17,17 @@ impl Segment {
     /// As many as two characters of the smallest alphabet tell apart with some to spare, and as one answer has room for.
     pub const MOST: u16 = 64;
 
-    #[must_use]
     pub fn new(number: u16, of: u16) -> Option<Self> {
         (number < of && of <= Self::MOST).then_some(Self { number, of })
     }
 
     /// As DynamoDB's Scan counts them.
-    #[must_use]
     pub fn of_scan(self) -> (i32, i32) {
         (self.number.into(), self.of.into())
     }
 
     /// The names of a bucket that are in this segment: those after the first, up to and with the second. Without the first
     /// from the beginning, without the second to the end.
-    #[must_use]
     pub fn range(self, names: Names) -> (Option<String>, Option<String>) {
         (self.boundary(self.number, names), self.boundary(self.number + 1, names))
     }

@@ -9,24 +9,20 @@ use std::fmt;
 pub struct EpochSeconds(i64);
 
 impl EpochSeconds {
-    #[must_use]
     pub const fn new(seconds: i64) -> Self {
         Self(seconds)
     }
 
-    #[must_use]
     pub const fn get(self) -> i64 {
         self.0
     }
 
     /// Saturates: a field at the edge of 64 bits stays on its side of `now` instead of wrapping to the other.
-    #[must_use]
     pub const fn plus(self, seconds: i64) -> Self {
         Self(self.0.saturating_add(seconds))
     }
 
     /// Seconds from `earlier` to `self`; negative when `earlier` is the later one. Saturates.
-    #[must_use]
     pub const fn since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }

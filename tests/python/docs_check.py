@@ -174,7 +174,7 @@ def check_alarms(resources):
 
 
 def check_metrics():
-    real = dict(re.findall(r'^\s+[A-Z0-9_]+ = "(\w+)", "(\w+)";', read("shared/src/metric.rs"), re.M))
+    real = dict(re.findall(r'^\s+[A-Z0-9_]+ = "(\w+)", "(\w+)";', read("jobs/src/metric.rs"), re.M))
     documented = {names(cells[0])[0]: cells[1] for cells in rows(section(read("docs/monitoring.md"), "Metrics"))}
     same("docs/monitoring.md, Metrics", set(documented), set(some("metrics", real, 20)))
     for name in set(real) & set(documented):
@@ -182,7 +182,7 @@ def check_metrics():
 
 
 def check_settings():
-    source = read("shared/src/config.rs")
+    source = read("shared/src/settings/mod.rs")
     real = set(re.findall(r'^const [A-Z_]+: &str = "([A-Z_]+)";', source, re.M))
     real |= set(re.findall(r'"([A-Z_]+)"', re.search(r"^const ENDPOINTS.*;$", source, re.M)[0]))
     documented = first_names(section(read("README.md"), "Settings")) - FOREIGN_SETTINGS
@@ -201,12 +201,12 @@ def check_buckets():
 def check_reports():
     """The words of answers: findings, outcomes, reasons."""
     text = read("docs/monitoring.md")
-    finding = read("shared/src/measure/finding.rs")
+    finding = read("jobs/src/metrics/finding.rs")
     kinds = set(re.findall(r'"([a-z]+(?:-[a-z]+)+|clock|overdue|skipped)"', finding))
     # Names of TTL's states, which are words of the answer and not of a finding.
     kinds -= set(re.findall(r'TtlHealth::\w+(?:\(_\))? => "([\w-]+)"', finding))
     same("docs/monitoring.md, Findings", first_names(section(text, "Findings")), some("findings", kinds, 10))
-    outcomes = set(re.findall(r'Outcome::\w+ => "([\w-]+)"', read("shared/src/report.rs")))
+    outcomes = set(re.findall(r'Outcome::\w+ => "([\w-]+)"', read("jobs/src/run/report.rs")))
     reasons = set()
     for block in re.findall(r"names!\(\w+ \{(.*?)\}\);", read("shared/src/expiry.rs"), re.S):
         reasons |= set(re.findall(r'=> "(\w+)"', block))

@@ -19,7 +19,7 @@ FIGURES = DOCS / "benchmarks.json"
 
 # DynamoDB's own limits for one partition.
 PARTITION_WRITE, PARTITION_READ, PARTITION_BYTES = 1_000, 3_000, 10 * 2**30
-# The defaults of shared/src/dynamo/pace.rs on demand.
+# The defaults of dynamo/src/pace.rs on demand.
 PACE_WRITE, PACE_READ = 500, 1_500
 # Of the real library's rows, as `make bench` writes them (docs/benchmarks.json has the census).
 DEAD = 0.70

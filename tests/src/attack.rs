@@ -5,8 +5,8 @@
 
 use std::io::Write;
 
+use jobs::run::report::RunReport;
 use serde_json::json;
-use shared::report::RunReport;
 
 /// How much of something to do: the first in `make test`, the second in `make torture`.
 #[must_use]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use janitor::demo::{misjudged, scan, write_rows};
 use janitor::fixture::Specimen;
-use shared::lambda::Function;
+use runtime::lambda::Function;
 
 use crate::engine::{EngineKind, shared as engine};
 use crate::proxy::Proxy;

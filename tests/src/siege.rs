@@ -5,10 +5,10 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jobs::run::RunError;
+use jobs::run::report::RunReport;
+use runtime::lambda::Function;
 use serde_json::{Value, json};
-use shared::lambda::Function;
-use shared::report::RunReport;
-use shared::run::RunError;
 use shared::time::EpochSeconds;
 
 use crate::aftermath::Aftermath;
@@ -257,10 +257,10 @@ fn secrets_of(row: &ModelRow) -> Vec<String> {
 ///
 /// # Panics
 /// When a piece does.
-pub fn all_at_once<T: Send + Sync>(hands: usize, work: &[T], attack: impl AsyncFn(&T) -> Figures + Sync) -> Figures {
+pub fn all_at_once<T: Send + Sync>(context: usize, work: &[T], attack: impl AsyncFn(&T) -> Figures + Sync) -> Figures {
     let (next, total) = (Mutex::new(work.iter()), Mutex::new(Figures::default()));
     std::thread::scope(|scope| {
-        for _ in 0..hands {
+        for _ in 0..context {
             scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 loop {

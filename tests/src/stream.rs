@@ -56,7 +56,7 @@ impl Stream {
         call(&self.endpoint, "DynamoDBStreams_20120810", operation, body)
     }
 
-    /// A record as Lambda hands it over: what the mapping knows beside what the stream tells.
+    /// A record as Lambda delivers it.
     #[must_use]
     pub fn handed_over(&self, record: &Value) -> Value {
         let mut record = record.clone();

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
+use jobs::metrics::{Counts, Measurement, OwnerKind, answer};
+use jobs::store::Billing;
 use serde_json::Value;
-use shared::config::Purpose;
-use shared::measure::{Counts, Measurement, OwnerKind, answer};
-use shared::store::Billing;
+use shared::settings::Purpose;
 
 use super::stop_on_signals;
 use crate::args::{Auditing, Common};

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
+use jobs::backfill::{self, Backfilled, Counts, Ended};
+use jobs::store::{Budget, Usage};
 use serde_json::{Map, Value, json};
-use shared::backfill::{self, Backfilled, Counts, Ended};
-use shared::store::{Budget, Usage};
 
 use super::{Question, can_ask, confirm, stop_on_signals};
 use crate::fail::{DONE, Failure, UNFINISHED};

@@ -2,15 +2,15 @@
 
 use std::io::Write;
 
+use dynamo::ReadOnly;
+use jobs::explain::{Shape, Shown, document, explain as explain_row, find};
+use jobs::store::{InspectTable, ReadRows, TtlSetting};
 use serde_json::{Value, json};
-use shared::config::{ExpiredRows, Purpose};
-use shared::dynamo::ReadOnly;
 use shared::expiry::Policy;
-use shared::explain::{Shape, Shown, document, explain as explain_row, find};
 use shared::integrity::Lookup;
 use shared::mask::plain;
 use shared::row::{Row, RowKey};
-use shared::store::{InspectTable, ReadRows, TtlSetting};
+use shared::settings::{ExpiredRows, Purpose};
 use shared::time::{EpochSeconds, Utc};
 
 use super::read_secret;
@@ -50,7 +50,7 @@ pub async fn explain(
     let now = options.now.map_or_else(|| table.clock().now(), EpochSeconds::new);
     let shown = if options.reveal { Shown::Revealed } else { Shown::Masked };
     let policy = policy(&target, &table).await?;
-    let found = look(&table, &wanted, shown).await?;
+    let found = find_rows(&table, &wanted, shown).await?;
     let mut rows = Vec::new();
     for row in found.rows {
         rows.push(document(&explain_row(&table, row, now, &policy).await?, shown));
@@ -120,14 +120,14 @@ async fn policy(target: &Target, table: &ReadOnly) -> Result<Policy, Failure> {
     })
 }
 
-async fn look(table: &ReadOnly, wanted: &Wanted, shown: Shown) -> Result<Found, Failure> {
+async fn find_rows(table: &ReadOnly, wanted: &Wanted, shown: Shown) -> Result<Found, Failure> {
     match wanted {
         Wanted::Row(key) => {
-            let found = table.look(std::slice::from_ref(key)).await?.pop();
-            let incomplete = matches!(found, None | Some(Lookup::CouldNotLook));
+            let found = table.get_consistent(std::slice::from_ref(key)).await?.pop();
+            let incomplete = matches!(found, None | Some(Lookup::Unread));
             let rows = match found {
                 Some(Lookup::Found(row)) => vec![row],
-                None | Some(Lookup::Absent | Lookup::CouldNotLook) => Vec::new(),
+                None | Some(Lookup::Absent | Lookup::Unread) => Vec::new(),
             };
             let without = if incomplete {
                 "The row could not be read.".to_owned()

@@ -13,7 +13,7 @@ use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use shared::clock::Watch;
+use jobs::run::clock::Watch;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::fail::Failure;

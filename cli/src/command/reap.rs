@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use shared::config::Mode;
+use shared::settings::Mode;
 use shared::time::Utc;
 
 use super::runs::Which;

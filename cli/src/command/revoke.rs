@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use jobs::revoke::{self, Fate, Found, MOST_HELD, Reach, Remaining, RevokeResult};
+use jobs::run::clock::Watch;
+use jobs::store::{Budget, Consistency, InspectTable, StoreError, Usage};
 use serde_json::{Value, json};
-use shared::clock::Watch;
-use shared::config::Purpose;
 use shared::mask::Masked;
 use shared::revocation::{Revoked, Selection, Selector, State};
-use shared::revoke::{self, Fate, Found, MOST_HELD, Reach, Remaining, Removal};
-use shared::store::{Budget, Consistency, InspectTable, StoreError, Usage};
+use shared::settings::Purpose;
 use shared::time::EpochSeconds;
 
 use super::{Question, can_ask, confirm, read_secret, stop_on_signals};
@@ -206,7 +206,7 @@ fn tell_found(
 
 fn tell_removal(
     about: &About,
-    removal: &Removal,
+    removal: &RevokeResult,
     listed: &Listed,
     remaining: &[Remaining],
     usage: Usage,
@@ -258,7 +258,7 @@ fn tell_end(
 }
 
 /// Why a removal has not come to its end, in words.
-fn why_unfinished(removal: &Removal) -> Option<String> {
+fn why_unfinished(removal: &RevokeResult) -> Option<String> {
     const AGAIN: &str = "run the same command again: it goes on with what is left";
     match (&removal.stopped, removal.is_complete) {
         (Some(StoreError::OutOfTime), _) => Some(format!("stopped as asked; {AGAIN}")),
@@ -273,7 +273,7 @@ fn why_unfinished(removal: &Removal) -> Option<String> {
 /// How it went, for the document.
 enum Ended<'a> {
     Dry(&'a Found),
-    Applied(&'a Removal),
+    Applied(&'a RevokeResult),
 }
 
 impl About<'_> {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use jobs::run::report::{Outcome, RunReport};
 use serde_json::{Value, json};
-use shared::config::{Mode, Purpose};
-use shared::report::{Outcome, RunReport};
+use shared::settings::{Mode, Purpose};
 
 use super::{Question, can_ask, confirm, stop_on_signals};
 use crate::args::{Common, Deleting, Overrides, Repairing};

@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::time::Duration;
 
+use jobs::run::clock::RunClock;
+use jobs::store::{InspectTable, TtlSetting};
+use jobs::table_setup::ttl::{self, SwitchError, Switched, TtlStep};
 use serde_json::json;
 use shared::bucket::TTL_ATTRIBUTE;
-use shared::clock::RunClock;
-use shared::config::Purpose;
-use shared::store::{InspectTable, TtlSetting};
-use shared::ttl_switch::{self, Step, SwitchError, Switched};
+use shared::settings::Purpose;
 
 use super::ttl_row::{change, get};
 use super::{Question, backfill, can_ask, confirm, stop_on_signals};
@@ -109,14 +109,14 @@ async fn enable(
     let name = &target.settings.table;
     let setting = table.ttl_setting().await?;
     let (_, attribute, words) = in_words(&setting);
-    let (outcome, told, code) = match (ttl_switch::plan(&setting, false), applying.apply) {
-        (Step::Accept, _) => ("was-on", words, DONE),
-        (Step::Refuse, _) => return Err(other_attribute(name, attribute.unwrap_or_default())),
-        (Step::Enable, false) => {
+    let (outcome, told, code) = match (ttl::plan(&setting, false), applying.apply) {
+        (TtlStep::Accept, _) => ("was-on", words, DONE),
+        (TtlStep::Refuse, _) => return Err(other_attribute(name, attribute.unwrap_or_default())),
+        (TtlStep::Enable, false) => {
             ("would-enable", format!("would switch TTL on for {TTL_ATTRIBUTE}; run it again with --apply"), DONE)
         }
-        (Step::Wait(_), false) => ("would-wait", format!("{words}; with --apply this waits for it"), DONE),
-        (Step::Enable | Step::Wait(_), true) => {
+        (TtlStep::Wait(_), false) => ("would-wait", format!("{words}; with --apply this waits for it"), DONE),
+        (TtlStep::Enable | TtlStep::Wait(_), true) => {
             stop_on_signals(target.watch);
             if !applying.yes {
                 let what = format!(
@@ -129,7 +129,7 @@ async fn enable(
             }
             let clock = RunClock::start(now(), Some(wait)).watched_by(Some(target.watch));
             let line = |took: Duration| format!("waiting for DynamoDB to switch TTL on: {}", seconds(took.as_secs()));
-            let work = ttl_switch::switch_on(&table, name, &clock, POLL);
+            let work = ttl::switch_on(&table, name, &clock, POLL);
             match screen.while_telling(line, work).await.map_err(|error| switch_failed(error, name))? {
                 Switched::WasOn => ("was-on", format!("TTL is on for {TTL_ATTRIBUTE}"), DONE),
                 Switched::NowOn => ("now-on", format!("TTL is now on for {TTL_ATTRIBUTE}"), DONE),

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
+use dynamo::Dynamo;
+use jobs::explain::Shown;
+use jobs::store::{InspectTable, ReadRows, WriteTtl};
 use serde_json::{Value, json};
 use shared::bucket::{Bucket, TTL_SKEW_SECONDS};
-use shared::dynamo::Dynamo;
-use shared::explain::Shown;
 use shared::integrity::Lookup;
 use shared::row::{Raw, Row, Ttl};
-use shared::store::{InspectTable, ReadRows, WriteTtl};
 use shared::time::{EpochSeconds, Utc};
 
 use super::explain::{from_now, key};
@@ -21,7 +21,7 @@ use crate::target::{Place, Target, now};
 
 async fn read(table: &Dynamo, row: &RowName, screen: Screen) -> Result<Option<Row>, Failure> {
     let key = key(&row.owner, &row.bucket, &row.name, screen)?;
-    match table.look(&[key]).await?.pop() {
+    match table.get_consistent(&[key]).await?.pop() {
         // Another bucket's row can be under the key: the stored bucket says whose it is.
         Some(Lookup::Found(found)) if found.bucket.text() == Some(row.bucket.as_str()) => Ok(Some(found)),
         Some(Lookup::Found(_)) => Err(Failure::usage(format!(
@@ -29,7 +29,7 @@ async fn read(table: &Dynamo, row: &RowName, screen: Screen) -> Result<Option<Ro
             Shown::Masked.bucket(&row.bucket)
         ))),
         Some(Lookup::Absent) => Ok(None),
-        None | Some(Lookup::CouldNotLook) => Err(Failure::unfinished("the row could not be read: run this again")),
+        None | Some(Lookup::Unread) => Err(Failure::unfinished("the row could not be read: run this again")),
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn change(
     let bucket = may_change(&row, to)?;
     let now = now();
     let has_it = to.is_none() && row.ttl == Raw::Absent;
-    let own_end = shared::backfill::own_end(&table, &row, bucket).await?;
+    let own_end = jobs::backfill::own_end(&table, &row, bucket).await?;
     let too_early = own_end.filter(|end| to.is_some_and(|to| to < *end && now < *end));
     let shown = Shown::Masked.name(row.name_in(bucket).unwrap_or_default());
     let what = match to {

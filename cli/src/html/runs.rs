@@ -43,7 +43,7 @@ fn last_run(answer: Answer, job: &str, run: &str) -> String {
         ("Changed in between, and left", answer.number(&format!("{run}/lost_race"))),
         ("Skipped: not read or not deleted", answer.number(&format!("{run}/skipped"))),
         ("Last one that reached the end", whole),
-        ("Cut off, one after another", answer.number(&format!("{job}/cut_off_in_a_row"))),
+        ("Cut off, one after another", answer.number(&format!("{job}/consecutive_incomplete_runs"))),
     ]);
     let at = format!("{run}/deleted_in");
     let mut buckets: Vec<(String, String)> =

@@ -36,7 +36,6 @@ impl Place {
         }
     }
 
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -9,7 +9,6 @@ use crate::time::EpochSeconds;
 /// An index row of the token's name, by what was under the token's own key **afterwards**: a token is written before its
 /// index row, so an index row that was seen first and then leads nowhere is never half of a token that is being written.
 /// `None` cannot be judged now.
-#[must_use]
 pub fn index_row(row: &Row, index: &Bucket, token: &RowKey, target: &Lookup) -> Option<Verdict> {
     if !row.is_of(index) {
         return Some(Verdict::Keep(KeepReason::Foreign));
@@ -17,7 +16,7 @@ pub fn index_row(row: &Row, index: &Bucket, token: &RowKey, target: &Lookup) -> 
     Some(match (integrity::target_key(row, index), target) {
         (None, _) => Verdict::Keep(KeepReason::Malformed),
         (Some(points_at), _) if points_at != *token => Verdict::Keep(KeepReason::Elsewhere),
-        (Some(_), Lookup::CouldNotLook) => return None,
+        (Some(_), Lookup::Unread) => return None,
         // Written again, whatever it is: it and all that hangs on it is left alone.
         (Some(_), Lookup::Found(_)) => Verdict::Keep(KeepReason::TargetKept),
         (Some(_), Lookup::Absent) => Verdict::Delete(DeleteReason::Dangling),
@@ -26,7 +25,6 @@ pub fn index_row(row: &Row, index: &Bucket, token: &RowKey, target: &Lookup) -> 
 
 /// The provider row that the token named. Its TTL alone does not end it here, as it does in the other runs: while a row
 /// that is not dead names it, it is that row's, and DynamoDB's. `None` cannot be judged without more looking.
-#[must_use]
 pub fn provider_row(
     row: &Row,
     target: &Lookup,
@@ -40,7 +38,7 @@ pub fn provider_row(
     // The token that was removed was hours old. A provider row that is not was written again, and its referrer is to come.
     let young = integrity::provider_age(row, now).is_some_and(|age| age <= policy.grace);
     Some(match (target, referrers) {
-        (Lookup::CouldNotLook, _) => return None,
+        (Lookup::Unread, _) => return None,
         (Lookup::Found(_), _) | (Lookup::Absent, Referrers::Some) => Verdict::Keep(KeepReason::Referenced),
         (Lookup::Absent, Referrers::Unknown | Referrers::None) if young => Verdict::Keep(KeepReason::Young),
         (Lookup::Absent, Referrers::Unknown) => return None,
@@ -84,11 +82,11 @@ mod tests {
     #[test]
     fn what_could_not_be_looked_at_is_not_absent() {
         let pointer = row(OAUTH_OWNER, index(), "aw_1", "\"ada\"");
-        assert_eq!(judged_index(&pointer, &Lookup::CouldNotLook), None);
+        assert_eq!(judged_index(&pointer, &Lookup::Unread), None);
         assert_eq!(judged_index(&pointer, &Lookup::Absent), Some(Verdict::Delete(DeleteReason::Dangling)));
 
         let provider = row("ada", bucket::provider(), "google_token_access_1", "{}");
-        assert_eq!(judged_provider(&provider, &Lookup::CouldNotLook, Referrers::None), None);
+        assert_eq!(judged_provider(&provider, &Lookup::Unread, Referrers::None), None);
         assert_eq!(judged_provider(&provider, &Lookup::Absent, Referrers::Unknown), None);
         let gone = judged_provider(&provider, &Lookup::Absent, Referrers::None);
         assert_eq!(gone, Some(Verdict::Delete(DeleteReason::Unreferenced)));
@@ -103,7 +101,7 @@ mod tests {
             (&foreign, Lookup::Absent, KeepReason::Foreign),
             (&pointer("{}"), Lookup::Absent, KeepReason::Malformed),
             (&pointer("\"bea\""), Lookup::Absent, KeepReason::Elsewhere),
-            (&pointer("\"bea\""), Lookup::CouldNotLook, KeepReason::Elsewhere),
+            (&pointer("\"bea\""), Lookup::Unread, KeepReason::Elsewhere),
             (&pointer("\"ada\""), Lookup::Found(token.clone()), KeepReason::TargetKept),
         ] {
             assert_eq!(judged_index(row, &target), Some(Verdict::Keep(kept)));
@@ -130,7 +128,7 @@ mod tests {
             (&aged(3_600), &Lookup::Absent, Referrers::Unknown, kept(KeepReason::Young)),
             (&aged(3_601), &Lookup::Absent, Referrers::Unknown, None),
             (&aged(3_601), &Lookup::Absent, Referrers::None, goes),
-            (&aged(60), &Lookup::CouldNotLook, Referrers::None, None),
+            (&aged(60), &Lookup::Unread, Referrers::None, None),
         ] {
             assert_eq!(judged_provider(row, target, referrers), expected, "{referrers:?}");
         }

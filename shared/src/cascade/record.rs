@@ -16,7 +16,7 @@ const TTL_SERVICE: (&str, &str) = ("Service", "dynamodb.amazonaws.com");
 
 /// A token row that TTL removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Removal {
+pub struct RemovedToken {
     /// What the record is reported by if it has to come again.
     pub sequence: String,
     pub token: RowKey,
@@ -25,7 +25,7 @@ pub struct Removal {
     pub provider: Option<RowKey>,
 }
 
-impl Removal {
+impl RemovedToken {
     /// The keys that an index row of it can have, of either generation.
     pub fn index_keys(&self) -> impl Iterator<Item = (&'static Bucket, RowKey)> {
         let name = self.token.sort.strip_prefix(&self.bucket.sort_prefix()).unwrap_or_default();
@@ -37,7 +37,7 @@ impl Removal {
 /// What a record comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    Removal(Removal),
+    RemovedToken(RemovedToken),
     Ignored(Ignored),
     /// Not what a stream sends.
     Malformed,
@@ -57,7 +57,6 @@ pub enum Ignored {
 }
 
 /// Reads one record of the stream of `table`.
-#[must_use]
 pub fn read(record: &Value, table: &str) -> Record {
     let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let identity = &record["userIdentity"];
@@ -84,7 +83,7 @@ pub fn read(record: &Value, table: &str) -> Record {
             let provider = integrity::provider_named_by(&row)
                 .map(|name| RowKey::in_bucket(&row.key.owner, bucket::provider(), &name))
                 .filter(RowKey::is_storable);
-            Record::Removal(Removal { sequence, token: row.key, bucket, provider })
+            Record::RemovedToken(RemovedToken { sequence, token: row.key, bucket, provider })
         }
     }
 }
@@ -134,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_removal_by_ttl_names_what_hung_on_the_row() {
-        let Record::Removal(removal) = read(&record(), "app_attributes") else { panic!("no removal") };
+        let Record::RemovedToken(removal) = read(&record(), "app_attributes") else { panic!("no removal") };
         assert_eq!((removal.sequence.as_str(), removal.token.sort.as_str()), ("100", "mcp_tokens:aw_1"));
         assert_eq!(removal.provider.as_ref().unwrap().sort, "mcp_google_tokens:google_token_access_1");
         let keys: Vec<String> = removal.index_keys().map(|(_, key)| format!("{}/{}", key.owner, key.sort)).collect();
@@ -147,7 +146,7 @@ mod tests {
         for pointer in ["/dynamodb/Keys/id/S", "/dynamodb/OldImage/id/S"] {
             *record.pointer_mut(pointer).unwrap() = json!("_actingweb_oauth2");
         }
-        assert!(matches!(read(&record, "app_attributes"), Record::Removal(_)));
+        assert!(matches!(read(&record, "app_attributes"), Record::RemovedToken(_)));
     }
 
     #[test]
@@ -155,7 +154,7 @@ mod tests {
         for data in
             [json!({"S": "not json"}), json!({"N": "1"}), json!(null), json!({"S": "{\"google_token_key\": 7}"})]
         {
-            let Record::Removal(removal) = changed("/dynamodb/OldImage/data", data) else { panic!("no removal") };
+            let Record::RemovedToken(removal) = changed("/dynamodb/OldImage/data", data) else { panic!("no removal") };
             assert_eq!((removal.provider.clone(), removal.index_keys().count()), (None, 2));
         }
     }

@@ -24,7 +24,6 @@ pub enum Kind {
 }
 
 /// `None` for buckets that a revocation never touches.
-#[must_use]
 pub fn kind(bucket: &Bucket) -> Option<Kind> {
     match bucket.family {
         Family::IndexEntries => Some(Kind::Index),

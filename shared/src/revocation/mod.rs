@@ -58,7 +58,6 @@ pub enum Selector {
 
 impl Selector {
     /// The name of the selector, as it is typed and reported.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Selector::Actor(_) => "actor",
@@ -68,7 +67,6 @@ impl Selector {
         }
     }
 
-    #[must_use]
     pub fn id(&self) -> &str {
         match self {
             Selector::Actor(id) | Selector::Client { id, .. } | Selector::Chain(id) | Selector::Token(id) => id,
@@ -107,7 +105,6 @@ impl From<bool> for Belongs {
 }
 
 /// Whether the row by itself, without what leads to it, is one of the selector's.
-#[must_use]
 pub fn belongs(row: &Row, bucket: &Bucket, selector: &Selector) -> Belongs {
     let (Some(kind), Some(name)) = (kind(bucket), row.name_in(bucket)) else { return Belongs::No };
     if !row.is_of(bucket) {
@@ -165,7 +162,6 @@ pub struct Selection {
 }
 
 impl Selection {
-    #[must_use]
     pub fn new(selector: Selector) -> Self {
         let chains = match &selector {
             Selector::Chain(id) => HashSet::from([id.clone()]),
@@ -182,30 +178,28 @@ impl Selection {
         }
     }
 
-    #[must_use]
     pub fn selector(&self) -> &Selector {
         &self.selector
     }
 
     /// How much is known; it only grows.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.chains.len() + self.tokens.len() + self.token_ids.len() + self.providers.len() + self.owners.len()
     }
 
-    pub(crate) fn owners(&self) -> &BTreeSet<String> {
+    pub fn owners(&self) -> &BTreeSet<String> {
         &self.owners
     }
 
-    pub(crate) fn is_in_spa(&self) -> bool {
+    pub fn is_in_spa(&self) -> bool {
         self.in_spa
     }
 
-    pub(crate) fn providers(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn providers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.providers.iter().map(|(owner, name)| (owner.as_str(), name.as_str()))
     }
 
     /// Whether the row goes: by what it says itself, or because a row that goes leads to it.
-    #[must_use]
     pub fn claims(&self, row: &Row, bucket: &Bucket) -> Belongs {
         match belongs(row, bucket, &self.selector) {
             Belongs::Yes => Belongs::Yes,
@@ -215,7 +209,6 @@ impl Selection {
     }
 
     /// Whether an actor was asked for, and this is a session that may become its: of a sign-in that is not finished.
-    #[must_use]
     pub fn is_unassigned(&self, row: &Row, bucket: &Bucket) -> bool {
         matches!(self.selector, Selector::Actor(_))
             && kind(bucket) == Some(Kind::Session)

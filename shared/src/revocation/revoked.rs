@@ -30,7 +30,6 @@ pub enum State {
 }
 
 impl State {
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             State::Live => "live",
@@ -47,40 +46,33 @@ impl Revoked {
         Self { row, bucket, kind, is_anchor }
     }
 
-    #[must_use]
     pub fn row(&self) -> &Row {
         &self.row
     }
 
-    #[must_use]
     pub fn key(&self) -> &RowKey {
         &self.row.key
     }
 
-    #[must_use]
     pub fn bucket(&self) -> &'static Bucket {
         self.bucket
     }
 
-    #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    #[must_use]
     pub fn name(&self) -> &str {
         self.row.name_in(self.bucket).unwrap_or_default()
     }
 
     /// Whether others are used through it. Those are deleted all or none: a token that was listed must not go on working
     /// because somebody stopped in between.
-    #[must_use]
     pub fn is_way_in(&self) -> bool {
         self.kind == Kind::Index
     }
 
     /// The actor that the row is of, as far as it says.
-    #[must_use]
     pub fn actor(&self) -> Option<String> {
         match self.kind {
             Kind::Index => pointed_actor(&self.row.data),
@@ -91,12 +83,10 @@ impl Revoked {
 
     /// Where the row stands in the order of the deletes. What the selector itself finds goes after what only other rows
     /// lead to: so a run after one that was cut off still finds all that is left.
-    #[must_use]
     pub fn turn(&self) -> (bool, Kind) {
         (self.is_anchor, self.kind)
     }
 
-    #[must_use]
     pub fn state(&self, now: EpochSeconds) -> State {
         match self.kind {
             Kind::Index | Kind::Provider => return State::Attached,
@@ -113,7 +103,6 @@ impl Revoked {
     }
 
     /// When the row was written and when it ends, by its own fields.
-    #[must_use]
     pub fn times(&self) -> (Option<EpochSeconds>, Option<EpochSeconds>) {
         let read = |field| match field {
             Field::Is(at) => Some(at),

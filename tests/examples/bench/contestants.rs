@@ -37,7 +37,7 @@ impl Contestant {
             Contestant::Deferring => "daily-cleanup, defer-to-ttl".to_owned(),
             Contestant::Library => "library".to_owned(),
             Contestant::Script => "script".to_owned(),
-            Contestant::Limit(side_by_side) => format!("limit, {side_by_side} side by side"),
+            Contestant::Limit(concurrency) => format!("limit, {concurrency} side by side"),
         }
     }
 
@@ -48,7 +48,7 @@ impl Contestant {
             Contestant::Deferring => ours(bed.endpoint(), table, &[("EXPIRED_ROWS", "defer-to-ttl")]),
             Contestant::Library => python(bed, table, "library_cleanup.py"),
             Contestant::Script => python(bed, table, "boto3_cleanup.py"),
-            Contestant::Limit(side_by_side) => limit(bed, table, side_by_side),
+            Contestant::Limit(concurrency) => limit(bed, table, concurrency),
         }
     }
 }
@@ -110,10 +110,10 @@ fn python(bed: &Bed, table: &Filled, script: &str) -> Value {
     })
 }
 
-fn limit(bed: &Bed, table: &Filled, side_by_side: usize) -> Value {
+fn limit(bed: &Bed, table: &Filled, concurrency: usize) -> Value {
     let program = std::env::current_exe().expect("this program has a path");
     let numbers =
-        [table.plan.seed.to_string(), table.plan.copies.to_string(), table.later.to_string(), side_by_side.to_string()];
+        [table.plan.seed.to_string(), table.plan.copies.to_string(), table.later.to_string(), concurrency.to_string()];
     let output = Command::new(program)
         .args(["limit", bed.endpoint(), &table.table()])
         .args(numbers)

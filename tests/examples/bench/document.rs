@@ -107,7 +107,7 @@ fn contest(section: &str, taken: &Value, table: &Value) -> String {
         } else {
             "1".to_owned()
         };
-        let name = match run["side_by_side"].as_u64() {
+        let name = match run["concurrency"].as_u64() {
             Some(width) => format!("{name} ({width} side by side)"),
             None => name.clone(),
         };

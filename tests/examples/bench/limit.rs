@@ -30,13 +30,13 @@ struct Target {
 /// # Panics
 /// When an argument is missing, or a delete's condition fails: then it did not do the work.
 pub(crate) async fn run(arguments: &[String]) {
-    let [endpoint, table, seed, copies, later, side_by_side] = arguments else { panic!("six arguments") };
+    let [endpoint, table, seed, copies, later, concurrency] = arguments else { panic!("six arguments") };
     let number = |text: &String| text.parse::<i64>().expect("a number");
     let stock = Stock::read(usize::try_from(number(seed)).expect("a size")).expect("the stock is there");
     let (copies, later) = (u64::try_from(number(copies)).expect("a count"), number(later));
     let target = Target { client: patient(&janitor::demo::client(endpoint).await), table: table.clone() };
     let mut lane =
-        Lane { most: usize::try_from(number(side_by_side)).expect("a count"), flying: JoinSet::new(), requests: 0 };
+        Lane { most: usize::try_from(number(concurrency)).expect("a count"), flying: JoinSet::new(), requests: 0 };
     let lookups = in_batches((0..copies).flat_map(|copy| stock.lookups(copy)), LOOKUPS, lookup_of);
     let dead = (0..copies).flat_map(|copy| stock.copy(copy, later)).filter(|row| row.dead);
     let deletes = in_batches(dead, DELETES, |rows| rows.into_iter().map(|row| statement(table, row)).collect());

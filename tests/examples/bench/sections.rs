@@ -201,7 +201,7 @@ fn keep_the_best_limit(table: &mut Value) -> usize {
     let (name, run) = limits.min_by(|a, b| seconds(a.1).total_cmp(&seconds(b.1))).expect("the limit was run");
     let width = name.split(' ').nth(1).and_then(|width| width.parse().ok()).expect("a width");
     let mut best = run.clone();
-    best["side_by_side"] = json!(width);
+    best["concurrency"] = json!(width);
     contestants.insert("limit".to_owned(), best);
     width
 }

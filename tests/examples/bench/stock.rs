@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
+use runtime::lambda::Function;
 use serde_json::{Value, json};
-use shared::lambda::Function;
 use tests::engine::{EngineKind, shared as shared_engine};
 use tests::model::{self, Key, ModelRow, ModelTtl};
 use tests::proxy::{Fate, Proxy};

@@ -10,11 +10,11 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use janitor::demo::write_rows;
 use janitor::fixture::{Fate, Specimen};
+use jobs::store::Usage;
+use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::bucket::OAUTH_OWNER;
-use shared::lambda::Function;
 use shared::pyjson::dumps;
-use shared::store::Usage;
 use shared::time::EpochSeconds;
 use tests::engine::{EngineKind, shared as engine};
 use tests::stream::{event, left_behind};
@@ -247,8 +247,8 @@ impl Simulation {
                 let records: Vec<Value> = records
                     .into_iter()
                     .filter(|record| {
-                        let read = shared::cascade::read(record, &self.table);
-                        matches!(read, shared::cascade::Record::Removal(_))
+                        let read = jobs::cascade::read(record, &self.table);
+                        matches!(read, jobs::cascade::Record::RemovedToken(_))
                     })
                     .collect();
                 for batch in records.chunks(100) {

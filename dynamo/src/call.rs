@@ -1,0 +1,190 @@
+//! One request: bounded in attempts and time, paced, counted, and its failure put into words.
+
+use std::future::Future;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+
+use super::Dynamo;
+use super::error::{Fault, classify};
+use super::pace::Direction;
+use jobs::store::{Result, StoreError};
+
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+const CLOSE_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Attempts at a request that the server throttles or fails on. With the backoff below: some fifteen seconds.
+pub(super) const MAX_ATTEMPTS: u32 = 8;
+/// Attempts at reaching an endpoint that does not answer at all.
+const MAX_CONNECT_ATTEMPTS: u32 = 3;
+
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+const BACKOFF_MOST: Duration = Duration::from_secs(5);
+
+/// Which clock limits a request: the work stops before the end, the last words may use what is left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Work,
+    Close,
+}
+
+/// An answer, and whether an attempt before the answered one may have acted as well: sent, and not heard of again.
+pub(super) struct Answered<T> {
+    pub(super) answer: T,
+    pub(super) acted_before: bool,
+}
+
+impl Dynamo {
+    pub(super) async fn call<T, E, F>(
+        &self,
+        operation: &'static str,
+        phase: Phase,
+        send: impl FnMut() -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = std::result::Result<T, SdkError<E>>>,
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        Ok(self.call_telling(operation, phase, send).await?.answer)
+    }
+
+    /// The same, for a caller to whom it matters that a request may have acted twice.
+    pub(super) async fn call_telling<T, E, F>(
+        &self,
+        operation: &'static str,
+        phase: Phase,
+        mut send: impl FnMut() -> F,
+    ) -> Result<Answered<T>>
+    where
+        F: Future<Output = std::result::Result<T, SdkError<E>>>,
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        let (mut attempt, mut acted_before) = (0, false);
+        loop {
+            attempt += 1;
+            self.count(|usage| {
+                usage.requests += 1;
+                usage.retries += u64::from(attempt > 1);
+            });
+            // Boxed: an SDK request is a deep and large future, and every caller would carry it.
+            let Some(answer) = self.attempt(phase, Box::pin(send())).await? else {
+                if attempt >= MAX_ATTEMPTS {
+                    return Err(self.in_words(operation, attempt, Fault::Passing("no answer in time".to_owned())));
+                }
+                acted_before = true;
+                self.back_off(phase, attempt).await?;
+                continue;
+            };
+            let error = match answer {
+                Ok(answer) => {
+                    self.answered.store(true, Ordering::Relaxed);
+                    return Ok(Answered { answer, acted_before });
+                }
+                Err(error) => error,
+            };
+            let fault = match classify(&error) {
+                // Somebody was there a moment ago: a fault of the moment.
+                Fault::Unreachable(cause) if self.answered.load(Ordering::Relaxed) => Fault::Passing(cause),
+                fault => fault,
+            };
+            acted_before |= matches!(fault, Fault::Passing(_) | Fault::Unreachable(_));
+            let attempts_allowed = match &fault {
+                Fault::Throttled(_) => {
+                    self.throttled(Direction::of(operation));
+                    MAX_ATTEMPTS
+                }
+                Fault::Passing(_) => MAX_ATTEMPTS,
+                Fault::Unreachable(_) => MAX_CONNECT_ATTEMPTS,
+                Fault::Final(_) => 1,
+            };
+            if attempt >= attempts_allowed {
+                return Err(self.in_words(operation, attempt, fault));
+            }
+            self.back_off(phase, attempt).await?;
+        }
+    }
+
+    /// One attempt. The last words are short of time: one that hangs is tried again soon, as `None`, until it is over.
+    async fn attempt<T>(&self, phase: Phase, request: impl Future<Output = T>) -> Result<Option<T>> {
+        match phase {
+            Phase::Work => self.within(phase, request).await.map(Some).ok_or(StoreError::OutOfTime),
+            Phase::Close => {
+                let short = tokio::time::timeout(CLOSE_ATTEMPT_TIMEOUT, request);
+                self.within(phase, short).await.map(std::result::Result::ok).ok_or(StoreError::OutOfTime)
+            }
+        }
+    }
+
+    /// Notes a throttled answer and slows down.
+    pub(super) fn throttled(&self, direction: impl Into<Option<Direction>>) {
+        self.count(|usage| usage.throttles += 1);
+        if let Some(direction) = direction.into() {
+            self.pace.throttled(direction, self.clock.elapsed());
+        }
+    }
+
+    /// Waits before attempt `attempt + 1`: exponential with full jitter, so that containers do not knock in step.
+    pub(super) async fn back_off(&self, phase: Phase, attempt: u32) -> Result<()> {
+        let most = BACKOFF_FIRST.saturating_mul(1 << attempt.min(10)).min(BACKOFF_MOST);
+        let wait = most.mul_f64(0.5 + fastrand::f64() / 2.0);
+        self.within(phase, tokio::time::sleep(wait)).await.ok_or(StoreError::OutOfTime)
+    }
+
+    /// Runs `work` until the phase's time is over; `None` when it was not done by then.
+    pub(super) async fn within<T>(&self, phase: Phase, work: impl Future<Output = T>) -> Option<T> {
+        let left = match phase {
+            Phase::Work => self.clock.time_left(),
+            Phase::Close => self.clock.time_left_to_close(),
+        };
+        match left {
+            None => Some(work.await),
+            Some(left) if left.is_zero() => None,
+            Some(left) => tokio::time::timeout(left, work).await.ok(),
+        }
+    }
+
+    /// Waits until the pace allows `units` of reading.
+    pub(super) async fn wait_to_read(&self, units: f64) -> Result<()> {
+        self.wait(self.pace.reserve_read(units, self.clock.elapsed())).await
+    }
+
+    /// Waits until the pace allows `units` of writing.
+    pub(super) async fn wait_to_write(&self, units: f64) -> Result<()> {
+        self.wait(self.pace.reserve_write(units, self.clock.elapsed())).await
+    }
+
+    async fn wait(&self, wait: Duration) -> Result<()> {
+        if wait.is_zero() {
+            return Ok(());
+        }
+        self.count(|usage| usage.paced += wait);
+        self.within(Phase::Work, tokio::time::sleep(wait)).await.ok_or(StoreError::OutOfTime)
+    }
+
+    fn in_words(&self, operation: &'static str, attempts: u32, fault: Fault) -> StoreError {
+        let table = self.table.clone();
+        match fault {
+            Fault::Throttled(code) | Fault::Passing(code) => {
+                StoreError::Unavailable { operation, table, code, attempts }
+            }
+            Fault::Unreachable(cause) => StoreError::Unreachable { endpoint: self.endpoint.clone(), cause },
+            Fault::Final(code) => match code.as_str() {
+                "ResourceNotFoundException" => StoreError::TableMissing { table },
+                "AccessDeniedException" | "AccessDenied" => StoreError::AccessDenied { operation, table, code },
+                "UnrecognizedClientException"
+                | "InvalidSignatureException"
+                | "IncompleteSignatureException"
+                | "IncompleteSignature"
+                | "MissingAuthenticationTokenException"
+                | "MissingAuthenticationToken"
+                | "ExpiredTokenException"
+                | "ExpiredToken"
+                | "InvalidClientTokenId"
+                | "CredentialsNotLoaded" => StoreError::Credentials { operation, code },
+                _ => StoreError::Rejected { operation, table, code },
+            },
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Conditional deletes, in batches: PartiQL's `BatchExecuteStatement`, because it is the one batch in which every delete
+//! carries its own condition. HTTP 200 is not success: each statement has its own answer.
+
+use aws_sdk_dynamodb::types::{
+    BatchStatementError, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
+    ReturnConsumedCapacity,
+};
+
+use super::Dynamo;
+use super::call::{Answered, MAX_ATTEMPTS, Phase};
+use super::convert::{BUCKET, DATA, ID, SORT, TTL, text, to_value};
+use super::error::{Fault, by_code};
+use super::pace::Direction;
+use super::read::sum;
+use jobs::store::{DeleteOutcome, DeleteRows, Deletes, Result, StoreError};
+use shared::expiry::Condemned;
+use shared::row::{Raw, Row};
+
+impl DeleteRows for Dynamo {
+    async fn delete(&self, rows: &[Condemned]) -> Deletes {
+        let rows: Vec<&Row> = rows.iter().map(Condemned::row).collect();
+        self.delete_as_read(&rows, Begun::MayStop).await
+    }
+}
+
+/// What becomes of deletes that were begun when the run is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// No further batch is begun.
+    MayStop,
+    /// All of them are sent: half of them would be worse than none.
+    #[cfg(feature = "revoke")]
+    IsFinished,
+}
+
+impl Dynamo {
+    /// Deletes each row on the condition that it is still what was read.
+    pub(super) async fn delete_as_read(&self, rows: &[&Row], begun: Begun) -> Deletes {
+        let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
+        let size = self.pace.delete_batch();
+        for (batch, outcome) in rows.chunks(size).zip(outcomes.chunks_mut(size)) {
+            // The other batches of a piece would be cut off in flight, and nobody would know what became of them.
+            let done = if begun == Begun::MayStop && self.clock.time_is_up() {
+                Err(StoreError::OutOfTime)
+            } else {
+                self.delete_at_once(batch, outcome).await
+            };
+            if let Err(stopped) = done {
+                return Deletes { outcomes, stopped: Some(stopped) };
+            }
+        }
+        Deletes { outcomes, stopped: None }
+    }
+}
+
+/// What one statement of a batch came to.
+enum Answer {
+    Done(DeleteOutcome),
+    TryAgain,
+}
+
+impl Dynamo {
+    /// One batch, its throttled statements tried again within the bounds of any other retry.
+    async fn delete_at_once(&self, rows: &[&Row], outcomes: &mut [DeleteOutcome]) -> Result<()> {
+        let mut open: Vec<usize> = (0..rows.len()).collect();
+        for attempt in 1..=MAX_ATTEMPTS {
+            let units = open.iter().map(|i| f64::from(rows[*i].write_units())).sum();
+            self.wait_to_write(units).await?;
+            let answers = match self.send(open.iter().map(|i| rows[*i]), units).await {
+                Ok(answers) => answers,
+                Err(error) => {
+                    // Sent, and its fate is not known: these rows may be gone.
+                    let unknown = matches!(
+                        error,
+                        StoreError::OutOfTime | StoreError::Unavailable { .. } | StoreError::Unreachable { .. }
+                    );
+                    let outcome = if unknown { DeleteOutcome::Unknown } else { DeleteOutcome::Failed };
+                    open.iter().for_each(|i| outcomes[*i] = outcome);
+                    return if error.is_passing() { Ok(()) } else { Err(error) };
+                }
+            };
+            let mut again = Vec::new();
+            let mut denied = None;
+            for (i, answer) in open.into_iter().zip(answers) {
+                match answer {
+                    Ok(Answer::Done(outcome)) => outcomes[i] = outcome,
+                    Ok(Answer::TryAgain) => {
+                        outcomes[i] = DeleteOutcome::Failed;
+                        again.push(i);
+                    }
+                    Err(error) => {
+                        outcomes[i] = DeleteOutcome::Failed;
+                        denied = Some(error);
+                    }
+                }
+            }
+            if let Some(denied) = denied {
+                return Err(denied);
+            }
+            open = again;
+            if open.is_empty() {
+                break;
+            }
+            self.count(|usage| usage.retries += 1);
+            self.back_off(Phase::Work, attempt).await?;
+        }
+        Ok(())
+    }
+
+    async fn send<'r>(&self, rows: impl Iterator<Item = &'r Row>, units: f64) -> Result<Vec<Result<Answer>>> {
+        let statements = rows.map(|row| self.statement(row)).collect::<Result<Vec<_>>>()?;
+        let Answered { answer, acted_before } = self
+            .call_telling("BatchExecuteStatement", Phase::Work, || {
+                self.client
+                    .batch_execute_statement()
+                    .set_statements(Some(statements.clone()))
+                    .return_consumed_capacity(ReturnConsumedCapacity::Total)
+                    .send()
+            })
+            .await?;
+        let reported = sum(answer.consumed_capacity());
+        let responses = answer.responses.unwrap_or_default();
+        if responses.len() != statements.len() {
+            return Err(self.refused("a reply that does not match its request".to_owned()));
+        }
+        let throttled = responses.iter().filter(|response| is_throttled(response)).count();
+        if throttled > 0 {
+            self.throttled(Direction::Write);
+        }
+        // A throttled statement costs nothing; the others about the same each.
+        #[expect(clippy::cast_precision_loss, reason = "at most 25 statements")]
+        let estimated = units * (1.0 - throttled as f64 / responses.len().max(1) as f64);
+        self.pace.settle_write(units, reported.unwrap_or(estimated));
+        self.count(|usage| {
+            usage.write_units += reported.unwrap_or(estimated);
+            usage.write_units_estimated |= reported.is_none();
+        });
+        let certain = |answer| match answer {
+            // The row changed, or the attempt that was not heard of again deleted it: nobody knows which.
+            Ok(Answer::Done(DeleteOutcome::LostRace)) if acted_before => Ok(Answer::Done(DeleteOutcome::Unknown)),
+            answer => answer,
+        };
+        Ok(responses.iter().map(|response| certain(self.read_answer(response))).collect())
+    }
+
+    /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL.
+    fn statement(&self, row: &Row) -> Result<BatchStatementRequest> {
+        debug_assert!(row.bucket != Raw::Absent, "what is deleted is of a known bucket");
+        let mut conditions = vec![format!(r#""{ID}" = ?"#), format!(r#""{SORT}" = ?"#)];
+        let mut parameters = vec![text(&row.key.owner), text(&row.key.sort)];
+        for (attribute, raw) in [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl)] {
+            match to_value(raw) {
+                Some(value) => {
+                    conditions.push(format!(r#""{attribute}" = ?"#));
+                    parameters.push(value);
+                }
+                None => conditions.push(format!(r#""{attribute}" IS MISSING"#)),
+            }
+        }
+        BatchStatementRequest::builder()
+            .statement(format!(r#"DELETE FROM "{}" WHERE {}"#, self.table, conditions.join(" AND ")))
+            .set_parameters(Some(parameters))
+            .build()
+            .map_err(|_| self.refused("a statement that could not be built".to_owned()))
+    }
+
+    fn read_answer(&self, response: &BatchStatementResponse) -> Result<Answer> {
+        let Some(error) = response.error() else { return Ok(Answer::Done(DeleteOutcome::Deleted)) };
+        let code = error.code().map_or("an error without a code", BatchStatementErrorCodeEnum::as_str);
+        if code.starts_with("ConditionalCheckFailed") {
+            return Ok(Answer::Done(DeleteOutcome::LostRace));
+        }
+        match by_code(Some(code), 0) {
+            Fault::Throttled(_) | Fault::Passing(_) | Fault::Unreachable(_) => Ok(Answer::TryAgain),
+            Fault::Final(code) if code == "AccessDenied" => Err(StoreError::AccessDenied {
+                operation: "BatchExecuteStatement (PartiQLDelete)",
+                table: self.table.clone(),
+                code,
+            }),
+            Fault::Final(_) => Ok(Answer::Done(DeleteOutcome::Failed)),
+        }
+    }
+
+    fn refused(&self, code: String) -> StoreError {
+        StoreError::Rejected { operation: "BatchExecuteStatement", table: self.table.clone(), code }
+    }
+}
+
+fn is_throttled(response: &BatchStatementResponse) -> bool {
+    let code = response.error().and_then(BatchStatementError::code).map(BatchStatementErrorCodeEnum::as_str);
+    code.is_some_and(|code| matches!(by_code(Some(code), 0), Fault::Throttled(_)))
+}

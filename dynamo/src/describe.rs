@@ -1,0 +1,98 @@
+//! DescribeTable and DescribeTimeToLive.
+
+use aws_sdk_dynamodb::types::{BillingMode, KeyType, ScalarAttributeType, TableDescription, TimeToLiveStatus};
+
+use super::Dynamo;
+use super::call::Phase;
+use super::convert::{ID, SORT};
+use super::skew::{self, Exchange};
+use jobs::store::{Billing, InspectTable, Result, StoreError, TableFigures, TtlSetting};
+
+impl Dynamo {
+    /// The table's figures, once it is known to have ActingWeb's keys, and the seconds that this machine's clock is ahead of
+    /// its.
+    pub(super) async fn check(&self) -> Result<(TableFigures, i64)> {
+        let exchange = Exchange::default();
+        let answer = self
+            .call("DescribeTable", Phase::Work, || {
+                self.client.describe_table().table_name(&self.table).customize().interceptor(exchange.clone()).send()
+            })
+            .await?;
+        let ahead = exchange.ahead();
+        if ahead > skew::MOST {
+            return Err(StoreError::ClockAhead { seconds: ahead });
+        }
+        let table = answer.table.ok_or_else(|| StoreError::TableMissing { table: self.table.clone() })?;
+        match foreign_keys(&table) {
+            Some(keys) => Err(StoreError::ForeignKeys { table: self.table.clone(), keys }),
+            None => Ok((
+                TableFigures {
+                    arn: table.table_arn().unwrap_or_default().to_owned(),
+                    rows: table.item_count().and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0),
+                    bytes: table.table_size_bytes().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0),
+                    billing: billing(&table),
+                },
+                ahead,
+            )),
+        }
+    }
+}
+
+impl InspectTable for Dynamo {
+    fn figures(&self) -> &TableFigures {
+        &self.figures
+    }
+
+    async fn ttl_setting(&self) -> Result<TtlSetting> {
+        let answer = self
+            .call("DescribeTimeToLive", Phase::Work, || {
+                self.client.describe_time_to_live().table_name(&self.table).send()
+            })
+            .await?;
+        let Some(ttl) = answer.time_to_live_description else { return Ok(TtlSetting::Off) };
+        let attribute = ttl.attribute_name.unwrap_or_default();
+        Ok(match ttl.time_to_live_status {
+            Some(TimeToLiveStatus::Enabled) => TtlSetting::On { attribute },
+            Some(TimeToLiveStatus::Enabling) => TtlSetting::Enabling { attribute },
+            Some(TimeToLiveStatus::Disabling) => TtlSetting::Disabling { attribute },
+            None | Some(TimeToLiveStatus::Disabled) => TtlSetting::Off,
+            // A status that this SDK does not know is not one to guess at.
+            Some(_) => {
+                let code = "a TTL status that is not known".to_owned();
+                return Err(StoreError::Rejected { operation: "DescribeTimeToLive", table: self.table.clone(), code });
+            }
+        })
+    }
+}
+
+/// `None` when the table has ActingWeb's keys.
+fn foreign_keys(table: &TableDescription) -> Option<String> {
+    let type_of = |name: &str| {
+        table
+            .attribute_definitions()
+            .iter()
+            .find(|definition| definition.attribute_name() == name)
+            .map(|definition| definition.attribute_type().clone())
+    };
+    let keys: Vec<_> = table.key_schema().iter().map(|key| (key.attribute_name(), key.key_type().clone())).collect();
+    let ours = keys.contains(&(ID, KeyType::Hash))
+        && keys.contains(&(SORT, KeyType::Range))
+        && [ID, SORT].iter().all(|name| type_of(name) == Some(ScalarAttributeType::S));
+    (!ours).then(|| {
+        let names: Vec<_> = keys.iter().map(|(name, kind)| format!("{name} ({})", kind.as_str())).collect();
+        names.join(", ")
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "provisioned units are far below 2^52")]
+fn billing(table: &TableDescription) -> Billing {
+    let on_demand =
+        table.billing_mode_summary().and_then(|summary| summary.billing_mode()) == Some(&BillingMode::PayPerRequest);
+    match table.provisioned_throughput() {
+        Some(units) if !on_demand => Billing::Provisioned {
+            read_units: units.read_capacity_units().unwrap_or(1) as f64,
+            write_units: units.write_capacity_units().unwrap_or(1) as f64,
+        },
+        _ => Billing::OnDemand,
+    }
+}

@@ -1,0 +1,190 @@
+//! The table in DynamoDB: the only crate that imports the AWS SDK.
+//!
+//! Every request goes through [`Dynamo::call`], which paces, retries within bounds, and counts what it cost.
+
+#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
+
+mod attributes;
+mod call;
+mod convert;
+mod delete;
+mod describe;
+mod error;
+pub mod http;
+mod pace;
+mod read;
+mod read_only;
+#[cfg(feature = "revoke")]
+mod revoke;
+mod scan;
+mod skew;
+mod state;
+mod stream;
+mod ttl;
+mod write_ttl;
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region};
+pub use aws_sdk_dynamodb::Client;
+use aws_smithy_http_client::tls;
+
+pub use attributes::{Attribute, AttributeStore};
+use pace::Pace;
+pub use read_only::ReadOnly;
+
+use jobs::run::clock::RunClock;
+use jobs::store::{Billing, Budget, Consistency, Result, TableFigures, Usage};
+use shared::settings::Settings;
+
+/// Where to, and as whom; what is left out is the SDK's own default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Connection<'a> {
+    /// A local endpoint.
+    pub endpoint: Option<&'a str>,
+    pub region: Option<&'a str>,
+    pub profile: Option<&'a str>,
+}
+
+/// A client.
+///
+/// The SDK's own retries are off: [`Dynamo::call`] retries, where throttles can be seen, counted and slowed down for.
+pub async fn connect(to: Connection<'_>) -> Client {
+    let http = aws_smithy_http_client::Builder::new()
+        .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring))
+        .build_https();
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(call::CONNECT_TIMEOUT)
+        .operation_attempt_timeout(call::ATTEMPT_TIMEOUT)
+        .build();
+    let mut loader = aws_config::defaults(BehaviorVersion::latest())
+        .http_client(http)
+        .timeout_config(timeouts)
+        .retry_config(RetryConfig::disabled());
+    if let Some(endpoint) = to.endpoint {
+        loader = loader.endpoint_url(endpoint);
+    }
+    if let Some(region) = to.region {
+        loader = loader.region(Region::new(region.to_owned()));
+    }
+    if let Some(profile) = to.profile {
+        loader = loader.profile_name(profile);
+    }
+    let config = loader.load().await;
+    if to.endpoint.is_some() && config.region().is_none() {
+        // A local engine serves every region: which one is signed for does not matter, but one has to be.
+        return Client::new(&config.into_builder().region(Region::from_static("us-east-1")).build());
+    }
+    Client::new(&config)
+}
+
+/// One table during one run.
+pub struct Dynamo {
+    client: Client,
+    table: String,
+    /// For error texts: where the requests go.
+    endpoint: String,
+    clock: RunClock,
+    figures: TableFigures,
+    pace: Pace,
+    usage: Mutex<Usage>,
+    /// Whether anybody has answered in this run.
+    answered: AtomicBool,
+}
+
+impl Dynamo {
+    /// The table, not looked at yet and not paced: for its set-up, and for tools that write fixtures.
+    pub fn new(client: Client, table: impl Into<String>, endpoint: Option<&str>, clock: RunClock) -> Self {
+        Self {
+            client,
+            table: table.into(),
+            endpoint: endpoint.map_or_else(|| "the AWS endpoint of the region".to_owned(), shown),
+            clock,
+            figures: TableFigures { arn: String::new(), rows: 0, bytes: 0, billing: Billing::OnDemand },
+            pace: Pace::unlimited(),
+            usage: Mutex::default(),
+            answered: AtomicBool::new(false),
+        }
+    }
+
+    /// The table of a run: checked to be ActingWeb's by its keys, and paced by the settings and by how it is paid for.
+    ///
+    /// # Errors
+    /// When it cannot be described, or is another kind of table.
+    pub async fn open(client: Client, settings: &Settings, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
+        let table = Self::open_unpaced(client, &settings.table, endpoint, clock).await?;
+        Ok(Self { pace: Pace::new(settings, &table.figures), ..table })
+    }
+
+    /// The table of a set-up, which reads and writes no rows: checked in the same way.
+    ///
+    /// # Errors
+    /// When it cannot be described, or is another kind of table.
+    pub async fn open_unpaced(client: Client, table: &str, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
+        let table = Self::new(client, table, endpoint, clock);
+        let (figures, ahead) = table.check().await?;
+        if let Some(watch) = clock.watch() {
+            watch.expect(figures.rows);
+        }
+        Ok(Self { figures, clock: clock.set_back(ahead), ..table })
+    }
+
+    /// The run's clock, set back to the table's where this machine's is ahead.
+    pub fn clock(&self) -> &RunClock {
+        &self.clock
+    }
+
+    /// Adds to what the run has cost.
+    fn count(&self, add: impl FnOnce(&mut Usage)) {
+        // The lock is never held across an await, and a poisoned count is still the best count there is.
+        add(&mut self.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+}
+
+impl Budget for Dynamo {
+    fn time_is_up(&self) -> bool {
+        self.clock.time_is_up()
+    }
+
+    fn progressed(&self, read: u64, deleted: u64) {
+        if let Some(watch) = self.clock.watch() {
+            watch.count(read, deleted);
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        self.count(|counted| usage = *counted);
+        usage
+    }
+
+    fn page_units(&self) -> f64 {
+        // No page is larger than the table, as far as that is known.
+        let whole = self.pace.page_units(None, Consistency::Eventual);
+        let rows = (!self.pace.has_room_for(whole)).then(|| self.pace.page_rows(Consistency::Eventual));
+        let page = self.pace.page_units(rows, Consistency::Eventual);
+        match u32::try_from(self.figures.bytes) {
+            Ok(0) | Err(_) => page,
+            Ok(bytes) => page.min((f64::from(bytes) / f64::from(Consistency::Eventual.bytes_a_unit())).max(0.5)),
+        }
+    }
+
+    fn lookup_batch(&self) -> usize {
+        self.pace.lookup_batch()
+    }
+
+    fn delete_batch(&self) -> usize {
+        self.pace.delete_batch()
+    }
+}
+
+/// An endpoint as it may be shown: scheme, host and port, without what else was typed into it.
+pub fn shown(endpoint: &str) -> String {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}")
+}

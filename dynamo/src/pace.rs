@@ -1,0 +1,274 @@
+//! Leaves the application its capacity: two token buckets, filled at the pace, that slow down when throttled.
+//!
+//! Pure bookkeeping on the run's elapsed time; the waiting is done in `call`.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use jobs::store::{Billing, Consistency, TableFigures};
+use shared::row::Row;
+use shared::settings::Settings;
+
+/// Half of what one item collection takes before DynamoDB splits it: all system-actor rows are one.
+const ON_DEMAND_WRITE: f64 = 500.0;
+const ON_DEMAND_READ: f64 = 1_500.0;
+/// What may be used at once: more would be taken from the burst that DynamoDB saves up for the application.
+const BURST_SECONDS: f64 = 1.0;
+/// Units a second: below this a batch would wait for minutes.
+const SLOWEST: f64 = 0.1;
+/// The share of a provisioned table that a cleaner takes.
+const PROVISIONED_SHARE: f64 = 0.5;
+
+/// The most that DynamoDB takes in one request.
+const MOST_LOOKUPS: usize = 100;
+const MOST_DELETES: usize = 25;
+
+/// Rows to a page: enough that a request costs little beside its rows, and few enough that a page is never much memory.
+const MOST_PAGED: usize = 1_000;
+const LEAST_PAGED: usize = 10;
+
+/// Of a token row, where the table does not say.
+const USUAL_ROW_BYTES: usize = 400;
+
+/// What the cheapest read costs.
+const LEAST_UNIT: f64 = 0.5;
+
+/// What DynamoDB gives at once.
+const WHOLE_PAGE_BYTES: f64 = 1_048_576.0;
+
+/// After a throttle the pace is halved, down to this share of it, and comes back over this time.
+const SLOWEST_SHARE: f64 = 1.0 / 64.0;
+const RECOVERY: Duration = Duration::from_mins(1);
+
+/// Which units a request uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    /// `None` for what uses no units: its throttles are no sign of a busy table.
+    pub(super) fn of(operation: &str) -> Option<Self> {
+        match operation {
+            "BatchExecuteStatement" | "PutItem" | "UpdateItem" | "DeleteItem" => Some(Direction::Write),
+            "DescribeTable" | "DescribeTimeToLive" | "UpdateTimeToLive" => None,
+            _ => Some(Direction::Read),
+        }
+    }
+}
+
+pub(super) struct Pace {
+    read: Option<Mutex<TokenBucket>>,
+    write: Option<Mutex<TokenBucket>>,
+    /// How large a row is, about.
+    row_bytes: AtomicUsize,
+}
+
+struct TokenBucket {
+    rate: f64,
+    burst: f64,
+    /// Units that may be used now; below zero is a debt that the next one waits for.
+    level: f64,
+    filled_at: Duration,
+    /// Share of the rate in force, below 1 after throttles.
+    share: f64,
+    throttled_at: Duration,
+}
+
+impl Pace {
+    pub(super) fn unlimited() -> Self {
+        Self { read: None, write: None, row_bytes: AtomicUsize::new(USUAL_ROW_BYTES) }
+    }
+
+    /// What the settings say, or a default that fits how the table is paid for.
+    pub(super) fn new(settings: &Settings, figures: &TableFigures) -> Self {
+        let (read, write) = match &figures.billing {
+            Billing::OnDemand => (ON_DEMAND_READ, ON_DEMAND_WRITE),
+            Billing::Provisioned { read_units, write_units } => {
+                (read_units * PROVISIONED_SHARE, write_units * PROVISIONED_SHARE)
+            }
+        };
+        let bucket = |asked: Option<f64>, default: f64| {
+            // The floor is shared as well: many slow ones side by side are not slow.
+            let rate = asked.unwrap_or(default).max(SLOWEST) / f64::from(settings.pace_shared_by.max(1));
+            Some(Mutex::new(TokenBucket::new(rate, BURST_SECONDS)))
+        };
+        Self {
+            read: bucket(settings.max_read_units_per_second, read),
+            write: bucket(settings.max_write_units_per_second, write),
+            row_bytes: AtomicUsize::new(
+                figures
+                    .bytes
+                    .checked_div(figures.rows)
+                    .and_then(|bytes| usize::try_from(bytes).ok())
+                    .unwrap_or(USUAL_ROW_BYTES),
+            ),
+        }
+    }
+
+    /// Rows to look up at a time, about a unit each.
+    pub(super) fn lookup_batch(&self) -> usize {
+        rows_in_a_second(self.read.as_ref(), 1.0, MOST_LOOKUPS)
+    }
+
+    /// Rows to delete at a time, about a unit each.
+    pub(super) fn delete_batch(&self) -> usize {
+        rows_in_a_second(self.write.as_ref(), 1.0, MOST_DELETES)
+    }
+
+    /// Rows to page at a time, so that a page stays inside a second's worth of the pace: by how large rows have been.
+    pub(super) fn page_rows(&self, reading: Consistency) -> i32 {
+        let rows =
+            rows_in_a_second(self.read.as_ref(), f64::from(reading.bytes_a_unit()) / self.row_bytes(), MOST_PAGED);
+        i32::try_from(rows.max(LEAST_PAGED)).unwrap_or(i32::MAX)
+    }
+
+    /// What a page of so many rows, or of as many as DynamoDB gives at once, is likely to cost.
+    pub(super) fn page_units(&self, rows: Option<i32>, reading: Consistency) -> f64 {
+        let bytes = rows.map_or(WHOLE_PAGE_BYTES, |rows| (f64::from(rows) * self.row_bytes()).min(WHOLE_PAGE_BYTES));
+        (bytes / f64::from(reading.bytes_a_unit())).max(LEAST_UNIT)
+    }
+
+    /// Learns from a page how large rows are: at once when they are larger than thought, slowly when they are smaller.
+    pub(super) fn learn(&self, rows: &[Row]) {
+        let bytes: usize = rows.iter().map(|row| row.bytes).sum();
+        let Some(mean) = bytes.checked_div(rows.len()) else { return };
+        let known = self.row_bytes.load(Ordering::Relaxed);
+        self.row_bytes.store(mean.max(known - known / 8), Ordering::Relaxed);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a row is at most 400 KB")]
+    fn row_bytes(&self) -> f64 {
+        self.row_bytes.load(Ordering::Relaxed).max(1) as f64
+    }
+
+    /// Whether a read of `units` stays inside a second's worth of the pace.
+    pub(super) fn has_room_for(&self, units: f64) -> bool {
+        self.read.as_ref().is_none_or(|bucket| with(bucket, |bucket| bucket.rate >= units))
+    }
+
+    /// Takes `units` and says how long to wait before using them.
+    pub(super) fn reserve_read(&self, units: f64, elapsed: Duration) -> Duration {
+        reserve(self.read.as_ref(), units, elapsed)
+    }
+
+    pub(super) fn reserve_write(&self, units: f64, elapsed: Duration) -> Duration {
+        reserve(self.write.as_ref(), units, elapsed)
+    }
+
+    /// Puts a reservation right once the real cost is known.
+    pub(super) fn settle_read(&self, reserved: f64, used: f64) {
+        settle(self.read.as_ref(), reserved, used);
+    }
+
+    pub(super) fn settle_write(&self, reserved: f64, used: f64) {
+        settle(self.write.as_ref(), reserved, used);
+    }
+
+    pub(super) fn throttled(&self, direction: Direction, elapsed: Duration) {
+        let bucket = match direction {
+            Direction::Read => &self.read,
+            Direction::Write => &self.write,
+        };
+        if let Some(bucket) = bucket {
+            with(bucket, |bucket| bucket.throttled(elapsed));
+        }
+    }
+}
+
+fn with<T>(bucket: &Mutex<TokenBucket>, use_it: impl FnOnce(&mut TokenBucket) -> T) -> T {
+    use_it(&mut bucket.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+fn reserve(bucket: Option<&Mutex<TokenBucket>>, units: f64, elapsed: Duration) -> Duration {
+    bucket.map_or(Duration::ZERO, |bucket| with(bucket, |bucket| bucket.reserve(units, elapsed)))
+}
+
+fn settle(bucket: Option<&Mutex<TokenBucket>>, reserved: f64, used: f64) {
+    if let Some(bucket) = bucket {
+        with(bucket, |bucket| bucket.level += reserved - used);
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a small positive range")]
+fn rows_in_a_second(bucket: Option<&Mutex<TokenBucket>>, rows_a_unit: f64, most: usize) -> usize {
+    bucket.map_or(most, |bucket| with(bucket, |bucket| (bucket.rate * rows_a_unit) as usize).clamp(1, most))
+}
+
+impl TokenBucket {
+    fn new(rate: f64, burst_seconds: f64) -> Self {
+        let burst = rate * burst_seconds;
+        Self { rate, burst, level: burst, filled_at: Duration::ZERO, share: 1.0, throttled_at: Duration::ZERO }
+    }
+
+    fn reserve(&mut self, units: f64, elapsed: Duration) -> Duration {
+        let rate = self.current_rate(elapsed);
+        let passed = elapsed.saturating_sub(self.filled_at).as_secs_f64();
+        self.filled_at = self.filled_at.max(elapsed);
+        self.level = (self.level + passed * rate).min(self.burst) - units;
+        if self.level >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64((-self.level / rate).min(3_600.0)) }
+    }
+
+    fn current_rate(&self, elapsed: Duration) -> f64 {
+        let healed = elapsed.saturating_sub(self.throttled_at).as_secs_f64() / RECOVERY.as_secs_f64();
+        self.rate * (self.share + healed).min(1.0)
+    }
+
+    fn throttled(&mut self, elapsed: Duration) {
+        self.share = (self.current_rate(elapsed) / self.rate / 2.0).max(SLOWEST_SHARE);
+        self.throttled_at = elapsed;
+        self.level = self.level.min(0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::Map;
+
+    use super::{Pace, TokenBucket};
+    use jobs::store::{Billing, TableFigures};
+    use shared::settings::{Environment, Mode, Purpose, Settings};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn lets_no_more_through_than_the_rate_after_the_burst() {
+        let mut bucket = TokenBucket::new(10.0, 1.0);
+        assert_eq!(bucket.reserve(10.0, Duration::ZERO), Duration::ZERO);
+        assert_eq!(bucket.reserve(10.0, Duration::ZERO), SECOND);
+        assert_eq!(bucket.reserve(10.0, SECOND), SECOND);
+        // Five seconds of rest are worth one second of burst, not five.
+        assert_eq!(bucket.reserve(20.0, 7 * SECOND), SECOND);
+    }
+
+    #[test]
+    fn halves_when_throttled_and_comes_back() {
+        let mut bucket = TokenBucket::new(64.0, 1.0);
+        bucket.throttled(SECOND);
+        assert!((bucket.current_rate(SECOND) - 32.0).abs() < 1e-9);
+        bucket.throttled(SECOND);
+        assert!((bucket.current_rate(SECOND) - 16.0).abs() < 1e-9);
+        assert!((bucket.current_rate(120 * SECOND) - 64.0).abs() < 1e-9);
+        for _ in 0..50 {
+            bucket.throttled(SECOND);
+        }
+        assert!((bucket.current_rate(SECOND) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn many_that_share_a_slow_pace_are_together_no_faster() {
+        let environment = Environment::from([("AWS_DB_PREFIX".to_owned(), "app".to_owned())]);
+        let mut settings = Settings::parse(&environment, &Map::new(), Mode::Delete, Purpose::DailyCleanup).unwrap();
+        let billing = Billing::Provisioned { read_units: 26.0, write_units: 2.0 };
+        let figures = TableFigures { arn: String::new(), rows: 0, bytes: 0, billing };
+        for parts in [1, 4, 64] {
+            settings.pace_shared_by = parts;
+            let rate = Pace::new(&settings, &figures).write.unwrap().into_inner().unwrap().rate;
+            assert!((rate * f64::from(parts) - 1.0).abs() < 1e-9, "{parts} parts at {rate}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Query and BatchGetItem.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::{ConsumedCapacity, KeysAndAttributes, ReturnConsumedCapacity};
+
+use super::Dynamo;
+use super::call::{MAX_ATTEMPTS, Phase};
+use super::convert::{ID, Item, SORT, text, to_key, to_row};
+use super::pace::Direction;
+use jobs::store::{Consistency, Page, PageOf, PageSize, ReadRows, Result, StoreError};
+use shared::integrity::Lookup;
+use shared::row::{Row, RowKey};
+
+impl ReadRows for Dynamo {
+    async fn page(&self, of: PageOf<'_>) -> Result<Page> {
+        let start = of.after.map(|sort| to_key(&RowKey::new(of.owner, sort)));
+        let limit = match of.size {
+            PageSize::Whole if self.pace.has_room_for(self.pace.page_units(None, of.reading)) => None,
+            PageSize::Paced | PageSize::Whole => Some(self.pace.page_rows(of.reading)),
+            PageSize::Rows(rows) => Some(rows),
+        };
+        // What it really costs is settled afterwards, and the next request waits for it.
+        let reserved = self.pace.page_units(limit, of.reading);
+        self.wait_to_read(reserved).await?;
+        let answer = self
+            .call("Query", Phase::Work, || {
+                let query = self
+                    .client
+                    .query()
+                    .table_name(&self.table)
+                    .consistent_read(of.reading == Consistency::Strong)
+                    .expression_attribute_names("#id", ID)
+                    .expression_attribute_values(":owner", text(of.owner));
+                // DynamoDB takes no empty string for the beginning of a key.
+                let query = match (of.prefix, of.until) {
+                    ("", _) => query.key_condition_expression("#id = :owner"),
+                    (prefix, None) => query
+                        .key_condition_expression("#id = :owner AND begins_with(#sort, :prefix)")
+                        .expression_attribute_names("#sort", SORT)
+                        .expression_attribute_values(":prefix", text(prefix)),
+                    // What is not before the prefix and not after a key that begins with it begins with it.
+                    (prefix, Some(until)) => query
+                        .key_condition_expression("#id = :owner AND #sort BETWEEN :prefix AND :until")
+                        .expression_attribute_names("#sort", SORT)
+                        .expression_attribute_values(":prefix", text(prefix))
+                        .expression_attribute_values(":until", text(until)),
+                };
+                query
+                    .set_exclusive_start_key(start.clone())
+                    .set_limit(limit)
+                    .return_consumed_capacity(ReturnConsumedCapacity::Total)
+                    .send()
+            })
+            .await?;
+        self.used_reading(reserved, answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units));
+        let next = answer.last_evaluated_key.and_then(|mut key| key.remove(SORT)).and_then(|sort| match sort {
+            aws_sdk_dynamodb::types::AttributeValue::S(sort) => Some(sort),
+            _ => None,
+        });
+        let rows: Vec<Row> = answer.items.unwrap_or_default().into_iter().filter_map(to_row).collect();
+        self.pace.learn(&rows);
+        Ok(Page { rows, next })
+    }
+
+    async fn get_consistent(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+        self.look_up(keys, Consistency::Strong).await
+    }
+
+    async fn get_eventual(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+        self.look_up(keys, Consistency::Eventual).await
+    }
+}
+
+impl Dynamo {
+    async fn look_up(&self, keys: &[RowKey], reading: Consistency) -> Result<Vec<Lookup>> {
+        let mut found: HashMap<&RowKey, Lookup> = HashMap::with_capacity(keys.len());
+        // A batch may not name a key twice; two rows may well point at one.
+        let mut wanted: Vec<&RowKey> = keys.iter().filter(|key| key.is_storable()).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        // Asking for a key that no row can have fails the whole batch, and its answer is known.
+        found.extend(keys.iter().filter(|key| !key.is_storable()).map(|key| (key, Lookup::Absent)));
+        for chunk in wanted.chunks(self.pace.lookup_batch()) {
+            for (key, lookup) in self.look_at_once(chunk, reading).await? {
+                found.insert(key, lookup);
+            }
+        }
+        Ok(keys.iter().map(|key| found.get(key).cloned().unwrap_or(Lookup::Unread)).collect())
+    }
+
+    /// One BatchGetItem, with its unprocessed keys asked for again within the bounds of any other retry.
+    async fn look_at_once<'k>(&self, keys: &[&'k RowKey], reading: Consistency) -> Result<Vec<(&'k RowKey, Lookup)>> {
+        let mut open: Vec<&RowKey> = keys.to_vec();
+        let mut rows: Vec<Row> = Vec::with_capacity(keys.len());
+        for attempt in 1..=MAX_ATTEMPTS {
+            let (got, unprocessed) = match self.batch_get(&open, reading).await {
+                Ok(answer) => answer,
+                Err(error) if error.is_passing() => break,
+                Err(error) => return Err(error),
+            };
+            rows.extend(got);
+            open.retain(|key| unprocessed.contains(key));
+            if open.is_empty() || attempt == MAX_ATTEMPTS {
+                break;
+            }
+            // Keys come back unprocessed when the table is out of capacity.
+            self.throttled(Direction::Read);
+            self.back_off(Phase::Work, attempt).await?;
+        }
+        let mut by_key: HashMap<RowKey, Row> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+        Ok(keys
+            .iter()
+            .map(|key| {
+                let lookup = match by_key.remove(*key) {
+                    Some(row) => Lookup::Found(row),
+                    // Still open: the store never answered for this key, and that is not absence.
+                    None if open.contains(key) => Lookup::Unread,
+                    None => Lookup::Absent,
+                };
+                (*key, lookup)
+            })
+            .collect())
+    }
+
+    async fn batch_get(&self, keys: &[&RowKey], reading: Consistency) -> Result<(Vec<Row>, Vec<RowKey>)> {
+        #[expect(clippy::cast_precision_loss, reason = "at most a hundred keys")]
+        let reserved = keys.len() as f64 * reading.price();
+        self.wait_to_read(reserved).await?;
+        let request = KeysAndAttributes::builder()
+            .consistent_read(reading == Consistency::Strong)
+            .set_keys(Some(keys.iter().map(|key| to_key(key)).collect()))
+            .build()
+            .map_err(|_| StoreError::Rejected {
+                operation: "BatchGetItem",
+                table: self.table.clone(),
+                code: "a request without keys".to_owned(),
+            })?;
+        let answer = self
+            .call("BatchGetItem", Phase::Work, || {
+                self.client
+                    .batch_get_item()
+                    .request_items(&self.table, request.clone())
+                    .return_consumed_capacity(ReturnConsumedCapacity::Total)
+                    .send()
+            })
+            .await?;
+        self.used_reading(reserved, sum(answer.consumed_capacity()));
+        let unprocessed = answer
+            .unprocessed_keys
+            .unwrap_or_default()
+            .into_values()
+            .flat_map(|open| open.keys)
+            .filter_map(to_row)
+            .map(|row| row.key)
+            .collect();
+        let items: Vec<Item> = answer.responses.unwrap_or_default().into_values().flatten().collect();
+        Ok((items.into_iter().filter_map(to_row).collect(), unprocessed))
+    }
+
+    /// Counts what a read cost, and settles what was reserved for it.
+    pub(super) fn used_reading(&self, reserved: f64, reported: Option<f64>) {
+        let used = reported.unwrap_or(reserved);
+        self.pace.settle_read(reserved, used);
+        self.count(|usage| usage.read_units += used);
+    }
+}
+
+pub(super) fn sum(capacities: &[ConsumedCapacity]) -> Option<f64> {
+    capacities.iter().map(ConsumedCapacity::capacity_units).sum::<Option<f64>>().filter(|_| !capacities.is_empty())
+}

@@ -1,0 +1,157 @@
+//! A table that can only be looked at.
+
+use aws_sdk_dynamodb::Client;
+
+use super::Dynamo;
+use jobs::run::clock::RunClock;
+use jobs::store::{
+    Budget, InspectTable, Page, PageOf, ReadRows, Result, ScanPage, ScanTable, TableFigures, TtlSetting, Usage,
+};
+use shared::integrity::Lookup;
+use shared::row::RowKey;
+use shared::settings::Settings;
+
+/// The table of a run that reads: what is inside cannot be reached, and no trait that deletes or writes is implemented.
+///
+/// ```
+/// # use dynamo::{Dynamo, ReadOnly};
+/// # use jobs::store::{DeleteRows, OwnState, ReadRows, RestoreClient, SwitchStream, SwitchTtl, WriteTtl};
+/// fn reads(_: &impl ReadRows) {}
+/// fn deletes(_: &impl DeleteRows) {}
+/// fn writes(_: &impl OwnState) {}
+/// fn restores(_: &impl RestoreClient) {}
+/// fn switches(_: &impl SwitchTtl) {}
+/// fn streams(_: &impl SwitchStream) {}
+/// fn dates(_: &impl WriteTtl) {}
+/// fn start_backlog(whole: &Dynamo, table: &ReadOnly) {
+///     (deletes(whole), writes(whole), restores(whole), switches(whole), streams(whole), dates(whole), reads(table));
+/// }
+/// ```
+/// Rows cannot be deleted with it:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::DeleteRows};
+/// fn deletes(_: &impl DeleteRows) {}
+/// fn start_backlog(table: &ReadOnly) { deletes(table) }
+/// ```
+/// nor state written:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::OwnState};
+/// fn writes(_: &impl OwnState) {}
+/// fn start_backlog(table: &ReadOnly) { writes(table) }
+/// ```
+/// nor a client restored:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::RestoreClient};
+/// fn restores(_: &impl RestoreClient) {}
+/// fn start_backlog(table: &ReadOnly) { restores(table) }
+/// ```
+/// nor TTL switched:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::SwitchTtl};
+/// fn switches(_: &impl SwitchTtl) {}
+/// fn start_backlog(table: &ReadOnly) { switches(table) }
+/// ```
+/// nor its stream:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::SwitchStream};
+/// fn streams(_: &impl SwitchStream) {}
+/// fn start_backlog(table: &ReadOnly) { streams(table) }
+/// ```
+/// nor a row's TTL be written:
+/// ```compile_fail
+/// # use shared::{dynamo::ReadOnly, store::WriteTtl};
+/// fn dates(_: &impl WriteTtl) {}
+/// fn start_backlog(table: &ReadOnly) { dates(table) }
+/// ```
+/// nor the table inside it be had:
+/// ```compile_fail
+/// # use dynamo::{Dynamo, ReadOnly};
+/// fn take_out(table: ReadOnly) -> Dynamo { table.0 }
+/// ```
+#[cfg_attr(
+    feature = "revoke",
+    doc = "Where revocations are compiled in, the whole table can be told to revoke:
+```
+# use shared::{dynamo::Dynamo, store::{RevokeRows, ScanConsistently}};
+fn revokes(_: &(impl RevokeRows + ScanConsistently)) {}
+fn start_backlog(whole: &Dynamo) { revokes(whole) }
+```
+and this one cannot:
+```compile_fail
+# use shared::{dynamo::ReadOnly, store::RevokeRows};
+fn revokes(_: &impl RevokeRows) {}
+fn start_backlog(table: &ReadOnly) { revokes(table) }
+```"
+)]
+pub struct ReadOnly(Dynamo);
+
+impl ReadOnly {
+    /// As [`Dynamo::open`].
+    ///
+    /// # Errors
+    /// When it cannot be described, or is another kind of table.
+    pub async fn open(client: Client, settings: &Settings, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
+        Dynamo::open(client, settings, endpoint, clock).await.map(Self)
+    }
+
+    /// As [`Dynamo::clock`].
+    pub fn clock(&self) -> &RunClock {
+        self.0.clock()
+    }
+}
+
+impl ReadRows for ReadOnly {
+    async fn page(&self, of: PageOf<'_>) -> Result<Page> {
+        self.0.page(of).await
+    }
+
+    async fn get_consistent(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+        self.0.get_consistent(keys).await
+    }
+
+    async fn get_eventual(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+        self.0.get_eventual(keys).await
+    }
+}
+
+impl ScanTable for ReadOnly {
+    async fn scan(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage> {
+        self.0.scan(segment, segments, after).await
+    }
+}
+
+impl InspectTable for ReadOnly {
+    fn figures(&self) -> &TableFigures {
+        self.0.figures()
+    }
+
+    async fn ttl_setting(&self) -> Result<TtlSetting> {
+        self.0.ttl_setting().await
+    }
+}
+
+impl Budget for ReadOnly {
+    fn time_is_up(&self) -> bool {
+        self.0.time_is_up()
+    }
+
+    fn progressed(&self, read: u64, deleted: u64) {
+        self.0.progressed(read, deleted);
+    }
+
+    fn usage(&self) -> Usage {
+        self.0.usage()
+    }
+
+    fn page_units(&self) -> f64 {
+        self.0.page_units()
+    }
+
+    fn lookup_batch(&self) -> usize {
+        self.0.lookup_batch()
+    }
+
+    fn delete_batch(&self) -> usize {
+        self.0.delete_batch()
+    }
+}

@@ -1,0 +1,154 @@
+//! Scan, and what only the index repair asks for: the actors, and a client's index row.
+
+use std::collections::HashSet;
+
+use aws_sdk_dynamodb::types::{ConsumedCapacity, KeysAndAttributes, ReturnConsumedCapacity};
+use serde_json::json;
+
+use super::Dynamo;
+use super::attributes::{AttributeStore, Write};
+use super::call::Phase;
+use super::convert::{ID, Item, text, to_key, to_row};
+use super::read::sum;
+use jobs::store::{ActorLookup, Consistency, ReadActors, RestoreClient, Result, ScanPage, ScanTable, StoreError};
+use shared::bucket::OAUTH_OWNER;
+use shared::row::{Row, RowKey};
+
+/// What every sibling table's name ends with in place of the other.
+const ATTRIBUTES_SUFFIX: &str = "_attributes";
+const ACTORS_SUFFIX: &str = "_actors";
+
+/// The bucket under which ActingWeb from 3.10 looks clients up.
+const CLIENT_INDEX: &str = "_client_index";
+
+impl ScanTable for Dynamo {
+    async fn scan(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage> {
+        self.scan_page(segment, segments, after, Consistency::Eventual).await
+    }
+}
+
+impl Dynamo {
+    pub(super) async fn scan_page(
+        &self,
+        segment: i32,
+        segments: i32,
+        after: Option<&RowKey>,
+        reading: Consistency,
+    ) -> Result<ScanPage> {
+        let limit = self.pace.page_rows(reading);
+        let reserved = self.pace.page_units(Some(limit), reading);
+        self.wait_to_read(reserved).await?;
+        let start = after.map(to_key);
+        let answer = self
+            .call("Scan", Phase::Work, || {
+                self.client
+                    .scan()
+                    .table_name(&self.table)
+                    .consistent_read(reading == Consistency::Strong)
+                    .segment(segment)
+                    .total_segments(segments)
+                    .set_exclusive_start_key(start.clone())
+                    .limit(limit)
+                    .return_consumed_capacity(ReturnConsumedCapacity::Total)
+                    .send()
+            })
+            .await?;
+        self.used_reading(reserved, answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units));
+        let next = answer.last_evaluated_key.and_then(to_row).map(|row| row.key);
+        let rows: Vec<Row> = answer.items.unwrap_or_default().into_iter().filter_map(to_row).collect();
+        self.pace.learn(&rows);
+        Ok(ScanPage { rows, next })
+    }
+}
+
+impl RestoreClient for Dynamo {
+    async fn restore_client(&self, client: &str, actor: &str) -> Result<bool> {
+        self.wait_to_write(1.0).await?;
+        let store = AttributeStore::new(self, Phase::Work);
+        store.write(OAUTH_OWNER, CLIENT_INDEX, client, Some(&json!(actor)), None, Write::IfAbsent).await
+    }
+}
+
+impl ReadActors for Dynamo {
+    async fn holds_actors(&self) -> Result<bool> {
+        let table = self.actors_table()?;
+        let answer = self
+            .call("Scan", Phase::Work, || self.client.scan().table_name(&table).limit(1).send())
+            .await
+            .map_err(|error| about(error, &table))?;
+        Ok(answer.items.is_some_and(|items| !items.is_empty()))
+    }
+
+    async fn get_actors(&self, ids: &[String]) -> Result<Vec<ActorLookup>> {
+        let table = self.actors_table()?;
+        let mut wanted: Vec<&String> = ids.iter().collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let (mut there, mut unknown) = (HashSet::new(), HashSet::new());
+        for chunk in wanted.chunks(self.pace.lookup_batch()) {
+            #[expect(clippy::cast_precision_loss, reason = "at most a hundred keys")]
+            let reserved = chunk.len() as f64;
+            self.wait_to_read(reserved).await?;
+            let keys: Vec<Item> = chunk.iter().map(|id| Item::from([(ID.to_owned(), text(*id))])).collect();
+            let request = KeysAndAttributes::builder()
+                .consistent_read(true)
+                .projection_expression("#id")
+                .expression_attribute_names("#id", ID)
+                .set_keys(Some(keys))
+                .build()
+                .map_err(|_| unreadable(&table))?;
+            let answer = self
+                .call("BatchGetItem", Phase::Work, || {
+                    self.client
+                        .batch_get_item()
+                        .request_items(&table, request.clone())
+                        .return_consumed_capacity(ReturnConsumedCapacity::Total)
+                        .send()
+                })
+                .await
+                .map_err(|error| about(error, &table))?;
+            self.used_reading(reserved, sum(answer.consumed_capacity()));
+            let id = |mut item: Item| item.remove(ID).and_then(|id| id.as_s().ok().cloned());
+            there.extend(answer.responses.unwrap_or_default().into_values().flatten().filter_map(id));
+            unknown.extend(
+                answer.unprocessed_keys.unwrap_or_default().into_values().flat_map(|open| open.keys).filter_map(id),
+            );
+        }
+        Ok(ids
+            .iter()
+            .map(|id| match (there.contains(id), unknown.contains(id)) {
+                (true, _) => ActorLookup::There,
+                (false, true) => ActorLookup::Unread,
+                (false, false) => ActorLookup::Absent,
+            })
+            .collect())
+    }
+}
+
+impl Dynamo {
+    fn actors_table(&self) -> Result<String> {
+        let prefix = self.table.strip_suffix(ATTRIBUTES_SUFFIX).ok_or_else(|| unreadable(&self.table))?;
+        Ok(format!("{prefix}{ACTORS_SUFFIX}"))
+    }
+}
+
+fn unreadable(table: &str) -> StoreError {
+    StoreError::Rejected {
+        operation: "BatchGetItem",
+        table: table.to_owned(),
+        code: "the actors' table cannot be told from this table's name".to_owned(),
+    }
+}
+
+/// The same error, about the table that it is about.
+fn about(error: StoreError, actors: &str) -> StoreError {
+    let actors = actors.to_owned();
+    match error {
+        StoreError::TableMissing { .. } => StoreError::TableMissing { table: actors },
+        StoreError::AccessDenied { operation, code, .. } => StoreError::AccessDenied { operation, table: actors, code },
+        StoreError::Unavailable { operation, code, attempts, .. } => {
+            StoreError::Unavailable { operation, table: actors, code, attempts }
+        }
+        error => error,
+    }
+}

@@ -1,0 +1,100 @@
+//! UpdateItem of `ttl_timestamp`, conditional on everything that was read of the row.
+
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::types::{
+    AttributeValue, ConsumedCapacity, ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure,
+};
+
+use super::Dynamo;
+use super::call::Phase;
+use super::convert::{BUCKET, DATA, ID, Item, TTL, to_key, to_row, to_value};
+use jobs::store::{Result, WriteTtl};
+use shared::row::{Raw, Row};
+use shared::time::EpochSeconds;
+
+const OPERATION: &str = "UpdateItem";
+
+/// How DynamoDB took it.
+enum Answer {
+    Written(Option<f64>),
+    /// The condition did not hold; the row as it is, where the server tells.
+    Refused(Option<Item>),
+}
+
+impl WriteTtl for Dynamo {
+    async fn write_ttl(&self, row: &Row, ttl: Option<EpochSeconds>) -> Result<bool> {
+        let units = f64::from(row.write_units());
+        self.wait_to_write(units).await?;
+        // Without the first condition an update of a row that is gone would make a new one.
+        let mut conditions = vec![format!("attribute_exists(#{ID})")];
+        for (attribute, raw) in guards(row) {
+            conditions.push(match raw {
+                Raw::Absent => format!("attribute_not_exists(#{attribute})"),
+                _ => format!("#{attribute} = :{attribute}"),
+            });
+        }
+        let condition = conditions.join(" AND ");
+        let set = if ttl.is_some() { format!("SET #{TTL} = :new") } else { format!("REMOVE #{TTL}") };
+        let answer = self
+            .call(OPERATION, Phase::Work, || {
+                let mut request = self
+                    .client
+                    .update_item()
+                    .table_name(&self.table)
+                    .set_key(Some(to_key(&row.key)))
+                    .update_expression(&set)
+                    .condition_expression(&condition)
+                    .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+                    .return_consumed_capacity(ReturnConsumedCapacity::Total);
+                for attribute in [ID, BUCKET, DATA, TTL] {
+                    request = request.expression_attribute_names(format!("#{attribute}"), attribute);
+                }
+                for (attribute, raw) in guards(row) {
+                    if let Some(value) = to_value(raw) {
+                        request = request.expression_attribute_values(format!(":{attribute}"), value);
+                    }
+                }
+                if let Some(at) = ttl {
+                    request = request.expression_attribute_values(":new", AttributeValue::N(at.to_string()));
+                }
+                async {
+                    match request.send().await {
+                        Ok(done) => {
+                            let units = done.consumed_capacity().and_then(ConsumedCapacity::capacity_units);
+                            Ok(Answer::Written(units))
+                        }
+                        Err(error) => match error.as_service_error() {
+                            Some(UpdateItemError::ConditionalCheckFailedException(refused)) => {
+                                Ok(Answer::Refused(refused.item().cloned()))
+                            }
+                            _ => Err(error),
+                        },
+                    }
+                }
+            })
+            .await?;
+        let (reported, written) = match answer {
+            Answer::Written(reported) => (reported, true),
+            // An answer that got lost is asked for again, and then our own write is what is in the way.
+            Answer::Refused(item) => (None, item.and_then(to_row).is_some_and(|found| is_ours(&found, row, ttl))),
+        };
+        let used = reported.unwrap_or(units);
+        self.pace.settle_write(units, used);
+        self.count(|usage| {
+            usage.write_units += used;
+            usage.write_units_estimated |= reported.is_none();
+        });
+        Ok(written)
+    }
+}
+
+/// What the row must still be.
+fn guards(row: &Row) -> [(&'static str, &Raw); 3] {
+    [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl)]
+}
+
+/// Whether the row that is there is the one that was read, with the TTL that was to be written.
+fn is_ours(found: &Row, read: &Row, ttl: Option<EpochSeconds>) -> bool {
+    let wanted = ttl.map_or(Raw::Absent, |at| Raw::Number(at.to_string()));
+    found.bucket == read.bucket && found.data == read.data && found.ttl == wanted
+}

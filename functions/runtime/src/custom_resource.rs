@@ -1,0 +1,159 @@
+//! One event of CloudFormation, from question to answer. Whatever happens in between, there is an answer: a stack waits an
+//! hour for one that does not come, and then once more to roll back.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use serde_json::Value;
+
+use crate::cloudformation::{Action, Done, Properties, Request, Status};
+use crate::lambda::Function;
+use dynamo::Dynamo;
+use jobs::run::clock::RunClock;
+use jobs::table_setup::stream::{self, Stream};
+use jobs::table_setup::ttl::{self, SwitchError, Switched};
+use shared::bucket::TTL_ATTRIBUTE;
+use shared::settings;
+use shared::time::EpochSeconds;
+
+/// How often the table is looked at while DynamoDB switches.
+const POLL: Duration = Duration::from_secs(2);
+/// Where there is no deadline: how long to wait for DynamoDB all the same.
+const WITHOUT_DEADLINE: Duration = Duration::from_mins(10);
+
+/// Share of the time that is kept back for the answer, with its retries.
+const ANSWER_DIVISOR: u32 = 5;
+const ANSWER_LEAST: Duration = Duration::from_secs(1);
+const ANSWER_MOST: Duration = Duration::from_secs(10);
+/// What the invocation's own answer needs, after CloudFormation's.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Why CloudFormation has no answer. One line each, without the address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    #[error("the event has no ResponseURL: it is not CloudFormation's, and nobody waits for an answer")]
+    NoAddress,
+    #[error("CloudFormation could not be told {status:?}: {cause}")]
+    NotDelivered { status: Status, cause: String },
+}
+
+impl Unanswered {
+    /// A stable word for alarms and dashboards.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Unanswered::NoAddress => "Event",
+            Unanswered::NotDelivered { .. } => "NotDelivered",
+        }
+    }
+}
+
+impl Function {
+    /// Makes sure that the table's TTL is on, and tells CloudFormation.
+    ///
+    /// # Errors
+    /// When CloudFormation has no answer. A failure that it was told of is none: Lambda would try again behind its back.
+    pub async fn enable_ttl(
+        &self,
+        event: Value,
+        now: EpochSeconds,
+        budget: Option<Duration>,
+    ) -> Result<Value, Unanswered> {
+        answer(&event, now, budget, async |properties, clock| self.set_up(&properties, clock).await).await
+    }
+
+    /// What the resource is for, one step after another; each adds what it did. The stream first: it takes seconds, and TTL
+    /// may take all the time there is.
+    async fn set_up(&self, properties: &Properties, clock: RunClock) -> Result<Done, String> {
+        let table = &properties.table;
+        let endpoint = settings::endpoint(&self.environment);
+        let store = Dynamo::open_unpaced(self.client.clone(), table, endpoint, clock)
+            .await
+            .map_err(|error| SwitchError::from(error).to_string())?;
+        let mut done = Done::default();
+        done.add("TableName", table);
+        if properties.stream {
+            let stream = stream::switch_on(&store, table, &clock, POLL).await.map_err(|e| e.to_string())?;
+            tell_of_stream(&mut done, table, &stream);
+        }
+        if properties.ttl {
+            let switched = ttl::switch_on(&store, table, &clock, POLL).await.map_err(|e| e.to_string())?;
+            tell_of_ttl(&mut done, table, switched);
+        }
+        if !properties.stream && !properties.ttl {
+            done.say(format!("nothing of table {table} was to be changed"));
+        }
+        Ok(done)
+    }
+}
+
+fn tell_of_stream(done: &mut Done, table: &str, stream: &Stream) {
+    let how = if stream.switched_on { "was switched on" } else { "was on already" };
+    done.say(format!("the stream of table {table} ({}) {how}", stream.view));
+    done.add("StreamArn", &stream.arn);
+    done.add("StreamViewType", &stream.view);
+}
+
+fn tell_of_ttl(done: &mut Done, table: &str, switched: Switched) {
+    let (status, how) = match switched {
+        Switched::WasOn => ("ENABLED", "was on already"),
+        Switched::NowOn => ("ENABLED", "was switched on"),
+        Switched::BeingEnabled => ("ENABLING", "is being switched on by DynamoDB, which takes it up to an hour"),
+    };
+    done.say(format!("TTL of table {table} on {TTL_ATTRIBUTE} {how}"));
+    done.add("TtlAttribute", TTL_ATTRIBUTE);
+    done.add("TtlStatus", status);
+}
+
+/// Has `work` do what the event asks for, and answers CloudFormation; the answer is returned as well.
+///
+/// # Errors
+/// When CloudFormation has no answer.
+pub async fn answer<E: std::fmt::Display>(
+    event: &Value,
+    now: EpochSeconds,
+    budget: Option<Duration>,
+    work: impl AsyncFnOnce(Properties, RunClock) -> Result<Done, E>,
+) -> Result<Value, Unanswered> {
+    let budget = budget.unwrap_or(WITHOUT_DEADLINE);
+    let clock = RunClock::start(now, Some(budget));
+    let Some((url, request)) = Request::parse(event) else {
+        tracing::error!(error.kind = Unanswered::NoAddress.kind(), error.text = %Unanswered::NoAddress, "no answer");
+        return Err(Unanswered::NoAddress);
+    };
+    let for_work = budget.saturating_sub((budget / ANSWER_DIVISOR).clamp(ANSWER_LEAST, ANSWER_MOST));
+    let outcome = match &request.asked {
+        Ok(Action::SetUp(properties)) => {
+            in_time(for_work, work(properties.clone(), RunClock::start(now, Some(for_work)))).await
+        }
+        Ok(Action::Leave) => {
+            Ok(Done { reason: "the table, its TTL and its stream are left as they are".to_owned(), ..Done::default() })
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    let answer = request.answer(outcome);
+    match answer.status {
+        Status::Success => tracing::info!(reason = answer.reason, "set up"),
+        Status::Failed => tracing::error!(error.text = answer.reason, "not set up"),
+    }
+    let body = answer.to_json();
+    let left = budget.saturating_sub(LAST_WORDS).saturating_sub(clock.elapsed());
+    dynamo::http::put(url.expose(), &body.to_string(), left).await.map_err(|cause| {
+        let error = Unanswered::NotDelivered { status: answer.status, cause };
+        tracing::error!(error.kind = error.kind(), error.text = %error, "no answer");
+        error
+    })?;
+    Ok(body)
+}
+
+/// The work's outcome, also when it hangs or panics: both are mistakes of this program, and the stack must not wait for them.
+async fn in_time<E: std::fmt::Display>(
+    limit: Duration,
+    work: impl Future<Output = Result<Done, E>>,
+) -> Result<Done, String> {
+    match tokio::time::timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
+        Ok(Ok(outcome)) => outcome.map_err(|error| error.to_string()),
+        Ok(Err(_panic)) => Err("a mistake in the function itself stopped it: its log has the place".to_owned()),
+        Err(_elapsed) => Err(SwitchError::OutOfTime.to_string()),
+    }
+}

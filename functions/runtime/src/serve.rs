@@ -1,0 +1,71 @@
+//! The Lambda runtime around a function: events in, answers and errors out. The clock and the environment are handed in.
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
+use serde_json::Value;
+
+use crate::custom_resource::Unanswered;
+use crate::lambda::Function;
+use crate::logging;
+use dynamo::Connection;
+use jobs::run::RunError;
+use shared::settings::{self, Environment};
+use shared::time::EpochSeconds;
+
+/// Serves invocations until the container ends.
+///
+/// # Errors
+/// When the runtime's own interface cannot be reached.
+pub async fn serve<E: InvocationError>(
+    crate_name: &str,
+    environment: impl Iterator<Item = (OsString, OsString)>,
+    clock: fn() -> SystemTime,
+    answer: impl AsyncFn(&Function, Value, EpochSeconds, Option<Duration>) -> Result<Value, E>,
+) -> Result<(), Error> {
+    let environment: Environment =
+        environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
+    logging::start(crate_name, logging::level(&environment));
+    let client =
+        dynamo::connect(Connection { endpoint: settings::endpoint(&environment), ..Connection::default() }).await;
+    let function = Function::new(client, environment).telling(print);
+    lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
+        let now = clock();
+        // A deadline that is already over is one that `cargo lambda watch` makes up (1970): no limit then, instead of no
+        // time.
+        let budget = event.context.deadline().duration_since(now).ok();
+        answer(&function, event.payload, EpochSeconds::from(now), budget).await.map_err(diagnostic)
+    }))
+    .await
+}
+
+/// One line, whole, between the lines of the log: CloudWatch reads metrics from standard output.
+fn print(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // There is nobody to tell that standard output is closed.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// An error that fails the invocation: its kind is a stable word for alarms, its text one line without a secret.
+pub trait InvocationError: Display {
+    fn kind(&self) -> &'static str;
+}
+
+impl InvocationError for RunError {
+    fn kind(&self) -> &'static str {
+        RunError::kind(self)
+    }
+}
+
+impl InvocationError for Unanswered {
+    fn kind(&self) -> &'static str {
+        Unanswered::kind(self)
+    }
+}
+
+fn diagnostic(error: impl InvocationError) -> Diagnostic {
+    Diagnostic { error_type: error.kind().to_owned(), error_message: error.to_string() }
+}

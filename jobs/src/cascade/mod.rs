@@ -1,0 +1,313 @@
+//! When TTL has removed a token: what pointed at it and what it alone pointed at goes, too, without waiting for a run.
+//!
+//! It takes no lease, and needs none. It runs beside the daily cleanup, the repair and itself, and each of its deletes is
+//! right by itself: the row is what was judged (the delete's condition), and what it was judged by cannot turn round. A
+//! removed token does not come back (names are random and never reused); if one is put back all the same, from a backup, it
+//! is there before its index row, and the look for it comes after the index row's. A provider row is named by its grant's
+//! own rows only, and each of them is written while an older one is there. So whoever is first, the second finds the row
+//! gone, or changed, and leaves it. A lease would only make the stream wait for the daily run, and the daily run for it.
+//!
+//! Nor is there a cursor: the stream has one. What could not be finished is named in the answer and comes again, and a
+//! record that comes twice, late or out of order finds what there is then.
+
+mod report;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use futures_util::StreamExt;
+use serde_json::Value;
+
+pub use report::{Broken, CascadeReport, Records};
+pub use shared::cascade::{Ignored, Record, RemovedToken, index_row, provider_row, read};
+
+use crate::run::clock::RunClock;
+use crate::run::report::{Outcome, Tally};
+use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, StoreError};
+use crate::walk::{Context, Stop};
+use shared::bucket::{self, Bucket};
+use shared::expiry::{Condemned, KeepReason, Policy, Verdict};
+use shared::integrity::{Lookup, Referrers};
+use shared::row::{Row, RowKey};
+use shared::settings::{ConfigError, Mode, Settings};
+
+/// The run's name in logs and metrics.
+pub const NAME: &str = "ttl-cascade";
+
+/// Removals worked on together. Larger pieces are fewer requests; a stop in one still tells of each removal by itself.
+const PIECE: usize = 100;
+
+/// Actors whose rows are read at a time.
+const SIDE_BY_SIDE: usize = 8;
+
+/// One event of the stream, read.
+#[derive(Debug)]
+pub struct Batch {
+    /// In the order of their actors, so that one reading of an actor's rows serves all of its removals.
+    removals: Vec<RemovedToken>,
+    records: Records,
+}
+
+impl Batch {
+    /// # Errors
+    /// When it is no event of a stream. A record that is not as it should be is no error: it is counted and passed over.
+    pub fn read(event: &Value, table: &str) -> Result<Self, ConfigError> {
+        let Some(records) = event["Records"].as_array() else {
+            return Err(ConfigError::Event { problem: "it has no Records: it is not a DynamoDB stream's".to_owned() });
+        };
+        let mut batch = Self { removals: Vec::new(), records: Records::default() };
+        for record in records {
+            batch.records.received += 1;
+            match read(record, table) {
+                Record::RemovedToken(removal) => batch.removals.push(removal),
+                Record::Ignored(why) => batch.records.ignored(why),
+                Record::Malformed => batch.records.malformed += 1,
+            }
+        }
+        batch.removals.sort_unstable_by(|one, other| one.token.cmp(&other.token));
+        Ok(batch)
+    }
+
+    /// Whether there is anything to do: if not, not even the table is looked at.
+    pub fn is_empty(&self) -> bool {
+        self.removals.is_empty()
+    }
+}
+
+/// What has been done to a piece.
+struct Worked {
+    /// Which of its removals have to come again.
+    unfinished: Vec<bool>,
+    stop: Option<Stop>,
+}
+
+impl Worked {
+    fn nothing(removals: &[RemovedToken], stop: Stop) -> Self {
+        Self { unfinished: vec![true; removals.len()], stop: Some(stop) }
+    }
+}
+
+/// Removes what hung on the removed tokens of a batch.
+///
+/// # Errors
+/// When trying the records again one by one is of no use: then the whole invocation has to fail.
+pub async fn cascade<S>(
+    store: &S,
+    batch: &Batch,
+    settings: &Settings,
+    clock: &RunClock,
+) -> Result<CascadeReport, Broken>
+where
+    S: ReadRows + DeleteRows + Budget,
+{
+    let policy =
+        Policy { reuse_window: settings.reuse_window_seconds, grace: settings.grace_seconds, ..Policy::default() };
+    let dry = settings.mode == Mode::DryRun;
+    let work = Work { context: Context::new(store, clock.now(), policy, dry, settings.max_deletes) };
+    let mut report = CascadeReport::new(settings, clock, batch.records);
+    let mut stopped = None;
+    for piece in batch.removals.chunks(PIECE) {
+        if stopped.is_none() && store.time_is_up() {
+            stopped = Some(Stop::OutOfTime);
+        }
+        let worked = match stopped.take() {
+            Some(stop) => Worked::nothing(piece, stop),
+            None => work.work(piece, &mut report.run.counts, &mut report.records).await,
+        };
+        let unfinished = piece.iter().zip(worked.unfinished).filter(|(_, unfinished)| *unfinished);
+        report.failed.extend(unfinished.map(|(removal, _)| removal.sequence.clone()));
+        stopped = worked.stop;
+    }
+    report.count_failed();
+    report.run.usage = store.usage();
+    report.run.elapsed_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
+    report.run.outcome = match stopped {
+        Some(Stop::Fault(cause)) => {
+            report.fail(batch);
+            return Err(Broken { report: Box::new(report), cause });
+        }
+        Some(Stop::OutOfTime) => Outcome::OutOfTime,
+        Some(Stop::MaxDeletes) => Outcome::MaxDeletes,
+        None if report.failed.is_empty() => Outcome::Complete,
+        None => Outcome::Skipped,
+    };
+    Ok(report)
+}
+
+struct Work<'a, S> {
+    context: Context<'a, S>,
+}
+
+/// What was found under the keys that can hang on removed tokens, and of which bucket each key is.
+type Hanging = BTreeMap<RowKey, (&'static Bucket, Lookup)>;
+
+impl<S: ReadRows + DeleteRows> Work<'_, S> {
+    async fn work(&self, removals: &[RemovedToken], counts: &mut Tally, records: &mut Records) -> Worked {
+        let seen = match self.get_consistent(removals, counts, records).await {
+            Ok(seen) => seen,
+            Err(stop) => return Worked::nothing(removals, stop),
+        };
+        let (hanging, targets) = &seen;
+        let referenced = match self.find_referrers(removals, &seen).await {
+            Ok(referenced) => referenced,
+            Err(stop) => return Worked::nothing(removals, stop),
+        };
+        let mut unfinished = vec![false; removals.len()];
+        let (mut doomed, mut kept) = (BTreeMap::new(), BTreeMap::new());
+        for (removal, unfinished) in removals.iter().zip(&mut unfinished) {
+            let target = targets.get(&removal.token).unwrap_or(&Lookup::Unread);
+            for key in keys_of(removal) {
+                match hanging.get(&key) {
+                    None | Some((_, Lookup::Unread)) => *unfinished = true,
+                    Some((_, Lookup::Absent)) => {}
+                    Some((bucket, Lookup::Found(row))) => match self.judge(removal, row, bucket, target, &referenced) {
+                        None => {
+                            *unfinished = true;
+                            counts.skipped(bucket);
+                        }
+                        Some(Verdict::Delete(reason)) => {
+                            doomed.entry(key).or_insert_with(|| Condemned::new(row.clone(), bucket, reason));
+                        }
+                        // One that leads elsewhere has no say: it may lead to another removed token of the batch.
+                        Some(Verdict::Keep(reason)) => {
+                            let known = kept.entry(key).or_insert((*bucket, reason));
+                            if known.1 == KeepReason::Elsewhere {
+                                known.1 = reason;
+                            }
+                        }
+                    },
+                }
+            }
+        }
+        for (key, (bucket, reason)) in kept {
+            let stays = reason != KeepReason::Elsewhere || !doomed.contains_key(&key);
+            if stays {
+                doomed.remove(&key);
+                counts.kept(bucket, reason);
+            }
+        }
+        let stop = self.delete(doomed, removals, &mut unfinished, counts).await;
+        Worked { unfinished, stop }
+    }
+
+    /// Index rows and provider rows first, and then, where there is one, the token that they hung on.
+    async fn get_consistent(
+        &self,
+        removals: &[RemovedToken],
+        counts: &mut Tally,
+        records: &mut Records,
+    ) -> Result<(Hanging, HashMap<RowKey, Lookup>), Stop> {
+        let mut buckets: BTreeMap<RowKey, &'static Bucket> = BTreeMap::new();
+        for removal in removals {
+            buckets.extend(removal.index_keys().map(|(index, key)| (key, index)));
+            buckets.extend(removal.provider.iter().map(|key| (key.clone(), bucket::provider())));
+        }
+        let keys: Vec<RowKey> = buckets.keys().cloned().collect();
+        let found = self.context.store.get_consistent(&keys).await?;
+        let hanging: Hanging =
+            buckets.into_iter().zip(found).map(|((key, bucket), found)| (key, (bucket, found))).collect();
+        for (bucket, found) in hanging.values() {
+            match found {
+                Lookup::Found(_) => counts.read(bucket),
+                Lookup::Unread => counts.skipped(bucket),
+                Lookup::Absent => {}
+            }
+        }
+        let is_there = |key: &RowKey| matches!(hanging.get(key), Some((_, Lookup::Found(_))));
+        let mut tokens: Vec<RowKey> = removals
+            .iter()
+            .filter(|removal| keys_of(removal).any(|key| is_there(&key)))
+            .map(|removal| removal.token.clone())
+            .collect();
+        tokens.dedup();
+        let targets = if tokens.is_empty() { Vec::new() } else { self.context.store.get_consistent(&tokens).await? };
+        records.written_again += targets.iter().filter(|target| matches!(target, Lookup::Found(_))).count() as u64;
+        Ok((hanging, tokens.into_iter().zip(targets).collect()))
+    }
+
+    /// Which of the provider rows a row of the actor that is not provably dead names. One that is in neither set could not
+    /// be told.
+    async fn find_referrers(
+        &self,
+        removals: &[RemovedToken],
+        (hanging, targets): &(Hanging, HashMap<RowKey, Lookup>),
+    ) -> Result<HashMap<RowKey, Referrers>, Stop> {
+        let mut undecided: BTreeMap<&str, BTreeMap<&RowKey, &Row>> = BTreeMap::new();
+        for removal in removals {
+            let Some(Lookup::Absent) = targets.get(&removal.token) else { continue };
+            let Some((key, (_, Lookup::Found(row)))) =
+                removal.provider.as_ref().and_then(|key| hanging.get_key_value(key))
+            else {
+                continue;
+            };
+            let (now, policy) = (self.context.now, &self.context.policy);
+            if provider_row(row, &Lookup::Absent, Referrers::Unknown, now, policy).is_none() {
+                undecided.entry(&key.owner).or_default().insert(key, row);
+            }
+        }
+        let found: Vec<Result<Vec<(RowKey, Referrers)>, StoreError>> = futures_util::stream::iter(undecided)
+            .map(|(actor, rows)| async move {
+                let rows: Vec<Row> = rows.into_values().cloned().collect();
+                match self.context.referenced(actor, &rows, &HashSet::new()).await {
+                    Ok(referenced) => Ok(rows
+                        .into_iter()
+                        .zip(referenced)
+                        .map(|(row, named)| (row.key, if named { Referrers::Some } else { Referrers::None }))
+                        .collect()),
+                    Err(error) if error.is_passing() => Ok(Vec::new()),
+                    Err(error) => Err(error),
+                }
+            })
+            .buffer_unordered(SIDE_BY_SIDE)
+            .collect()
+            .await;
+        let mut referrers = HashMap::new();
+        for of_actor in found {
+            referrers.extend(of_actor?);
+        }
+        Ok(referrers)
+    }
+
+    fn judge(
+        &self,
+        removal: &RemovedToken,
+        row: &Row,
+        bucket: &'static Bucket,
+        target: &Lookup,
+        referrers: &HashMap<RowKey, Referrers>,
+    ) -> Option<Verdict> {
+        if *bucket == *bucket::provider() {
+            let referrers = referrers.get(&row.key).copied().unwrap_or(Referrers::Unknown);
+            provider_row(row, target, referrers, self.context.now, &self.context.policy)
+        } else {
+            index_row(row, bucket, &removal.token, target)
+        }
+    }
+
+    /// All of a piece's deletes at once: the token that they hung on is gone already, so there is no order to keep.
+    async fn delete(
+        &self,
+        doomed: BTreeMap<RowKey, Condemned>,
+        removals: &[RemovedToken],
+        unfinished: &mut [bool],
+        counts: &mut Tally,
+    ) -> Option<Stop> {
+        let keys: Vec<RowKey> = doomed.keys().cloned().collect();
+        let (outcomes, stop) = self.context.try_delete(doomed.into_values().collect(), counts).await;
+        let left: HashSet<RowKey> = keys
+            .into_iter()
+            .zip(outcomes)
+            // One that lost its race has changed since it was judged: somebody else is at it.
+            .filter(|(_, outcome)| !matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::LostRace))
+            .map(|(key, _)| key)
+            .collect();
+        for (removal, unfinished) in removals.iter().zip(unfinished) {
+            *unfinished |= keys_of(removal).any(|key| left.contains(&key));
+        }
+        stop
+    }
+}
+
+/// Every key under which something can hang on a removed token.
+fn keys_of(removal: &RemovedToken) -> impl Iterator<Item = RowKey> {
+    removal.index_keys().map(|(_, key)| key).chain(removal.provider.clone())
+}

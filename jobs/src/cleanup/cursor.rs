@@ -1,0 +1,89 @@
+//! Where a walk stopped, without giving a token away.
+//!
+//! Names are tokens. A cursor holds the first few characters of the last one that was done with, and the next run goes on
+//! after that prefix: it reads a handful of rows again and has stored no secret.
+
+use serde_json::{Value, json};
+
+/// Characters of a name that a cursor shows: three of a kind's prefix, and enough to part a billion tokens.
+const SHOWN: usize = 8;
+/// And as many as it ever shows, where that would hold a run in one place.
+const MOST_SHOWN: usize = 12;
+
+/// A place in the walk: everything in earlier steps, and in this step up to `name`, is done with.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Cursor {
+    pub(super) step: usize,
+    pub(super) name: String,
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", super::steps::step_name(self.step), shared::mask::Masked(&self.name))
+    }
+}
+
+impl Cursor {
+    /// The cursor as it may leave the process: shortened, but still further on than where this run began.
+    pub(super) fn blurred(mut self, began: Option<&Cursor>) -> Cursor {
+        let floor = began.filter(|began| began.step == self.step).map_or("", |began| began.name.as_str());
+        let head = |shown: usize| self.name.char_indices().nth(shown).map_or(self.name.len(), |(end, _)| end);
+        // Names that all begin alike, as no library writes them, would hold a run in one place: then show some more. What is
+        // alike beyond that is read again, which is always right.
+        let kept = (SHOWN..=MOST_SHOWN).map(head).find(|end| self.name[..*end] > *floor);
+        self.name.truncate(kept.unwrap_or_else(|| head(MOST_SHOWN)));
+        self
+    }
+
+    /// As stored in the state row. A step has a name, so that a later release's longer list is not misread.
+    pub fn to_json(&self) -> Value {
+        json!({"step": super::steps::step_name(self.step), "after": self.name})
+    }
+
+    /// `None` when it is not a cursor of this release: the walk then begins at the beginning, which is always right.
+    pub fn from_json(value: &Value) -> Option<Self> {
+        let step = super::steps::step_named(value.get("step")?.as_str()?)?;
+        Some(Self { step, name: value.get("after")?.as_str()?.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cursor;
+
+    fn at(step: usize, name: &str) -> Cursor {
+        Cursor { step, name: name.to_owned() }
+    }
+
+    #[test]
+    fn shows_no_more_than_a_few_characters_of_a_token() {
+        let token = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
+        assert_eq!(at(1, token).blurred(None), at(1, "aw_Zk3vT"));
+        assert_eq!(at(1, token).blurred(Some(&at(0, "zzzzzzzzz"))), at(1, "aw_Zk3vT"));
+    }
+
+    #[test]
+    fn moves_on_even_where_all_names_begin_alike() {
+        let began = at(1, "aaaaaaaa");
+        assert_eq!(at(1, "aaaaaaaabc").blurred(Some(&began)), at(1, "aaaaaaaab"));
+        assert_eq!(at(1, "aaaaaaaa").blurred(Some(&began)), began);
+    }
+
+    #[test]
+    fn does_not_grow_into_a_token_run_by_run() {
+        let token = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
+        let mut cursor = at(1, token).blurred(None);
+        for _ in 0..50 {
+            cursor = at(1, token).blurred(Some(&cursor));
+        }
+        assert_eq!(cursor, at(1, "aw_Zk3vT9q0p"));
+    }
+
+    #[test]
+    fn survives_being_stored() {
+        let cursor = at(2, "abc");
+        assert_eq!(Cursor::from_json(&cursor.to_json()), Some(cursor));
+        assert_eq!(Cursor::from_json(&serde_json::json!({"step": "nonsense", "after": "x"})), None);
+        assert_eq!(Cursor::from_json(&serde_json::json!(null)), None);
+    }
+}

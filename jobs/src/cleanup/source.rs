@@ -1,0 +1,181 @@
+//! The steps of the walk and the rows of each, in order, as pieces of work.
+
+use std::collections::VecDeque;
+
+use super::cursor::Cursor;
+use super::steps::{STEPS, Step};
+use crate::run::report::Tally;
+use crate::store::{Budget, Consistency, PageOf, PageSize, ReadRows, Result};
+use crate::walk::{Context, Source};
+use shared::bucket::{Bucket, Rule};
+use shared::expiry::{self, Condemned};
+use shared::integrity::{self, Question};
+use shared::row::{Row, RowKey};
+use shared::segment::Segment;
+
+/// Rows that a piece looks at before it is handed on, work or not, so that the deadline is seen.
+const MOST_EXAMINED: usize = 2_000;
+
+/// A unit of work that has to go, or to be asked about, as a whole.
+pub(super) enum Unit {
+    /// A row found dead by itself.
+    Dead(Condemned),
+    /// A token, code or client, by its due index rows.
+    Pointed(Pointed),
+}
+
+/// The due index rows, of either generation, that point at one row of an actor.
+pub(super) struct Pointed {
+    pub index_rows: Vec<(Row, &'static Bucket)>,
+    pub target: RowKey,
+}
+
+pub(super) struct SystemRows<'a, S> {
+    context: &'a Context<'a, S>,
+    segment: Option<Segment>,
+    step: usize,
+    /// Name of the last row that was handed on in this step.
+    name: String,
+    sources: Vec<BucketRows>,
+}
+
+/// One bucket's rows, a page at a time.
+struct BucketRows {
+    bucket: &'static Bucket,
+    rows: VecDeque<Row>,
+    after: Option<String>,
+    until: Option<String>,
+    at_end: bool,
+}
+
+impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
+    type Unit = Unit;
+    type Place = Cursor;
+
+    fn place(&self) -> Cursor {
+        Cursor { step: self.step, name: self.name.clone() }
+    }
+
+    /// Refresh tokens name the provider rows of access tokens. Once those have gone, one look tells; before, it takes four.
+    fn is_better_waited_for(&self) -> bool {
+        let begins = self.name.is_empty();
+        begins && matches!(STEPS.get(self.step), Some(Step::Index(kind)) if kind.target.rule == Rule::Refresh)
+    }
+
+    /// A lookup's worth of units, or a lot of rows without any.
+    async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
+        let (mut counts, mut units) = (Tally::default(), Vec::new());
+        let (most_units, mut examined) = (self.context.store.lookup_batch(), 0);
+        while self.step < STEPS.len() {
+            let Some(group) = self.next_group().await? else {
+                self.step += 1;
+                self.name.clear();
+                self.open();
+                // A piece stays inside its step: a cursor names one step. One that is better waited for begins a piece.
+                if examined > 0 || self.is_better_waited_for() {
+                    return Ok(Some((counts, units)));
+                }
+                continue;
+            };
+            for (row, bucket) in group {
+                examined += 1;
+                counts.read(bucket);
+                self.examine(row, bucket, &mut counts, &mut units);
+            }
+            if units.len() >= most_units || examined >= MOST_EXAMINED {
+                return Ok(Some((counts, units)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
+    pub(super) fn new(context: &'a Context<'a, S>, segment: Option<Segment>, from: Option<Cursor>) -> Self {
+        let Cursor { step, name } = from.unwrap_or_default();
+        let mut rows = Self { context, segment, step, name, sources: Vec::new() };
+        rows.open();
+        rows
+    }
+
+    fn open(&mut self) {
+        let buckets: Vec<&'static Bucket> = match STEPS.get(self.step) {
+            Some(Step::Bucket(bucket)) => vec![bucket],
+            Some(Step::Index(kind)) => kind.buckets().collect(),
+            None => Vec::new(),
+        };
+        self.sources = buckets.into_iter().map(|bucket| BucketRows::new(bucket, self.segment, &self.name)).collect();
+    }
+
+    fn examine(&self, row: Row, bucket: &'static Bucket, counts: &mut Tally, units: &mut Vec<Unit>) {
+        let Context { now, policy, .. } = self.context;
+        if !matches!(bucket.rule, Rule::Pointer { .. }) {
+            match expiry::condemn(row, bucket, *now, policy) {
+                Ok(condemned) => units.push(Unit::Dead(condemned)),
+                Err(reason) => counts.kept(bucket, reason),
+            }
+            return;
+        }
+        match integrity::ask(&row, bucket, *now, policy) {
+            Question::Settled(reason) => counts.kept(bucket, reason),
+            Question::LookAt(target) => match units.last_mut() {
+                // The other generation's row for the same token: one unit.
+                Some(Unit::Pointed(last)) if last.target == target => last.index_rows.push((row, bucket)),
+                _ => units.push(Unit::Pointed(Pointed { index_rows: vec![(row, bucket)], target })),
+            },
+        }
+    }
+
+    /// The rows with the next name: one, or one of each generation. The buckets are sorted by name, so this is a merge.
+    async fn next_group(&mut self) -> Result<Option<Vec<(Row, &'static Bucket)>>> {
+        for source in &mut self.sources {
+            source.fill(self.context.store).await?;
+        }
+        let Some(name) = self.sources.iter().filter_map(BucketRows::head).min().map(str::to_owned) else {
+            return Ok(None);
+        };
+        let group = self
+            .sources
+            .iter_mut()
+            .filter(|source| source.head() == Some(&name))
+            .filter_map(|source| Some((source.rows.pop_front()?, source.bucket)))
+            .collect();
+        self.name = name;
+        Ok(Some(group))
+    }
+}
+
+impl BucketRows {
+    /// The bucket's rows, or those of a segment, after the name `from`.
+    fn new(bucket: &'static Bucket, segment: Option<Segment>, from: &str) -> Self {
+        let (begin, end) = segment.map_or((None, None), |segment| segment.range(bucket.names));
+        let name = begin.unwrap_or_default().max(from.to_owned());
+        let after = (!name.is_empty()).then(|| bucket.sort_key(&name));
+        let until = end.map(|name| bucket.sort_key(&name));
+        // DynamoDB refuses to begin behind the end.
+        let at_end = until.is_some() && after >= until;
+        Self { bucket, rows: VecDeque::new(), after, until, at_end }
+    }
+
+    fn head(&self) -> Option<&str> {
+        self.rows.front().and_then(|row| row.name_in(self.bucket))
+    }
+
+    async fn fill<S: ReadRows>(&mut self, store: &S) -> Result<()> {
+        while self.rows.is_empty() && !self.at_end {
+            let prefix = self.bucket.sort_prefix();
+            let all = page_of(self.bucket, &prefix, PageSize::Paced);
+            let page = store.page(PageOf { after: self.after.as_deref(), until: self.until.as_deref(), ..all }).await?;
+            self.at_end = page.next.is_none();
+            self.after = page.next;
+            self.rows = page.rows.into();
+        }
+        Ok(())
+    }
+}
+
+/// Read at half price: what has changed since is caught by the delete's condition, and what was missed is there tomorrow.
+fn page_of<'a>(bucket: &'a Bucket, prefix: &'a str, size: PageSize) -> PageOf<'a> {
+    let owner = bucket.system_owner().unwrap_or_default();
+    PageOf { owner, prefix, after: None, until: None, reading: Consistency::Eventual, size }
+}

@@ -1,0 +1,33 @@
+//! The steps of the cleanup's walk, in order.
+
+use std::sync::LazyLock;
+
+use shared::bucket::{BUCKETS, Bucket, Rule};
+use shared::index::IndexKind;
+
+/// One step: a bucket judged by itself, or the index buckets of one kind, both generations.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Bucket(&'static Bucket),
+    Index(IndexKind),
+}
+
+/// Every bucket of the system actors that can hold dead rows, read off the one table.
+pub(super) static STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
+    let direct = BUCKETS.iter().filter(|bucket| {
+        bucket.system_owner().is_some() && !matches!(bucket.rule, Rule::Pointer { .. } | Rule::Provider | Rule::Never)
+    });
+    direct.map(Step::Bucket).chain(IndexKind::all().map(Step::Index)).collect()
+});
+
+pub(super) fn step_name(step: usize) -> &'static str {
+    match STEPS.get(step) {
+        Some(Step::Bucket(bucket)) => bucket.name,
+        Some(Step::Index(kind)) => kind.target.name,
+        None => "end",
+    }
+}
+
+pub(super) fn step_named(name: &str) -> Option<usize> {
+    (0..STEPS.len()).find(|step| step_name(*step) == name)
+}

@@ -1,0 +1,37 @@
+//! What is done with the decisions of `shared`, over small store traits. No AWS SDK.
+//!
+//! Each module uses only those above it; the jobs do not use each other, except where stated.
+//!
+//! ```text
+//! store        ports: one trait a capability, each mirrored by an IAM action
+//! walk         how rows stream through a job, and the order in which they are deleted
+//! metric       names and units of the metrics
+//! run          one run of a job: refusals, lease, deadline, cursor, state, report
+//! backlog      many runs of a job, one a segment, under one lease
+//! ----------   jobs
+//! cleanup      expired rows of the system actors, and what depends on them
+//! repair       index rows and the rows behind them, over the whole table
+//! metrics      what is in the table, and whether TTL and the cleanup do their job; cannot delete
+//! cascade      what depended on a token that TTL removed, from the table's stream
+//! revoke       every row of an actor, a client, a chain or a token; the only job that deletes live rows
+//! backfill     gives rows the TTL that they should have
+//! explain      why a row is judged as it is, and what each job would do with it; cannot delete
+//! table_setup  makes sure that the table's TTL, and if wanted its stream, is on
+//! ```
+
+#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
+
+pub mod backfill;
+pub mod backlog;
+pub mod cascade;
+pub mod cleanup;
+pub mod explain;
+pub mod metric;
+pub mod metrics;
+pub mod repair;
+#[cfg(feature = "revoke")]
+pub mod revoke;
+pub mod run;
+pub mod store;
+pub mod table_setup;
+pub mod walk;

@@ -1,0 +1,197 @@
+//! Counts of rows, as they pass: how many, how large, how many dead and for how long, and what TTL makes of them.
+
+use std::collections::BTreeMap;
+
+use super::lag::{Ages, Lags};
+use shared::bucket::{JANITOR_OWNER, Owner, Rule};
+use shared::expiry::{self, Policy, Verdict};
+use shared::row::{Row, Ttl, TtlFault, TtlState};
+use shared::time::EpochSeconds;
+
+/// Kinds of owners that rows are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnerKind {
+    System,
+    Actor,
+    /// What only ActingWeb 3.2.1 read.
+    Legacy,
+    /// Our own state rows.
+    Janitor,
+    /// Rows of no bucket of ours, whoever owns them.
+    Unknown,
+}
+
+impl OwnerKind {
+    pub const ALL: [OwnerKind; 5] =
+        [OwnerKind::System, OwnerKind::Actor, OwnerKind::Legacy, OwnerKind::Janitor, OwnerKind::Unknown];
+
+    /// The name in the answer and in the metrics, fixed by its users.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OwnerKind::System => "system",
+            OwnerKind::Actor => "actor",
+            OwnerKind::Legacy => "legacy",
+            OwnerKind::Janitor => "janitor",
+            OwnerKind::Unknown => "unknown",
+        }
+    }
+}
+
+/// Why DynamoDB's TTL will never remove a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Never {
+    /// It has no TTL, and the library gives rows of its bucket one: written before 3.7.4, or consumed before 3.8.2.
+    Absent,
+    Fault(TtlFault),
+}
+
+impl Never {
+    /// The name in the answer, fixed by its users.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Never::Absent => "absent",
+            Never::Fault(TtlFault::NotANumber) => "not_a_number",
+            Never::Fault(TtlFault::NotWholeSeconds) => "not_whole_seconds",
+            Never::Fault(TtlFault::Milliseconds) => "milliseconds",
+            Never::Fault(TtlFault::TooOld) => "too_old",
+        }
+    }
+}
+
+/// 2010: ActingWeb kept no tokens before.
+const EARLIEST: i64 = 1_262_304_000;
+
+/// What is known of some rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    pub rows: u64,
+    pub bytes: u64,
+    pub dead: u64,
+    /// Index rows whose TTL is past, or says nothing: dead or not, their targets say.
+    pub due: u64,
+    /// Of the dead and the due, those that became so after the last run.
+    pub since_last_run: u64,
+    /// For how long the one that died first has been dead.
+    pub oldest_dead: Option<u64>,
+    /// For how long the dead have been dead.
+    pub dead_ages: Ages,
+    pub lags: Lags,
+    pub never: BTreeMap<Never, u64>,
+}
+
+impl Counts {
+    pub fn merge(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.dead += other.dead;
+        self.due += other.due;
+        self.since_last_run += other.since_last_run;
+        self.oldest_dead = self.oldest_dead.max(other.oldest_dead);
+        self.dead_ages.merge(&other.dead_ages);
+        self.lags.merge(&other.lags);
+        for (why, n) in &other.never {
+            *self.never.entry(*why).or_default() += n;
+        }
+    }
+
+    pub fn never_removed(&self) -> u64 {
+        self.never.values().sum()
+    }
+}
+
+/// What rows are held against.
+#[derive(Clone, Copy, Debug)]
+pub struct Measure {
+    pub now: EpochSeconds,
+    pub policy: Policy,
+    /// When the last daily cleanup began.
+    pub last_run_at: Option<EpochSeconds>,
+}
+
+/// Counts by kind of owner and bucket.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Census {
+    buckets: BTreeMap<(OwnerKind, &'static str), Counts>,
+}
+
+impl Census {
+    pub fn count(&mut self, row: &Row, against: &Measure) {
+        let known = row.known_bucket();
+        let (kind, name) = match known.map(|bucket| (bucket.owner, bucket.name)) {
+            _ if row.key.owner == JANITOR_OWNER => (OwnerKind::Janitor, OwnerKind::Janitor.name()),
+            None => (OwnerKind::Unknown, OwnerKind::Unknown.name()),
+            Some((Owner::System(_), name)) => (OwnerKind::System, name),
+            Some((Owner::Actor, name)) => (OwnerKind::Actor, name),
+            Some((Owner::Legacy, name)) => (OwnerKind::Legacy, name),
+        };
+        let counts = self.buckets.entry((kind, name)).or_default();
+        counts.rows += 1;
+        counts.bytes += row.bytes as u64;
+        let Some(bucket) = known else { return };
+        let Measure { now, policy, last_run_at } = against;
+        let ttl = row.ttl();
+        let passed = match (ttl, ttl.state(*now)) {
+            (Ttl::At(at), TtlState::Past) => Some(at.plus(1)),
+            _ => None,
+        };
+        if let Some(passed) = passed {
+            counts.lags.add(seconds_since(passed.plus(-1), *now));
+        }
+        let is_pointer = matches!(bucket.rule, Rule::Pointer { .. });
+        let died = match expiry::judge(row, bucket, *now, policy) {
+            Verdict::Delete(_) => expiry::dead_from(row, bucket, policy),
+            Verdict::Keep(_) => None,
+        };
+        counts.dead += u64::from(died.is_some());
+        // A time before there were such rows is nonsense in the row, and says nothing of an age.
+        if let Some(died) = died.filter(|died| died.get() >= EARLIEST) {
+            let age = seconds_since(died, *now);
+            counts.oldest_dead = counts.oldest_dead.max(Some(age));
+            counts.dead_ages.add(age);
+        }
+        // The daily run looks at the target of an index row without a TTL that says otherwise, too.
+        let due = is_pointer && bucket.ttl.is_some() && ttl.state(*now) != TtlState::Future;
+        counts.due += u64::from(due);
+        let since = died.or(passed.filter(|_| due));
+        let after_last_run = since.is_some_and(|from| last_run_at.is_some_and(|at| from > at));
+        counts.since_last_run += u64::from(after_last_run);
+        let never = match ttl {
+            Ttl::Absent => bucket.ttl.map(|_| Never::Absent),
+            Ttl::At(_) | Ttl::Malformed => row.ttl_fault(*now).map(Never::Fault),
+        };
+        if let Some(never) = never {
+            *counts.never.entry(never).or_default() += 1;
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (key, counts) in &other.buckets {
+            self.buckets.entry(*key).or_default().merge(counts);
+        }
+    }
+
+    /// The buckets of one kind of owner that hold rows.
+    pub fn buckets(&self, kind: OwnerKind) -> impl Iterator<Item = (&'static str, &Counts)> {
+        self.buckets.iter().filter(move |((of, _), _)| *of == kind).map(|((_, name), counts)| (*name, counts))
+    }
+
+    /// All rows of one kind of owner.
+    pub fn of(&self, kind: OwnerKind) -> Counts {
+        sum(self.buckets(kind).map(|(_, counts)| counts))
+    }
+
+    pub fn total(&self) -> Counts {
+        sum(self.buckets.values())
+    }
+}
+
+fn sum<'c>(counts: impl Iterator<Item = &'c Counts>) -> Counts {
+    counts.fold(Counts::default(), |mut sum, counts| {
+        sum.merge(counts);
+        sum
+    })
+}
+
+fn seconds_since(then: EpochSeconds, now: EpochSeconds) -> u64 {
+    u64::try_from(now.since(then)).unwrap_or(0)
+}

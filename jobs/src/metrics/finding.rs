@@ -1,0 +1,183 @@
+//! What an operator should know, in sentences: pure, from what was measured.
+
+use super::census::{Counts, Never};
+use super::forecast::{OVERDUE_AFTER, Trend, age, overdue_after};
+use super::{Ended, Measurement, WATCHED};
+use crate::cleanup;
+use crate::store::{Result, TtlSetting};
+use shared::bucket::TTL_ATTRIBUTE;
+use shared::row::TtlFault;
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// A stable word for it.
+    pub kind: &'static str,
+    pub text: String,
+}
+
+/// Whether the table's TTL does what the rows count on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TtlHealth {
+    On,
+    /// On, but for another attribute than the rows carry.
+    OtherAttribute(String),
+    Off,
+    /// Being switched, which takes up to an hour.
+    TurningOn,
+    TurningOff,
+    /// DynamoDB would not say, and why.
+    Unknown(String),
+}
+
+impl From<Result<TtlSetting>> for TtlHealth {
+    fn from(answer: Result<TtlSetting>) -> Self {
+        match answer {
+            Ok(TtlSetting::On { attribute } | TtlSetting::Enabling { attribute }) if attribute != TTL_ATTRIBUTE => {
+                TtlHealth::OtherAttribute(attribute)
+            }
+            Ok(TtlSetting::On { .. }) => TtlHealth::On,
+            Ok(TtlSetting::Enabling { .. }) => TtlHealth::TurningOn,
+            Ok(TtlSetting::Disabling { .. }) => TtlHealth::TurningOff,
+            Ok(TtlSetting::Off) => TtlHealth::Off,
+            Err(error) => TtlHealth::Unknown(error.to_string()),
+        }
+    }
+}
+
+impl TtlHealth {
+    /// The name in the answer, fixed by its users.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            TtlHealth::On => "on",
+            TtlHealth::OtherAttribute(_) => "other-attribute",
+            TtlHealth::Off => "off",
+            TtlHealth::TurningOn => "turning-on",
+            TtlHealth::TurningOff => "turning-off",
+            TtlHealth::Unknown(_) => "unknown",
+        }
+    }
+
+    fn finding(&self) -> Option<Finding> {
+        let (kind, text) = match self {
+            TtlHealth::On => return None,
+            TtlHealth::OtherAttribute(attribute) => (
+                "ttl-other-attribute",
+                format!(
+                    "TTL is on for {attribute}, and the rows carry {TTL_ATTRIBUTE}: DynamoDB removes none of them; \
+                     switch it off, wait an hour, and switch it on for {TTL_ATTRIBUTE}"
+                ),
+            ),
+            TtlHealth::Off => {
+                ("ttl-off", format!("TTL is off: switch it on for {TTL_ATTRIBUTE}, which removes dead rows for free"))
+            }
+            TtlHealth::TurningOn => (
+                "ttl-changing",
+                "TTL is being switched on, which takes up to an hour: nothing to do but to look again".to_owned(),
+            ),
+            TtlHealth::TurningOff => (
+                "ttl-changing",
+                format!(
+                    "TTL is being switched off, which takes up to an hour: DynamoDB takes no other change until then; \
+                     afterwards switch it on for {TTL_ATTRIBUTE}"
+                ),
+            ),
+            TtlHealth::Unknown(why) => ("ttl-unknown", format!("whether TTL is on could not be told: {why}")),
+        };
+        Some(Finding { kind, text })
+    }
+}
+
+/// DynamoDB removes a row within a few days of its TTL; later than this it is not working.
+const LAG_TOO_LONG: u64 = 4 * 86_400;
+/// A weekly run, and a day.
+const REPAIR_OVERDUE_AFTER: i64 = 8 * 86_400;
+/// Runs that were cut off one after another: the work does not fit.
+const CUT_OFF_TOO_OFTEN: u64 = 3;
+
+pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
+    let mut found: Vec<Finding> = measured.ttl.finding().into_iter().collect();
+    let mut add = |kind, text| found.push(Finding { kind, text });
+    if measured.ended != Ended::Complete {
+        let cost = measured.expected_units.map(|units| format!(" (about {units} read units are needed)"));
+        let cost = cost.unwrap_or_default();
+        match measured.ended {
+            Ended::Complete => {}
+            Ended::OutOfTime => add(
+                "not-counted",
+                format!("not all rows were counted before the deadline{cost}: raise MAX_READ_UNITS_PER_SECOND"),
+            ),
+            Ended::ReadBudget => {
+                add("not-counted", format!("not all rows were counted within MAX_AUDIT_UNITS{cost}: raise it"));
+            }
+        }
+    }
+    // Of a part of the rows nothing is to be concluded.
+    let total = if measured.ended == Ended::Complete { measured.census.total() } else { Counts::default() };
+    if let Some(oldest) = total.lags.oldest().filter(|oldest| measured.ttl == TtlHealth::On && *oldest > LAG_TOO_LONG) {
+        add("ttl-lag", format!("TTL is on, but a row is still there {} days after its own", oldest / 86_400));
+    }
+    for (why, rows) in &total.never {
+        let problem = match why {
+            Never::Absent => "there is none, though ActingWeb gives such rows one; `janitor ttl backfill` can set it",
+            Never::Fault(TtlFault::NotANumber) => "it is not a Number",
+            Never::Fault(TtlFault::NotWholeSeconds) => "it is no whole number of seconds",
+            Never::Fault(TtlFault::Milliseconds) => "it is in milliseconds instead of seconds",
+            Never::Fault(TtlFault::TooOld) => "it is more than five years past",
+        };
+        let kind = match why {
+            Never::Absent => "ttl-absent",
+            Never::Fault(_) => "ttl-malformed",
+        };
+        add(kind, format!("TTL will never remove {}: {problem}", in_words(*rows)));
+    }
+    for name in WATCHED {
+        runs(measured, name, &mut add);
+    }
+    if measured.forecast.trend == Trend::Grows {
+        add(
+            "backlog-grows",
+            format!("{} to be deleted, and more die than are deleted", in_words(measured.forecast.backlog)),
+        );
+    }
+    found
+}
+
+/// Whether a function does its job, by its state row.
+fn runs(measured: &Measurement, name: &str, add: &mut impl FnMut(&'static str, String)) {
+    let state = measured.runs.get(name);
+    let at_least = match name {
+        cleanup::NAME => OVERDUE_AFTER,
+        // It may not be deployed, or its first week not be over: nothing is wrong before it has run.
+        _ if state.is_none() => return,
+        _ => REPAIR_OVERDUE_AFTER,
+    };
+    let state = state.cloned().unwrap_or_default();
+    match state.last_complete_at.map(|at| age(at, measured.now)) {
+        None => add("never-complete", format!("{name} has not completed a run on this table yet")),
+        Some(None) => {
+            add("clock", format!("{name}'s last run is dated in the future: a clock was ahead, here or there"));
+        }
+        Some(Some(age)) if age > overdue_after(&state, at_least) => {
+            add("overdue", format!("{name} completed its last run {} hours ago", age / 3_600));
+        }
+        Some(Some(_)) => {}
+    }
+    if state.consecutive_incomplete_runs >= CUT_OFF_TOO_OFTEN {
+        add(
+            "cut-off",
+            format!(
+                "{name} was cut off {} times in a row: give it more time or a higher MAX_WRITE_UNITS_PER_SECOND or \
+                 MAX_DELETES",
+                state.consecutive_incomplete_runs
+            ),
+        );
+    }
+    if let Some(run) = state.last_run.as_ref().filter(|run| run.skipped > 0) {
+        add("skipped", format!("{name} could not read or delete {} in its last run", in_words(run.skipped)));
+    }
+}
+
+fn in_words(rows: u64) -> String {
+    if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") }
+}

@@ -1,0 +1,130 @@
+//! How late TTL is: a count of ages that stays small however many rows there are.
+
+use std::collections::BTreeMap;
+
+/// Bits of an age that are kept: a figure is less than a hundredth off.
+const KEPT_BITS: u32 = 8;
+
+const HOUR: u64 = 3_600;
+const DAY: u64 = 86_400;
+
+/// Ages in seconds, in the few cells that a person looks at. Exact, and of one size whatever is in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ages {
+    rows: [u64; Ages::UP_TO.len() + 1],
+}
+
+impl Ages {
+    /// The largest age of each cell. One more cell holds what is older.
+    pub const UP_TO: [u64; 8] = [HOUR, 6 * HOUR, DAY, 2 * DAY, 4 * DAY, 7 * DAY, 30 * DAY, 365 * DAY];
+
+    pub fn add(&mut self, seconds: u64) {
+        self.rows[Self::UP_TO.partition_point(|most| *most < seconds)] += 1;
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.rows.iter_mut().zip(other.rows).for_each(|(mine, n)| *mine += n);
+    }
+
+    /// Each cell's largest age, `None` for the last one's, and its rows.
+    pub fn cells(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
+        Self::UP_TO.into_iter().map(Some).chain([None]).zip(self.rows)
+    }
+}
+
+/// Ages in seconds, in cells that grow with the age.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lags {
+    /// How many by the smallest age of their cell, and the largest.
+    cells: BTreeMap<u64, u64>,
+    oldest: u64,
+    /// The same rows, for a person: the cells above are not cut at whole hours and days.
+    ages: Ages,
+}
+
+impl Lags {
+    pub fn add(&mut self, seconds: u64) {
+        let dropped = (u64::BITS - seconds.leading_zeros()).saturating_sub(KEPT_BITS);
+        *self.cells.entry(seconds >> dropped << dropped).or_default() += 1;
+        self.oldest = self.oldest.max(seconds);
+        self.ages.add(seconds);
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (cell, n) in &other.cells {
+            *self.cells.entry(*cell).or_default() += n;
+        }
+        self.oldest = self.oldest.max(other.oldest);
+        self.ages.merge(&other.ages);
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.cells.values().sum()
+    }
+
+    pub fn ages(&self) -> &Ages {
+        &self.ages
+    }
+
+    /// The age that `percent` of the rows do not exceed, less than a hundredth too low; `None` without rows.
+    pub fn percentile(&self, percent: u64) -> Option<u64> {
+        let rank = (self.rows() * percent).div_ceil(100).max(1);
+        let mut passed = 0;
+        let (cell, _) = self.cells.iter().find(|(_, n)| {
+            passed += **n;
+            passed >= rank
+        })?;
+        // In the last cell one age is known exactly.
+        let is_last = self.cells.last_key_value().is_some_and(|(last, _)| last == cell);
+        Some(if is_last { self.oldest } else { *cell })
+    }
+
+    pub fn oldest(&self) -> Option<u64> {
+        (!self.cells.is_empty()).then_some(self.oldest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ages, DAY, HOUR, Lags};
+
+    #[test]
+    fn an_age_is_in_the_first_cell_that_reaches_it() {
+        let (mut ages, mut lags) = (Ages::default(), Lags::default());
+        for age in [0, HOUR, HOUR + 1, 6 * HOUR, DAY, DAY + 1, 30 * DAY, 365 * DAY, 365 * DAY + 1, u64::MAX] {
+            ages.add(age);
+            lags.add(age);
+        }
+        assert_eq!(ages.rows, [2, 2, 1, 1, 0, 0, 1, 1, 2]);
+        assert_eq!(ages.cells().last(), Some((None, 2)));
+        let mut twice = ages;
+        twice.merge(&ages);
+        lags.merge(&lags.clone());
+        assert_eq!((twice.rows, lags.ages()), (ages.rows.map(|n| n * 2), &twice));
+    }
+
+    #[test]
+    fn a_percentile_is_less_than_a_hundredth_off_and_the_oldest_is_exact() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for most in [1, 2, 50, 200, 5_000, 1_000_000, 150_000_000] {
+            let mut ages: Vec<u64> = (0..777).map(|_| random.u64(..most)).collect();
+            let (mut one, mut other) = (Lags::default(), Lags::default());
+            ages.iter().enumerate().for_each(|(i, age)| if i % 2 == 0 { one.add(*age) } else { other.add(*age) });
+            one.merge(&other);
+            ages.sort_unstable();
+            for percent in [1, 50, 95, 100] {
+                let exact = ages[(777 * usize::try_from(percent).unwrap()).div_ceil(100) - 1];
+                let told = one.percentile(percent).unwrap();
+                assert!(told.abs_diff(exact) <= exact / 128, "{percent} % of {most}: {told} for {exact}");
+            }
+            assert_eq!(one.oldest(), ages.last().copied());
+            assert_eq!(one.rows(), 777);
+            assert!(one.cells.len() < 128 * 28, "{}", one.cells.len());
+        }
+    }
+
+    #[test]
+    fn nothing_has_no_percentile() {
+        assert_eq!((Lags::default().percentile(50), Lags::default().oldest()), (None, None));
+    }
+}

@@ -1,0 +1,296 @@
+//! The metrics' use case: counts rows, asks whether TTL and the cleanup do their job, and tells where it is going.
+//!
+//! It reads. It cannot delete or write: neither of its store's traits has a verb for it.
+//!
+//! ```
+//! # use jobs::store::{Budget, DeleteRows, InspectTable, ReadRows, ScanTable};
+//! async fn deletes<S: ReadRows + ScanTable + InspectTable + Budget + DeleteRows>(table: &S) {
+//!     let _ = table.delete(&[]).await;
+//! }
+//! ```
+//! The same with the traits that [`measure`] asks for does not compile, because none of them has a delete:
+//! ```compile_fail
+//! # use jobs::store::{Budget, DeleteRows, InspectTable, ReadRows, ScanTable};
+//! async fn deletes<S: ReadRows + ScanTable + InspectTable + Budget>(table: &S) {
+//!     let _ = table.delete(&[]).await;
+//! }
+//! ```
+//! Nor does handing the emitter's table to anything that deletes or writes; see [`dynamo::ReadOnly`].
+
+mod answer;
+mod census;
+mod finding;
+mod forecast;
+mod lag;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use futures_util::StreamExt;
+
+pub use answer::answer;
+pub use census::{Census, Counts, Measure, Never, OwnerKind};
+pub use finding::{Finding, TtlHealth};
+pub use forecast::{Forecast, Trend, age, forecast};
+pub use lag::{Ages, Lags};
+
+use crate::run::clock::RunClock;
+use crate::run::state::JobState;
+use crate::store::{
+    Budget, Consistency, InspectTable, PageOf, PageSize, ReadRows, Result, ScanTable, StoreError, TableFigures, Usage,
+};
+use crate::{cleanup, repair};
+use shared::bucket::{BUCKETS, JANITOR_OWNER, Owner, STATE_BUCKET};
+use shared::expiry::Policy;
+use shared::row::{Row, RowKey};
+use shared::settings::{Scope, Settings};
+use shared::time::EpochSeconds;
+
+pub const NAME: &str = "metrics-emitter";
+
+/// The functions whose state rows tell how they are.
+pub const WATCHED: [&str; 2] = [cleanup::NAME, repair::NAME];
+
+/// Parts of the table that an audit reads side by side.
+const SEGMENTS: i32 = 4;
+
+/// How a measurement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every row in its scope was counted.
+    Complete,
+    /// Stopped before its deadline. A part of a count is no count.
+    OutOfTime,
+    /// Stopped at `MAX_AUDIT_UNITS`, or not begun because it would have cost more.
+    ReadBudget,
+}
+
+impl Ended {
+    /// The name in the answer, fixed by its users.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Ended::Complete => "complete",
+            Ended::OutOfTime => "out-of-time",
+            Ended::ReadBudget => "read-budget",
+        }
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Measurement {
+    pub table: String,
+    pub now: EpochSeconds,
+    pub scope: Scope,
+    pub ended: Ended,
+    pub census: Census,
+    pub ttl: TtlHealth,
+    /// State rows by function; absent where there is none.
+    pub runs: BTreeMap<&'static str, JobState>,
+    pub forecast: Forecast,
+    pub figures: TableFigures,
+    /// Read units that were expected, by the table's own size. `None` where it says nothing of what is read.
+    pub expected_units: Option<u64>,
+    pub usage: Usage,
+    pub elapsed_ms: u64,
+    pub findings: Vec<Finding>,
+}
+
+/// Measures a table that was opened for reading.
+///
+/// # Errors
+/// When the table could not be read. Too little time or too small a budget is an answer, not an error.
+pub async fn measure<S>(store: &S, settings: &Settings, clock: &RunClock) -> Result<Measurement>
+where
+    S: ReadRows + ScanTable + InspectTable + Budget,
+{
+    let figures = store.figures().clone();
+    let expected_units = (settings.scope == Scope::All).then(|| Consistency::Eventual.units(figures.bytes));
+    if let Some(units) = expected_units {
+        tracing::info!(rows = figures.rows, bytes = figures.bytes, units, "audit will read about");
+    }
+    let ttl = TtlHealth::from(store.ttl_setting().await);
+    let most_units = settings.max_audit_units;
+    let mut reader = Reader { store, most_units, in_flight: Cell::new(0.0), census: Census::default() };
+    let own = match reader.own_rows().await {
+        Err(StoreError::OutOfTime) => None,
+        own => Some(own?),
+    };
+    let no_time = own.is_none();
+    let own = own.unwrap_or_default();
+    let runs = states(&own);
+    let last_run = runs.get(cleanup::NAME).and_then(|state| state.last_run.as_ref());
+    let against = Measure {
+        now: clock.now(),
+        policy: Policy { reuse_window: settings.reuse_window_seconds, ..Policy::default() },
+        last_run_at: last_run.map(|run| EpochSeconds::new(run.at)),
+    };
+    let ended = match settings.scope {
+        _ if no_time => Ended::OutOfTime,
+        Scope::System => {
+            own.iter().for_each(|row| reader.census.count(row, &against));
+            reader.system_actors(&against).await?
+        }
+        Scope::All if reader.is_above(expected_units) => Ended::ReadBudget,
+        Scope::All => reader.whole_table(&against).await?,
+    };
+    let daily = runs.get(cleanup::NAME).cloned().unwrap_or_default();
+    let mut measured = Measurement {
+        table: settings.table.clone(),
+        now: clock.now(),
+        scope: settings.scope,
+        ended,
+        forecast: match ended {
+            Ended::Complete => forecast(&reader.census, &daily, clock.now()),
+            Ended::OutOfTime | Ended::ReadBudget => Forecast::none(),
+        },
+        census: reader.census,
+        ttl,
+        runs,
+        figures,
+        expected_units,
+        usage: store.usage(),
+        elapsed_ms: u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX),
+        findings: Vec::new(),
+    };
+    measured.findings = finding::findings(&measured);
+    Ok(measured)
+}
+
+/// The watched functions' state, by the janitor's own rows.
+fn states(own: &[Row]) -> BTreeMap<&'static str, JobState> {
+    let state = |name: &'static str| {
+        let key = RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{name}"));
+        let row = own.iter().find(|row| row.key == key)?;
+        Some((name, JobState::from_json(&serde_json::from_str(row.data.text()?).unwrap_or_default())))
+    };
+    WATCHED.into_iter().filter_map(state).collect()
+}
+
+/// Why no page was had.
+enum CountStop {
+    Ended(Ended),
+    Fault(StoreError),
+}
+
+struct Reader<'a, S> {
+    store: &'a S,
+    most_units: Option<f64>,
+    /// Units that pages which were asked for may cost.
+    in_flight: Cell<f64>,
+    census: Census,
+}
+
+impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
+    /// Few and small: read whole.
+    async fn own_rows(&self) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.store.page(whole_page(JANITOR_OWNER, after.as_deref())).await?;
+            rows.extend(page.rows);
+            after = page.next;
+            if after.is_none() {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// One pass over each system actor's partition, at half price.
+    async fn system_actors(&mut self, against: &Measure) -> Result<Ended> {
+        for owner in system_owners() {
+            let mut after: Option<String> = None;
+            loop {
+                let page = match self.within_limits(self.store.page(whole_page(owner, after.as_deref()))).await {
+                    Err(CountStop::Ended(ended)) => return Ok(ended),
+                    Err(CountStop::Fault(error)) => return Err(error),
+                    Ok(page) => page,
+                };
+                page.rows.iter().for_each(|row| self.census.count(row, against));
+                self.store.progressed(page.rows.len() as u64, 0);
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(Ended::Complete)
+    }
+
+    /// Every row, by a parallel Scan.
+    async fn whole_table(&mut self, against: &Measure) -> Result<Ended> {
+        let mut segments = futures_util::stream::iter(0..SEGMENTS)
+            .map(|segment| self.segment(segment, against))
+            .buffer_unordered(usize::try_from(SEGMENTS).unwrap_or(1));
+        let (mut whole, mut ended) = (Census::default(), Ended::Complete);
+        while let Some(segment) = segments.next().await {
+            let (census, segment_ended) = segment?;
+            whole.merge(&census);
+            if segment_ended != Ended::Complete {
+                ended = segment_ended;
+            }
+        }
+        drop(segments);
+        self.census.merge(&whole);
+        Ok(ended)
+    }
+
+    async fn segment(&self, segment: i32, against: &Measure) -> Result<(Census, Ended)> {
+        let mut census = Census::default();
+        let mut after: Option<RowKey> = None;
+        loop {
+            let page = match self.within_limits(self.store.scan(segment, SEGMENTS, after.as_ref())).await {
+                Err(CountStop::Ended(ended)) => return Ok((census, ended)),
+                Err(CountStop::Fault(error)) => return Err(error),
+                Ok(page) => page,
+            };
+            page.rows.iter().for_each(|row| census.count(row, against));
+            self.store.progressed(page.rows.len() as u64, 0);
+            after = page.next;
+            if after.is_none() {
+                return Ok((census, Ended::Complete));
+            }
+        }
+    }
+
+    /// Asks for a page, if there is time for it and the budget has room for what it may cost.
+    async fn within_limits<P>(&self, page: impl Future<Output = Result<P>>) -> Result<P, CountStop> {
+        if self.store.time_is_up() {
+            return Err(CountStop::Ended(Ended::OutOfTime));
+        }
+        // Rows to come may be larger than those seen: with room to spare.
+        let cost = 1.5 * self.store.page_units() + 0.5;
+        let spent = self.store.usage().read_units + self.in_flight.get();
+        if self.most_units.is_some_and(|most| spent + cost > most) {
+            return Err(CountStop::Ended(Ended::ReadBudget));
+        }
+        self.in_flight.set(self.in_flight.get() + cost);
+        let page = page.await;
+        self.in_flight.set(self.in_flight.get() - cost);
+        page.map_err(|error| match error {
+            StoreError::OutOfTime => CountStop::Ended(Ended::OutOfTime),
+            error => CountStop::Fault(error),
+        })
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "units are far below 2^52")]
+    fn is_above(&self, expected: Option<u64>) -> bool {
+        matches!((self.most_units, expected), (Some(most), Some(units)) if units as f64 > most)
+    }
+}
+
+fn whole_page<'a>(owner: &'a str, after: Option<&'a str>) -> PageOf<'a> {
+    PageOf { owner, prefix: "", after, until: None, reading: Consistency::Eventual, size: PageSize::Whole }
+}
+
+/// Each once, in the bucket table's order.
+fn system_owners() -> Vec<&'static str> {
+    let mut owners = Vec::new();
+    for bucket in &BUCKETS {
+        match bucket.owner {
+            Owner::System(owner) if !owners.contains(&owner) => owners.push(owner),
+            Owner::System(_) | Owner::Actor | Owner::Legacy => {}
+        }
+    }
+    owners
+}

@@ -1,0 +1,237 @@
+//! A segment of the whole table, as pieces of work: index rows one by one, the token and provider rows of an actor
+//! together.
+
+use std::collections::VecDeque;
+
+use crate::run::report::Tally;
+use crate::store::{Budget, Result, ScanTable};
+use crate::walk::{Context, Source};
+use shared::bucket::{self, Bucket, JANITOR_OWNER, OAUTH_OWNER, Rule};
+use shared::expiry::{self, Condemned, KeepReason};
+use shared::integrity::{self, Question};
+use shared::row::{Fields, Row, RowKey};
+
+/// Rows that a piece looks at before it is handed on, work or not, so that the deadline is seen.
+const MOST_EXAMINED: usize = 4_000;
+
+/// Batches of lookups to a piece.
+const BATCHES: usize = 4;
+
+/// Rows of one actor that are held together. More than any actor has; one that has more is judged in parts, which only
+/// costs another Query a part.
+const MOST_TOGETHER: usize = 2_000;
+
+/// A place in a segment. Scan's own order is not ours to know: what counts is how many rows were passed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TablePlace {
+    pub(super) passed: u64,
+    /// The row to go on after, without most of its name.
+    pub(super) key: Option<RowKey>,
+}
+
+pub(super) enum Unit {
+    /// Dead whatever other rows say.
+    Dead(Condemned),
+    /// An index row, and the key of what it points at.
+    Index { row: Row, bucket: &'static Bucket, target: RowKey },
+    /// The rows of one actor that decide over each other.
+    Actor(Actor),
+    /// An owner that was met, with how many rows.
+    Owner { id: String, rows: u64 },
+}
+
+/// What one actor has of tokens and provider rows.
+#[derive(Default)]
+pub(super) struct Actor {
+    /// Tokens that would go if no index row leads to them.
+    pub(super) doubtful: Vec<(Row, &'static Bucket)>,
+    /// Provider rows.
+    pub(super) providers: Vec<Row>,
+    /// Names of provider rows that a token which stays in any case refers to.
+    pub(super) needed: Vec<String>,
+    /// Some of the actor's rows are in another part, were passed by an earlier run, or cannot be read.
+    pub(super) partial: bool,
+}
+
+pub(super) struct SegmentRows<'a, S> {
+    context: &'a Context<'a, S>,
+    segment: i32,
+    segments: i32,
+    rows: VecDeque<Row>,
+    after: Option<RowKey>,
+    at_end: bool,
+    passed: u64,
+    /// The last row of the last piece.
+    reached: Option<RowKey>,
+    /// The owner being read, how many rows of it were met, and what of them has to be judged together.
+    owner: Option<String>,
+    owner_rows: u64,
+    actor: Actor,
+    together: usize,
+}
+
+impl<S: ScanTable + Budget> Source for SegmentRows<'_, S> {
+    type Unit = Unit;
+    type Place = TablePlace;
+
+    fn place(&self) -> TablePlace {
+        TablePlace { passed: self.passed, key: self.reached.as_ref().map(blurred) }
+    }
+
+    async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
+        let (mut counts, mut units, mut examined) = (Tally::default(), Vec::new(), 0);
+        // An actor's rows stay together, so a piece rarely ends on a full batch: a few batches waste less of the last one.
+        let most_lookups = BATCHES * self.context.store.lookup_batch();
+        let mut lookups = 0;
+        while let Some(row) = self.next_row().await? {
+            if self.owner.as_ref() != Some(&row.key.owner) {
+                self.close_owner(&mut units);
+                // Each owner may be looked for among the actors.
+                lookups += 1;
+                // A piece ends between two owners: what decides over each other is never cut apart.
+                if lookups >= most_lookups || examined >= MOST_EXAMINED {
+                    self.rows.push_front(row);
+                    return Ok(Some((counts, units)));
+                }
+                // Where an earlier run stopped in the middle of an actor, only the rest of it is seen.
+                self.actor.partial = self.reached.as_ref().is_some_and(|reached| reached.owner == row.key.owner);
+                self.owner = Some(row.key.owner.clone());
+            }
+            examined += 1;
+            self.passed += 1;
+            self.owner_rows += 1;
+            self.reached = Some(row.key.clone());
+            lookups += self.examine(row, &mut counts, &mut units);
+            // Partitions of millions of rows that stand alone: a piece may end anywhere in them.
+            let stands_alone = self.together == 0 && (lookups >= most_lookups || examined >= MOST_EXAMINED);
+            if stands_alone || self.together >= MOST_TOGETHER {
+                self.actor.partial = true;
+                self.close_actor(&mut units);
+                self.actor.partial = true;
+                return Ok(Some((counts, units)));
+            }
+        }
+        self.close_owner(&mut units);
+        Ok((examined > 0 || !units.is_empty()).then_some((counts, units)))
+    }
+}
+
+impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
+    pub(super) fn new(context: &'a Context<'a, S>, segment: i32, segments: i32, from: Option<RowKey>) -> Self {
+        Self {
+            context,
+            segment,
+            segments,
+            rows: VecDeque::new(),
+            after: from.clone(),
+            at_end: false,
+            passed: 0,
+            reached: from,
+            owner: None,
+            owner_rows: 0,
+            actor: Actor::default(),
+            together: 0,
+        }
+    }
+
+    async fn next_row(&mut self) -> Result<Option<Row>> {
+        while self.rows.is_empty() && !self.at_end {
+            let page = self.context.store.scan(self.segment, self.segments, self.after.as_ref()).await?;
+            self.at_end = page.next.is_none();
+            self.after = page.next;
+            self.rows = page.rows.into();
+        }
+        Ok(self.rows.pop_front())
+    }
+
+    fn close_owner(&mut self, units: &mut Vec<Unit>) {
+        self.close_actor(units);
+        if let Some(id) = self.owner.take() {
+            units.push(Unit::Owner { id, rows: std::mem::take(&mut self.owner_rows) });
+        }
+    }
+
+    fn close_actor(&mut self, units: &mut Vec<Unit>) {
+        if self.together > 0 {
+            units.push(Unit::Actor(std::mem::take(&mut self.actor)));
+            self.together = 0;
+        }
+    }
+
+    /// Sorts a row; how much work it will make, in lookups or rows held.
+    fn examine(&mut self, row: Row, counts: &mut Tally, units: &mut Vec<Unit>) -> usize {
+        let Context { now, policy, .. } = self.context;
+        if row.key.owner == JANITOR_OWNER {
+            return 0;
+        }
+        let Some(bucket) = row.known_bucket() else {
+            counts.unknown();
+            return 0;
+        };
+        counts.read(bucket);
+        match bucket.rule {
+            Rule::Pointer { .. } => match integrity::ask_anyway(&row, bucket, *now, policy) {
+                Question::Settled(reason) => counts.kept(bucket, reason),
+                Question::LookAt(target) => {
+                    units.push(Unit::Index { row, bucket, target });
+                    return 1;
+                }
+            },
+            Rule::Unread | Rule::Never => match expiry::condemn(row, bucket, *now, policy) {
+                Ok(condemned) => {
+                    units.push(Unit::Dead(condemned));
+                    return 1;
+                }
+                Err(reason) => counts.kept(bucket, reason),
+            },
+            Rule::Provider | Rule::ExpiresAt | Rule::Refresh if of_an_actor(bucket) => {
+                // The OAuth system actor has no end of rows: there, each stands alone.
+                let alone = row.key.owner == OAUTH_OWNER;
+                let work = self.examine_actors_row(row, bucket, counts);
+                if alone {
+                    self.actor.partial = true;
+                    self.close_actor(units);
+                }
+                return work;
+            }
+            _ => counts.kept(bucket, KeepReason::LeftToDaily),
+        }
+        0
+    }
+
+    fn examine_actors_row(&mut self, row: Row, bucket: &'static Bucket, counts: &mut Tally) -> usize {
+        let Context { now, policy, .. } = self.context;
+        self.together += 1;
+        if bucket.rule == Rule::Provider {
+            self.actor.providers.push(row);
+            return 1;
+        }
+        // Python reads JSON that we do not (NaN, a key twice): what such a row refers to is looked for by its text.
+        self.actor.partial |= Fields::read(&row.data).is_none();
+        if integrity::could_go_unindexed(&row, bucket, *now, policy) {
+            self.actor.doubtful.push((row, bucket));
+            return 1;
+        }
+        self.actor.needed.extend(integrity::provider_named_by(&row));
+        let verdict = integrity::judge_unindexed(&row, bucket, integrity::Sighting::First, *now, policy);
+        if let expiry::Verdict::Keep(reason) = verdict {
+            counts.kept(bucket, reason);
+        }
+        0
+    }
+}
+
+/// Whether the bucket's rows decide over each other: tokens and provider rows.
+fn of_an_actor(bucket: &Bucket) -> bool {
+    bucket::can_refer(bucket) || bucket.rule == Rule::Provider
+}
+
+/// Characters of a range key that a cursor shows behind the bucket: see `walk::Cursor`.
+const SHOWN: usize = 8;
+
+/// The key without most of the row's name, so that no token is stored: the next run reads a few rows again.
+fn blurred(key: &RowKey) -> RowKey {
+    let bucket = key.sort.split_once(':').filter(|(bucket, _)| bucket::find(&key.owner, bucket).is_some());
+    let shown = bucket.map_or(0, |(bucket, _)| bucket.chars().count() + 1) + SHOWN;
+    RowKey::new(key.owner.clone(), key.sort.chars().take(shown).collect::<String>())
+}

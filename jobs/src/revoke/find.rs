@@ -1,0 +1,288 @@
+//! The search: every row that a selection claims.
+//!
+//! It does not depend on index rows, because a run that was cut off has deleted those first. An actor's rows are in its own
+//! partition and among the system actor's sessions and SPA tokens. A client's or a chain's can be under any actor: the
+//! whole table is read. A token is looked up; only if that leads nowhere is the whole table read for it.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+use futures_util::{StreamExt, TryStreamExt};
+
+use crate::store::{Budget, Consistency, PageOf, PageSize, ReadRows, Result, ScanConsistently, ScanTable, StoreError};
+use shared::bucket::{self, BUCKETS, Bucket, OAUTH_OWNER, REFERRERS_PREFIX};
+use shared::index::IndexKind;
+use shared::integrity::Lookup;
+use shared::revocation::{Belongs, Kind, Revoked, Selection, Selector, kind};
+use shared::row::{Row, RowKey};
+
+/// Parts of the table that are read side by side.
+const SEGMENTS: i32 = 4;
+
+/// Rows that are held at a time, about a kilobyte each. What is above it is found by the next round.
+pub const MOST_HELD: usize = 100_000;
+
+/// Links lead from a token to its chain, and from there to a session: a few passes see the end of them.
+const MOST_PASSES: usize = 8;
+
+/// What a search needs of a table. It cannot write.
+pub trait Searchable: ReadRows + ScanTable + ScanConsistently + Budget {}
+impl<S: ReadRows + ScanTable + ScanConsistently + Budget> Searchable for S {}
+
+/// What a search came to.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Each row once.
+    pub rows: Vec<Revoked>,
+    /// Rows of which it cannot be told whose they are: kept.
+    pub unreadable: u64,
+    /// Sessions in the middle of a sign-in, which name no actor yet. Counted where an actor is asked for.
+    pub unassigned_sessions: u64,
+    /// There are more than can be held.
+    pub more: bool,
+}
+
+/// How much of the table has to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The actor's own partition, and the sessions and SPA tokens.
+    Partition,
+    /// All of it.
+    Table,
+    /// A few rows; all of it if no row leads to the token.
+    Lookup,
+}
+
+impl Reach {
+    pub fn of(selector: &Selector) -> Self {
+        match selector {
+            Selector::Actor(_) => Reach::Partition,
+            Selector::Client { .. } | Selector::Chain(_) => Reach::Table,
+            Selector::Token(_) => Reach::Lookup,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reach::Partition => "partition",
+            Reach::Table => "table",
+            Reach::Lookup => "lookup",
+        }
+    }
+}
+
+/// Finds every row that the selection claims, and teaches it what they lead to.
+///
+/// # Errors
+/// When the table could not be read to the end. A part of a search is no search.
+pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: Consistency) -> Result<Found> {
+    let selector = selection.selector().clone();
+    let known_before = selection.size();
+    let search = Search { store, reading, held: RefCell::new(Held::new(selection)) };
+    match &selector {
+        Selector::Actor(actor) => {
+            search.page(actor, REFERRERS_PREFIX).await?;
+            search.sessions_and_spa_tokens().await?;
+        }
+        Selector::Client { .. } => search.table().await?,
+        Selector::Chain(_) => {
+            search.table().await?;
+            search.follow_links().await?;
+        }
+        Selector::Token(token) => {
+            search.get_consistent(places_of(token)).await?;
+            search.follow_links().await?;
+            let leads_nowhere = search.held.borrow().rows.iter().all(|row| row.kind() == Kind::Index);
+            // What an earlier round has learned is enough to go on from.
+            if leads_nowhere && known_before == 0 {
+                search.table().await?;
+                search.follow_links().await?;
+            }
+        }
+    }
+    search.providers_and_index_rows().await?;
+    Ok(search.held.into_inner().into_found())
+}
+
+/// Where a token can be without its actor being known.
+fn places_of(token: &str) -> Vec<RowKey> {
+    let of_system = |bucket: &&'static Bucket| bucket.owner.holds(OAUTH_OWNER);
+    let wanted =
+        |bucket: &&'static Bucket| matches!(kind(bucket), Some(Kind::Session | Kind::Spa | Kind::Index | Kind::Token));
+    BUCKETS
+        .iter()
+        .filter(of_system)
+        .filter(wanted)
+        .map(|bucket| RowKey::in_bucket(OAUTH_OWNER, bucket, token))
+        .collect()
+}
+
+struct Held<'a> {
+    selection: &'a mut Selection,
+    taken: HashSet<RowKey>,
+    /// Each counts once, however often it is met; a later pass may still learn whose it is.
+    unreadable: HashSet<RowKey>,
+    unassigned: HashSet<RowKey>,
+    rows: Vec<Revoked>,
+    more: bool,
+}
+
+impl<'a> Held<'a> {
+    fn new(selection: &'a mut Selection) -> Self {
+        Self {
+            selection,
+            taken: HashSet::new(),
+            unreadable: HashSet::new(),
+            unassigned: HashSet::new(),
+            rows: Vec::new(),
+            more: false,
+        }
+    }
+
+    /// Takes the row, keeps count of it, or lets it go.
+    fn examine(&mut self, row: Row) {
+        let Some(bucket) = row.known_bucket() else { return };
+        if kind(bucket).is_none() || self.taken.contains(&row.key) {
+            return;
+        }
+        let key = row.key.clone();
+        if self.selection.is_unassigned(&row, bucket) {
+            self.unassigned.insert(key.clone());
+        }
+        match self.selection.take(row, bucket) {
+            Ok(revoked) => {
+                self.unreadable.remove(&key);
+                self.taken.insert(key);
+                self.rows.push(revoked);
+            }
+            Err(Belongs::Unreadable) => {
+                self.unreadable.insert(key);
+            }
+            Err(Belongs::Yes | Belongs::No) => {}
+        }
+    }
+
+    fn into_found(mut self) -> Found {
+        let place = |row: &Revoked| (row.turn(), row.bucket().name, row.key().clone());
+        self.rows.sort_by_cached_key(place);
+        Found {
+            rows: self.rows,
+            unreadable: self.unreadable.len() as u64,
+            unassigned_sessions: self.unassigned.len() as u64,
+            more: self.more,
+        }
+    }
+}
+
+struct Search<'a, S> {
+    store: &'a S,
+    reading: Consistency,
+    held: RefCell<Held<'a>>,
+}
+
+impl<S: Searchable> Search<'_, S> {
+    /// Whether there is room for more afterwards.
+    fn examine(&self, rows: Vec<Row>) -> Result<bool> {
+        self.store.progressed(rows.len() as u64, 0);
+        let mut held = self.held.borrow_mut();
+        rows.into_iter().for_each(|row| held.examine(row));
+        held.more |= held.rows.len() >= MOST_HELD;
+        if self.store.time_is_up() { Err(StoreError::OutOfTime) } else { Ok(!held.more) }
+    }
+
+    /// All rows of `owner` whose range key begins with `prefix`.
+    async fn page(&self, owner: &str, prefix: &str) -> Result<()> {
+        let mut after: Option<String> = None;
+        loop {
+            let of = PageOf {
+                owner,
+                prefix,
+                after: after.as_deref(),
+                until: None,
+                reading: self.reading,
+                size: PageSize::Paced,
+            };
+            let page = self.store.page(of).await?;
+            after = page.next;
+            if !self.examine(page.rows)? || after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn sessions_and_spa_tokens(&self) -> Result<()> {
+        for bucket in BUCKETS.iter().filter(|bucket| matches!(kind(bucket), Some(Kind::Session | Kind::Spa))) {
+            self.page(OAUTH_OWNER, &bucket.sort_prefix()).await?;
+        }
+        Ok(())
+    }
+
+    /// Every row there is.
+    async fn table(&self) -> Result<()> {
+        let segment = |segment: i32| async move {
+            let mut after: Option<RowKey> = None;
+            loop {
+                let page = match self.reading {
+                    Consistency::Eventual => self.store.scan(segment, SEGMENTS, after.as_ref()).await?,
+                    Consistency::Strong => self.store.scan_consistently(segment, SEGMENTS, after.as_ref()).await?,
+                };
+                after = page.next;
+                if !self.examine(page.rows)? || after.is_none() {
+                    return Ok(());
+                }
+            }
+        };
+        let all = futures_util::stream::iter(0..SEGMENTS).map(segment);
+        all.buffer_unordered(usize::try_from(SEGMENTS).unwrap_or(1)).try_collect().await
+    }
+
+    /// Reads what the rows found so far lead to, until they lead to nothing new.
+    async fn follow_links(&self) -> Result<()> {
+        for _ in 0..MOST_PASSES {
+            let (before, owners, in_spa) = {
+                let held = self.held.borrow();
+                (held.selection.size(), held.selection.owners().clone(), held.selection.is_in_spa())
+            };
+            for owner in &owners {
+                self.page(owner, REFERRERS_PREFIX).await?;
+            }
+            if in_spa {
+                self.sessions_and_spa_tokens().await?;
+            }
+            let held = self.held.borrow();
+            if held.selection.size() == before && held.selection.is_in_spa() == in_spa {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// What hangs on the tokens that were found: provider rows, and index rows of both generations. However many those
+    /// are, they are held: what is listed must stop working.
+    async fn providers_and_index_rows(&self) -> Result<()> {
+        let keys: Vec<RowKey> = {
+            let held = self.held.borrow();
+            let providers = held.selection.providers();
+            let providers = providers.map(|(owner, name)| RowKey::in_bucket(owner, bucket::provider(), name));
+            let index_rows = held.rows.iter().flat_map(|row| {
+                let kinds = IndexKind::all().filter(|kind| kind.target == row.bucket());
+                kinds.flat_map(IndexKind::buckets).map(|bucket| RowKey::in_bucket(OAUTH_OWNER, bucket, row.name()))
+            });
+            providers.chain(index_rows).filter(|key| !held.taken.contains(key)).collect()
+        };
+        self.get_consistent(keys).await
+    }
+
+    /// What could not be looked at is not absent: the search has failed.
+    async fn get_consistent(&self, keys: Vec<RowKey>) -> Result<()> {
+        let mut rows = Vec::new();
+        for lookup in self.store.get_consistent(&keys).await? {
+            match lookup {
+                Lookup::Found(row) => rows.push(row),
+                Lookup::Absent => {}
+                Lookup::Unread => return Err(StoreError::KeepsFailing { pieces: 1 }),
+            }
+        }
+        self.examine(rows).map(|_| ())
+    }
+}

@@ -1,0 +1,187 @@
+//! The deletes: in the order in which things stop working, each conditional on what was read, each confirmed.
+
+use std::collections::BTreeMap;
+
+use super::find::{Found, Searchable, find};
+use crate::store::{Consistency, DeleteOutcome, RevokeRows, StoreError};
+use shared::integrity::Lookup;
+use shared::revocation::{Belongs, Kind, Revoked, Selection};
+use shared::row::{Row, RowKey};
+
+/// Deletes of a row that keeps changing, or of which nobody knows what became.
+const TRIES: usize = 5;
+
+/// Searches after the first: each finds what was issued since the last one.
+const MOST_ROUNDS: usize = 6;
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// A consistent read found it gone.
+    Gone,
+    /// Deleted, and not looked at afterwards.
+    Unconfirmed,
+    /// Still there, or nobody knows.
+    Left,
+}
+
+impl Fate {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fate::Gone => "gone",
+            Fate::Unconfirmed => "unconfirmed",
+            Fate::Left => "left",
+        }
+    }
+}
+
+/// What a revocation came to.
+#[derive(Debug, Default)]
+pub struct RevokeResult {
+    /// Every row that was found, in any round, in the order in which they went.
+    pub rows: Vec<(Revoked, Fate)>,
+    /// Searches that were made after the deletes.
+    pub rounds: usize,
+    /// Rows that were not there when the first search was made.
+    pub issued_since: u64,
+    /// What ended it early. The same command again goes on from there.
+    pub stopped: Option<StoreError>,
+    /// The last search found nothing more.
+    pub is_complete: bool,
+    pub unreadable: u64,
+    pub unassigned_sessions: u64,
+}
+
+impl RevokeResult {
+    pub fn count(&self, fate: Fate) -> u64 {
+        self.rows.iter().filter(|(_, became)| *became == fate).count() as u64
+    }
+}
+
+/// Deletes what was found, searches again, and deletes what was issued in between, until a search finds nothing.
+pub async fn remove<S>(store: &S, selection: &mut Selection, found: Found) -> RevokeResult
+where
+    S: Searchable + RevokeRows,
+{
+    let mut work = Work { store, selection, fates: BTreeMap::new() };
+    let mut removal = RevokeResult {
+        unreadable: found.unreadable,
+        unassigned_sessions: found.unassigned_sessions,
+        ..RevokeResult::default()
+    };
+    let mut found = found;
+    while !found.rows.is_empty() {
+        // A part that was all that could be held is no round: as long as something goes, the next part follows.
+        let (gone_before, is_part) = (work.gone(), found.more);
+        removal.stopped = work.delete_all(found.rows).await.err();
+        let is_going_on = is_part && work.gone() > gone_before;
+        if removal.stopped.is_some() || (removal.rounds >= MOST_ROUNDS && !is_going_on) {
+            break;
+        }
+        found = match find(store, work.selection, Consistency::Strong).await {
+            Ok(found) => found,
+            Err(error) => {
+                removal.stopped = Some(error);
+                break;
+            }
+        };
+        removal.rounds += 1;
+        removal.is_complete = found.rows.is_empty();
+        (removal.unreadable, removal.unassigned_sessions) = (found.unreadable, found.unassigned_sessions);
+        if !is_part {
+            removal.issued_since += found.rows.iter().filter(|row| !work.fates.contains_key(row.key())).count() as u64;
+        }
+    }
+    removal.rows = work.into_rows();
+    removal
+}
+
+struct Work<'a, S> {
+    store: &'a S,
+    selection: &'a mut Selection,
+    fates: BTreeMap<RowKey, (Revoked, Fate)>,
+}
+
+impl<S: Searchable + RevokeRows> Work<'_, S> {
+    fn gone(&self) -> usize {
+        self.fates.values().filter(|(_, fate)| *fate == Fate::Gone).count()
+    }
+
+    /// Asked to stop before it has begun, it does not begin; once it has, the store finishes the index rows' turn before
+    /// it heeds a stop, so that nothing of what was listed can still be used through its index.
+    async fn delete_all(&mut self, rows: Vec<Revoked>) -> Result<(), StoreError> {
+        let mut turns: BTreeMap<(bool, Kind), Vec<Revoked>> = BTreeMap::new();
+        for row in rows {
+            self.fates.insert(row.key().clone(), (row.clone(), Fate::Left));
+            turns.entry(row.turn()).or_default().push(row);
+        }
+        if self.store.time_is_up() {
+            return Err(StoreError::OutOfTime);
+        }
+        for (_, rows) in turns {
+            self.delete_turn(rows).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes rows of one turn until a consistent read finds them gone. One that has changed is deleted as it is now, if
+    /// it is still what was asked for: a token that was used just now, an index row whose TTL was set anew.
+    async fn delete_turn(&mut self, mut open: Vec<Revoked>) -> Result<(), StoreError> {
+        for _ in 0..TRIES {
+            if open.is_empty() {
+                break;
+            }
+            let deletes = self.store.revoke(&open).await;
+            for (row, outcome) in open.iter().zip(&deletes.outcomes) {
+                if *outcome == DeleteOutcome::Deleted {
+                    self.set(row, Fate::Unconfirmed);
+                }
+            }
+            if let Some(stopped) = deletes.stopped {
+                return Err(stopped);
+            }
+            let keys: Vec<RowKey> = open.iter().map(|row| row.key().clone()).collect();
+            let looks = self.store.get_consistent(&keys).await?;
+            let mut again = Vec::new();
+            for (row, look) in open.into_iter().zip(looks) {
+                match look {
+                    Lookup::Absent => {
+                        self.store.progressed(0, 1);
+                        self.set(&row, Fate::Gone);
+                    }
+                    Lookup::Found(now) => again.extend(self.as_it_is_now(&row, now)),
+                    // Deleting what is gone does no harm, and then it is looked at again.
+                    Lookup::Unread => again.push(row),
+                }
+            }
+            open = again;
+        }
+        Ok(())
+    }
+
+    fn as_it_is_now(&mut self, before: &Revoked, now: Row) -> Option<Revoked> {
+        match self.selection.take(now, before.bucket()) {
+            Ok(row) => {
+                self.set(&row, Fate::Left);
+                Some(row)
+            }
+            // Another row has its key: the one that was asked for is gone.
+            Err(Belongs::No | Belongs::Yes) => {
+                self.set(before, Fate::Gone);
+                None
+            }
+            // It no longer says whose it is.
+            Err(Belongs::Unreadable) => None,
+        }
+    }
+
+    fn set(&mut self, row: &Revoked, fate: Fate) {
+        self.fates.insert(row.key().clone(), (row.clone(), fate));
+    }
+
+    fn into_rows(self) -> Vec<(Revoked, Fate)> {
+        let mut rows: Vec<_> = self.fates.into_values().collect();
+        rows.sort_by_key(|(row, _)| (row.turn(), row.bucket().name));
+        rows
+    }
+}

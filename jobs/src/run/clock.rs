@@ -1,0 +1,142 @@
+//! The one place that looks at a timer: how long a run has taken and when it has to stop.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use shared::time::EpochSeconds;
+
+/// Somebody who watches a run: sees how far it is, and may ask it to stop. What is in flight is finished first.
+#[derive(Debug, Default)]
+pub struct Watch {
+    stop: AtomicBool,
+    read: AtomicU64,
+    deleted: AtomicU64,
+    expected: AtomicU64,
+}
+
+/// How far a run is, in rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub read: u64,
+    pub deleted: u64,
+    /// Rows of the whole table, as DynamoDB counts them.
+    pub expected: u64,
+}
+
+impl Watch {
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub fn progress(&self) -> Progress {
+        Progress {
+            read: self.read.load(Ordering::Relaxed),
+            deleted: self.deleted.load(Ordering::Relaxed),
+            expected: self.expected.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn expect(&self, rows: u64) {
+        self.expected.store(rows, Ordering::Relaxed);
+        self.read.store(0, Ordering::Relaxed);
+        self.deleted.store(0, Ordering::Relaxed);
+    }
+
+    pub fn count(&self, read: u64, deleted: u64) {
+        self.read.fetch_add(read, Ordering::Relaxed);
+        self.deleted.fetch_add(deleted, Ordering::Relaxed);
+    }
+}
+
+/// A run's `now`, taken once at its start, and the time that has passed since.
+#[derive(Clone, Copy, Debug)]
+pub struct RunClock {
+    now: EpochSeconds,
+    started: Instant,
+    /// How long the run may take in all; `None` is no limit.
+    budget: Option<Duration>,
+    /// For as long as the program runs: whoever watches outlives the run.
+    watch: Option<&'static Watch>,
+    /// Seconds that the machine's clock was ahead of the table's; `now` is already without them.
+    ahead: i64,
+}
+
+/// Share of the budget that is kept back for what is in flight, the cursor, the lease and the answer.
+const RESERVE_DIVISOR: u32 = 5;
+const RESERVE_LEAST: Duration = Duration::from_millis(750);
+const RESERVE_MOST: Duration = Duration::from_secs(15);
+
+impl RunClock {
+    #[expect(clippy::disallowed_methods, reason = "the run's own stopwatch starts here")]
+    pub fn start(now: EpochSeconds, budget: Option<Duration>) -> Self {
+        Self { now, started: Instant::now(), budget, watch: None, ahead: 0 }
+    }
+
+    pub fn watched_by(self, watch: Option<&'static Watch>) -> Self {
+        Self { watch, ..self }
+    }
+
+    pub fn watch(&self) -> Option<&'static Watch> {
+        self.watch
+    }
+
+    /// Whether somebody asked the run to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.watch.is_some_and(Watch::is_stopped)
+    }
+
+    /// The same run by the table's clock, which this machine's is `ahead` of. Whichever run it is, its log says so.
+    pub fn set_back(self, ahead: i64) -> Self {
+        if ahead > 0 {
+            tracing::warn!(
+                clock.ahead = ahead,
+                "this machine's clock is ahead of the table's: rows are judged by the table's"
+            );
+        }
+        Self { now: self.now.plus(-ahead), ahead, ..self }
+    }
+
+    /// Seconds that `now` was set back by.
+    pub fn ahead(&self) -> i64 {
+        self.ahead
+    }
+
+    /// The `now` that every row of this run is judged by.
+    pub fn now(&self) -> EpochSeconds {
+        self.now
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The time on the wall, for leases: `now` and what has passed since.
+    pub fn wall(&self) -> EpochSeconds {
+        self.now.plus(i64::try_from(self.elapsed().as_secs()).unwrap_or(i64::MAX))
+    }
+
+    /// No new work is begun from here on.
+    pub fn time_is_up(&self) -> bool {
+        self.is_stopped() || self.budget.is_some_and(|budget| self.elapsed() >= budget.saturating_sub(reserve(budget)))
+    }
+
+    /// Time left for a request that is part of the work; what follows it still has half of the reserve.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.budget.map(|budget| budget.saturating_sub(reserve(budget) / 2).saturating_sub(self.elapsed()))
+    }
+
+    /// Time left for the last words: the cursor, the lease. What follows them is the answer.
+    pub fn time_left_to_close(&self) -> Option<Duration> {
+        self.budget.map(|budget| budget.saturating_sub(reserve(budget) / 5).saturating_sub(self.elapsed()))
+    }
+}
+
+fn reserve(budget: Duration) -> Duration {
+    (budget / RESERVE_DIVISOR).clamp(RESERVE_LEAST, RESERVE_MOST)
+}

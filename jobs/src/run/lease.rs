@@ -1,0 +1,397 @@
+//! One run at a time: a lease in a state row. The second run sees it and does nothing.
+//!
+//! The lease is short and renewed while the run works, so that a run which was killed blocks the next one for a minute and
+//! not for a day. It guards the work from being done twice, not the rows: those are guarded by each delete's condition,
+//! also against a holder that wakes up late.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::run::clock::RunClock;
+use crate::store::{OwnState, Result};
+
+const LEASE: &str = "lease";
+/// In the lease of an execution whose first step has found nothing against it.
+const MAY_BEGIN: &str = "may_start";
+
+/// How long a lease holds without being renewed.
+const LEASE_SECONDS: i64 = 60;
+/// And one that the parts of an execution share: longer than a part waits before it is tried again.
+const SHARED_SECONDS: i64 = 600;
+/// Renewals in the time that it holds.
+const RENEWALS: u32 = 4;
+/// How often it is tried to take the lease from parts that renew it meanwhile.
+const RECALLS: u32 = 10;
+/// How long before its end a lease that was not renewed is given up: clocks differ, and seconds are cut off.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// A lease that this run holds, by the text it wrote.
+pub struct Lease<'a, S> {
+    store: &'a S,
+    clock: &'a RunClock,
+    holder: String,
+    /// How long it holds without being renewed.
+    seconds: i64,
+    /// When the lease was asked for, by the run's own clock.
+    began: Duration,
+    /// Of an execution's: it may start, as whoever held the lease before had seen and written into it.
+    may_start: bool,
+}
+
+/// What asking for the lease came to.
+pub enum Acquire<'a, S> {
+    Acquired(Lease<'a, S>),
+    /// Another run has it, for so many seconds more unless it renews.
+    Held {
+        by: String,
+        seconds: i64,
+    },
+}
+
+/// The lease went to somebody else while this run was working: it was asleep for longer than the lease holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
+impl<'a, S: OwnState> Lease<'a, S> {
+    /// A lease of this run alone.
+    pub fn own(store: &'a S, clock: &'a RunClock, who: &str) -> Self {
+        let holder = format!("{who}-{:016x}", fastrand::u64(..));
+        Self { store, clock, holder, seconds: LEASE_SECONDS, began: clock.elapsed(), may_start: false }
+    }
+
+    /// The lease of all parts of an execution: each takes it where another part has it, and none gives it back.
+    pub fn shared(store: &'a S, clock: &'a RunClock, execution: &str) -> Self {
+        let holder = execution.to_owned();
+        Self { store, clock, holder, seconds: SHARED_SECONDS, began: clock.elapsed(), may_start: false }
+    }
+
+    /// Takes the lease if nobody holds it, or if who held it has let it lapse.
+    ///
+    /// # Errors
+    /// When the state row could not be read or written.
+    pub async fn acquire(mut self) -> Result<Acquire<'a, S>> {
+        let current = self.store.read_state(LEASE).await?;
+        if let Some(held) = current.as_ref().and_then(|current| self.held_by_another(&current.value)) {
+            return Ok(held);
+        }
+        self.may_start =
+            current.as_ref().is_some_and(|current| self.is_ours(&current.value) && current.value[MAY_BEGIN] == true);
+        let expected = current.map(|current| current.text);
+        if self.store.swap_state(LEASE, expected.as_deref(), Some(&self.value())).await? {
+            return Ok(Acquire::Acquired(self));
+        }
+        // Somebody was quicker; or our own write landed and its answer was lost, and the retry met it.
+        match self.store.read_state(LEASE).await? {
+            Some(current) if self.is_ours(&current.value) => Ok(Acquire::Acquired(self)),
+            Some(current) => Ok(self
+                .held_by_another(&current.value)
+                .unwrap_or(Acquire::Held { by: "another run".to_owned(), seconds: LEASE_SECONDS })),
+            None => Ok(Acquire::Held { by: "another run".to_owned(), seconds: 0 }),
+        }
+    }
+
+    /// Does `work` while renewing the lease. Without the lease the work ends where it is.
+    ///
+    /// # Errors
+    /// [`Lost`] when the lease was taken over, or could not be renewed while it lasted.
+    pub async fn hold<T>(&self, work: impl Future<Output = T>) -> std::result::Result<T, Lost> {
+        tokio::select! {
+            done = work => Ok(done),
+            lost = self.keep() => Err(lost),
+        }
+    }
+
+    /// Ends when the lease is lost, or so near its end that it may be before a renewal is answered.
+    async fn keep(&self) -> Lost {
+        // As early as the lease that is written can have begun: never believe in more of it than others do.
+        let mut began = self.began;
+        loop {
+            let give_up_at = (began + self.lasts()).saturating_sub(MARGIN);
+            let left = give_up_at.saturating_sub(self.clock.elapsed());
+            tokio::time::sleep((self.lasts() / RENEWALS).min(left)).await;
+            let renewing = self.clock.elapsed();
+            let left = give_up_at.saturating_sub(renewing);
+            if left.is_zero() {
+                return Lost;
+            }
+            match tokio::time::timeout(left, self.renew()).await {
+                Ok(Ok(true)) => began = renewing,
+                Ok(Ok(false)) | Err(_) => return Lost,
+                // A fault of the moment: there may be time for another try.
+                Ok(Err(_)) => {}
+            }
+        }
+    }
+
+    async fn renew(&self) -> Result<bool> {
+        let Some(current) = self.store.read_state(LEASE).await? else { return Ok(false) };
+        if !self.is_ours(&current.value) {
+            return Ok(false);
+        }
+        if self.store.swap_state(LEASE, Some(&current.text), Some(&self.value())).await? {
+            return Ok(true);
+        }
+        let current = self.store.read_state(LEASE).await?;
+        Ok(current.is_some_and(|current| self.is_ours(&current.value)))
+    }
+
+    /// Gives the lease back, if it is still ours. A failure is not worth a word: it lapses by itself.
+    pub async fn release(self) {
+        if let Ok(Some(current)) = self.store.read_state(LEASE).await
+            && self.is_ours(&current.value)
+        {
+            let _ = self.store.swap_state(LEASE, Some(&current.text), None).await;
+        }
+    }
+
+    /// Whether it says that the execution may begin.
+    pub fn may_start(&self) -> bool {
+        self.may_start
+    }
+
+    /// Writes into it that the execution may start, for the parts that come after; `false` if it is no longer ours.
+    ///
+    /// # Errors
+    /// When the state row could not be read or written.
+    pub async fn allow(&mut self) -> Result<bool> {
+        self.may_start = true;
+        self.renew().await
+    }
+
+    /// Takes the lease from parts that may still be working, for which there is nobody left who waits. They see it when they
+    /// renew it, or give up before it lapses if they cannot; until then nobody else gets it.
+    ///
+    /// # Errors
+    /// When the state row could not be read or written.
+    pub async fn recall(self) -> Result<()> {
+        let mut ended = self.value();
+        // No execution has a name with a space in it.
+        ended["holder"] = json!(format!("{} (ended)", self.holder));
+        // A part may renew it in between. If all of them do, every time, it lapses after the last.
+        for _ in 0..RECALLS {
+            match self.store.read_state(LEASE).await? {
+                Some(current) if self.is_ours(&current.value) => {
+                    if self.store.swap_state(LEASE, Some(&current.text), Some(&ended)).await? {
+                        break;
+                    }
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> Value {
+        let mut lease = json!({"holder": self.holder, "until": self.clock.wall().plus(self.seconds).get()});
+        if self.may_start {
+            lease[MAY_BEGIN] = json!(true);
+        }
+        lease
+    }
+
+    fn is_ours(&self, lease: &Value) -> bool {
+        lease["holder"] == self.holder.as_str()
+    }
+
+    /// `None` when the lease has lapsed, is ours already, or is not one that we can read.
+    fn held_by_another(&self, lease: &Value) -> Option<Acquire<'a, S>> {
+        let seconds = lease["until"].as_i64()?.saturating_sub(self.clock.wall().get());
+        // A lease further ahead than any lease is written came from a clock that was wrong; it must not block for ever.
+        let held = (0..=2 * SHARED_SECONDS).contains(&seconds) && !self.is_ours(lease);
+        held.then(|| Acquire::Held {
+            by: lease["holder"].as_str().unwrap_or("another run").chars().take(40).collect(),
+            seconds,
+        })
+    }
+
+    fn lasts(&self) -> Duration {
+        Duration::from_secs(self.seconds.unsigned_abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::time::Duration;
+
+    use serde_json::Value;
+
+    use super::{Acquire, LEASE_SECONDS, Lease, Lost};
+    use crate::run::clock::RunClock;
+    use crate::store::{OwnState, Result, StoreError, Stored};
+    use shared::time::EpochSeconds;
+
+    /// A state row in memory whose writes can be made to hang or to fail: what no engine does on demand for a minute.
+    #[derive(Default)]
+    struct Row {
+        text: RefCell<Option<String>>,
+        hangs: RefCell<bool>,
+        fails: RefCell<bool>,
+    }
+
+    impl OwnState for Row {
+        async fn read_state(&self, _: &str) -> Result<Option<Stored>> {
+            let text = self.text.borrow().clone();
+            Ok(text.map(|text| Stored { value: serde_json::from_str(&text).unwrap(), text }))
+        }
+
+        async fn swap_state(&self, _: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool> {
+            if *self.hangs.borrow() {
+                std::future::pending::<()>().await;
+            }
+            if *self.fails.borrow() {
+                return Err(StoreError::OutOfTime);
+            }
+            let holds = self.text.borrow().as_deref() == expected;
+            if holds {
+                *self.text.borrow_mut() = value.map(Value::to_string);
+            }
+            Ok(holds)
+        }
+
+        async fn write_state(&self, _: &str, _: &Value) -> Result<()> {
+            Ok(())
+        }
+
+        async fn holds_state(&self) -> Result<bool> {
+            Ok(true)
+        }
+    }
+
+    const START: EpochSeconds = EpochSeconds::new(1_800_000_000);
+
+    async fn got<'a>(row: &'a Row, clock: &'a RunClock) -> Option<Lease<'a, Row>> {
+        match Lease::own(row, clock, "test").acquire().await {
+            Ok(Acquire::Acquired(lease)) => Some(lease),
+            _ => None,
+        }
+    }
+
+    async fn joined<'a>(row: &'a Row, clock: &'a RunClock, execution: &str) -> Option<Lease<'a, Row>> {
+        match Lease::shared(row, clock, execution).acquire().await {
+            Ok(Acquire::Acquired(lease)) => Some(lease),
+            _ => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn is_renewed_for_as_long_as_the_work_takes() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        let lease = got(&row, &clock).await.unwrap();
+        let work = async {
+            for _ in 0..60 {
+                tokio::time::sleep(Duration::from_secs(30)).await;
+                assert!(got(&row, &clock).await.is_none(), "nobody else gets it");
+            }
+        };
+        assert_eq!(lease.hold(work).await, Ok(()));
+        lease.release().await;
+        assert!(got(&row, &clock).await.is_some());
+    }
+
+    /// The work must end before anybody else can get the lease, however a renewal goes wrong.
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_that_cannot_renew_gives_up_before_its_lease_lapses() {
+        for (hangs, fails) in [(true, false), (false, true)] {
+            let (row, clock) = (Row::default(), RunClock::start(START, None));
+            let lease = got(&row, &clock).await.unwrap();
+            *row.hangs.borrow_mut() = hangs;
+            *row.fails.borrow_mut() = fails;
+            let forever = tokio::time::sleep(Duration::from_hours(1));
+            assert_eq!(lease.hold(forever).await, Err(Lost));
+            assert!(clock.elapsed() < Duration::from_secs(LEASE_SECONDS.unsigned_abs()), "{:?}", clock.elapsed());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_was_taken_over_is_lost_and_not_given_back() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        let lease = got(&row, &clock).await.unwrap();
+        let theirs = r#"{"holder": "another", "until": 1800000100}"#.to_owned();
+        *row.text.borrow_mut() = Some(theirs.clone());
+        assert_eq!(lease.hold(tokio::time::sleep(Duration::from_hours(1))).await, Err(Lost));
+        lease.release().await;
+        assert_eq!(*row.text.borrow(), Some(theirs));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_parts_of_an_execution_share_a_lease_and_nobody_else_gets_it() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        let first = joined(&row, &clock, "clean-up-1").await.unwrap();
+        let second = joined(&row, &clock, "clean-up-1").await.unwrap();
+        let others = async || {
+            assert!(joined(&row, &clock, "clean-up-2").await.is_none());
+            assert!(got(&row, &clock).await.is_none());
+        };
+        others().await;
+        let work = tokio::time::sleep(Duration::from_hours(1));
+        let rival = async {
+            for _ in 0..59 {
+                tokio::time::sleep(Duration::from_mins(1)).await;
+                others().await;
+            }
+        };
+        let (one, two, ()) = tokio::join!(first.hold(work), second.hold(rival), std::future::ready(()));
+        assert_eq!((one, two), (Ok(()), Ok(())));
+        // Between two parts it holds for minutes, and not for ever.
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        others().await;
+        tokio::time::sleep(Duration::from_mins(6)).await;
+        assert!(got(&row, &clock).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_recalled_stops_the_parts_before_anybody_else_gets_it() {
+        for cannot_renew in [false, true] {
+            let (row, clock) = (Row::default(), RunClock::start(START, None));
+            let part = joined(&row, &clock, "clean-up-1").await.unwrap();
+            let recall = async {
+                tokio::time::sleep(Duration::from_mins(2)).await;
+                Lease::shared(&row, &clock, "clean-up-1").recall().await.unwrap();
+                *row.fails.borrow_mut() = cannot_renew;
+                assert!(joined(&row, &clock, "clean-up-1").await.is_none(), "not even another part");
+            };
+            let (part, ()) = tokio::join!(part.hold(tokio::time::sleep(Duration::from_hours(1))), recall);
+            assert_eq!(part, Err(Lost));
+            *row.fails.borrow_mut() = false;
+            assert!(got(&row, &clock).await.is_none(), "after {:?}", clock.elapsed());
+            tokio::time::sleep(Duration::from_mins(11)).await;
+            assert!(got(&row, &clock).await.is_some());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_another_s_is_not_recalled() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        Lease::shared(&row, &clock, "clean-up-1").recall().await.unwrap();
+        assert_eq!(*row.text.borrow(), None);
+        let _other = joined(&row, &clock, "clean-up-2").await.unwrap();
+        let theirs = row.text.borrow().clone();
+        Lease::shared(&row, &clock, "clean-up-1").recall().await.unwrap();
+        assert_eq!(*row.text.borrow(), theirs);
+    }
+
+    /// A name alone shows nothing: the lease itself says that somebody has looked, for as long as it is this execution's.
+    #[tokio::test(start_paused = true)]
+    async fn only_what_was_allowed_may_begin() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        let mut first = joined(&row, &clock, "clean-up-1").await.unwrap();
+        assert!(!first.may_start());
+        assert!(!joined(&row, &clock, "clean-up-1").await.unwrap().may_start(), "taken, and not looked yet");
+        assert_eq!(first.allow().await, Ok(true));
+        let part = joined(&row, &clock, "clean-up-1").await.unwrap();
+        assert!(part.may_start());
+        assert_eq!(part.hold(tokio::time::sleep(Duration::from_mins(20))).await, Ok(()));
+        assert!(joined(&row, &clock, "clean-up-1").await.unwrap().may_start(), "a renewal forgets it");
+        tokio::time::sleep(Duration::from_mins(11)).await;
+        assert!(!joined(&row, &clock, "clean-up-2").await.unwrap().may_start(), "another's");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_from_a_clock_that_was_far_ahead_does_not_block_for_ever() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        *row.text.borrow_mut() = Some(r#"{"holder": "another", "until": 1900000000}"#.to_owned());
+        assert!(got(&row, &clock).await.is_some());
+    }
+}

@@ -1,0 +1,4 @@
+//! Makes sure that the table's TTL, and if wanted its stream, is on.
+
+pub mod stream;
+pub mod ttl;

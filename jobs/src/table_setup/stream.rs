@@ -1,0 +1,208 @@
+//! Makes sure that the table has a stream that shows rows as they were: looks first, asks once, waits while DynamoDB
+//! switches. A stream that is there belongs to somebody: it is used or refused, never changed and never switched off.
+
+use std::time::Duration;
+
+use crate::run::clock::RunClock;
+use crate::store::{EnableAnswer, StoreError, StreamSetting, SwitchStream, TableStream};
+
+/// The stream, when it is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    pub arn: String,
+    pub view: String,
+    /// By this call.
+    pub switched_on: bool,
+}
+
+/// What a stream must show: what a removed row was.
+const VIEWS: [&str; 2] = ["OLD_IMAGE", "NEW_AND_OLD_IMAGES"];
+
+/// What to do about a table's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamStep {
+    Accept,
+    Enable,
+    Wait(Wait),
+    Refuse,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// DynamoDB has said that the stream is on, and does not show it yet.
+    NotShown,
+    /// Another change of the table, or this one, is under way.
+    TableBusy,
+}
+
+/// Why there is no stream to read. One line each, for the stack's events.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamError {
+    #[error(
+        "refused: the stream of table {table} shows {view}, and the cascade needs the old image of a row (OLD_IMAGE or NEW_AND_OLD_IMAGES): a stream's view cannot be changed, and somebody may read this one; deploy without the cascade, or, if nobody does, switch the stream off and deploy again"
+    )]
+    View { table: String, view: String },
+    #[error(
+        "DynamoDB accepted the change, but still shows table {table} without a stream: look at the table, and deploy again"
+    )]
+    NotShown { table: String },
+    #[error(
+        "another change of table {table} is under way and did not end in time: deploy again when the table is active"
+    )]
+    TableBusy { table: String },
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+/// `said_on`: DynamoDB has accepted the change, or said that there is a stream already. Its description can lag behind.
+pub fn plan(table: &TableStream, said_on: bool) -> StreamStep {
+    match (&table.setting, table.busy, said_on) {
+        (StreamSetting::On { view, .. }, _, _) if !VIEWS.contains(&view.as_str()) => StreamStep::Refuse,
+        // While it is being made it cannot be read, and the table takes no other change: its TTL comes next.
+        (_, true, _) => StreamStep::Wait(Wait::TableBusy),
+        (StreamSetting::On { .. }, false, _) => StreamStep::Accept,
+        (StreamSetting::Off, false, false) => StreamStep::Enable,
+        (StreamSetting::Off, false, true) => StreamStep::Wait(Wait::NotShown),
+    }
+}
+
+/// Switches the stream on, and looks every `poll` until it is or the clock says stop.
+///
+/// # Errors
+/// When there is no usable stream at the end.
+pub async fn switch_on<S: SwitchStream>(
+    store: &S,
+    table: &str,
+    clock: &RunClock,
+    poll: Duration,
+) -> Result<Stream, StreamError> {
+    let (mut asked, mut said_on) = (false, false);
+    loop {
+        let seen = store.table_stream().await?;
+        let wait = match (plan(&seen, said_on), seen.setting) {
+            (StreamStep::Accept, StreamSetting::On { arn, view }) => {
+                return Ok(Stream { arn, view, switched_on: asked });
+            }
+            (StreamStep::Refuse, StreamSetting::On { view, .. }) => {
+                return Err(StreamError::View { table: table.to_owned(), view });
+            }
+            (StreamStep::Wait(wait), _) => wait,
+            (StreamStep::Enable | StreamStep::Accept | StreamStep::Refuse, _) => match store.enable_stream().await? {
+                answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn) => {
+                    asked |= answer == EnableAnswer::Accepted;
+                    said_on = true;
+                    Wait::NotShown
+                }
+                EnableAnswer::TooSoon | EnableAnswer::TableBusy => Wait::TableBusy,
+            },
+        };
+        tracing::info!(table, waiting = ?wait, "waiting for DynamoDB");
+        tokio::time::sleep(clock.time_left().map_or(poll, |left| poll.min(left))).await;
+        if clock.time_is_up() {
+            let table = table.to_owned();
+            return Err(match wait {
+                Wait::NotShown => StreamError::NotShown { table },
+                Wait::TableBusy => StreamError::TableBusy { table },
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::time::Duration;
+
+    use super::{Stream, StreamError, StreamStep, Wait, plan, switch_on};
+    use crate::run::clock::RunClock;
+    use crate::store::{EnableAnswer, Result, StreamSetting, SwitchStream, TableStream};
+    use shared::time::EpochSeconds;
+
+    const ARN: &str = "arn:aws:dynamodb:r:1:table/t_attributes/stream/s";
+
+    fn on(view: &str, busy: bool) -> TableStream {
+        TableStream { setting: StreamSetting::On { arn: ARN.to_owned(), view: view.to_owned() }, busy }
+    }
+
+    fn off(busy: bool) -> TableStream {
+        TableStream { setting: StreamSetting::Off, busy }
+    }
+
+    #[test]
+    fn every_stream_has_its_step() {
+        for (table, before, after) in [
+            (off(false), StreamStep::Enable, StreamStep::Wait(Wait::NotShown)),
+            (off(true), StreamStep::Wait(Wait::TableBusy), StreamStep::Wait(Wait::TableBusy)),
+            (on("OLD_IMAGE", false), StreamStep::Accept, StreamStep::Accept),
+            (on("NEW_AND_OLD_IMAGES", false), StreamStep::Accept, StreamStep::Accept),
+            (on("OLD_IMAGE", true), StreamStep::Wait(Wait::TableBusy), StreamStep::Wait(Wait::TableBusy)),
+            (on("NEW_IMAGE", false), StreamStep::Refuse, StreamStep::Refuse),
+            (on("KEYS_ONLY", true), StreamStep::Refuse, StreamStep::Refuse),
+            (on("", false), StreamStep::Refuse, StreamStep::Refuse),
+        ] {
+            assert_eq!((plan(&table, false), plan(&table, true)), (before, after), "{table:?}");
+        }
+    }
+
+    /// Answers in turn; the last answer of each kind for ever.
+    struct Script {
+        tables: RefCell<Vec<TableStream>>,
+        answers: RefCell<Vec<EnableAnswer>>,
+        asked: RefCell<u32>,
+    }
+
+    fn next<T: Clone>(answers: &RefCell<Vec<T>>) -> T {
+        let mut answers = answers.borrow_mut();
+        if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() }
+    }
+
+    impl SwitchStream for Script {
+        async fn table_stream(&self) -> Result<TableStream> {
+            Ok(next(&self.tables))
+        }
+
+        async fn enable_stream(&self) -> Result<EnableAnswer> {
+            *self.asked.borrow_mut() += 1;
+            Ok(next(&self.answers))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn asks_only_when_there_is_no_stream_and_says_what_it_waited_for() {
+        use EnableAnswer::{Accepted, AlreadyOn, TableBusy};
+        let table = || "t_attributes".to_owned();
+        let stream = |switched_on| Ok(Stream { arn: ARN.to_owned(), view: "OLD_IMAGE".to_owned(), switched_on });
+        let (was_on, old) = (|| on("OLD_IMAGE", false), || on("OLD_IMAGE", true));
+        for (tables, answers, outcome, asked) in [
+            (vec![was_on()], vec![Accepted], stream(false), 0),
+            (vec![off(false), old(), was_on()], vec![Accepted], stream(true), 1),
+            (vec![off(false), off(false), off(true), was_on()], vec![Accepted], stream(true), 1),
+            (vec![off(true), off(false), was_on()], vec![Accepted], stream(true), 1),
+            (vec![off(false), off(false), was_on()], vec![TableBusy, Accepted], stream(true), 2),
+            (vec![off(false), was_on()], vec![AlreadyOn], stream(false), 1),
+            (
+                vec![on("KEYS_ONLY", false)],
+                vec![Accepted],
+                Err(StreamError::View { table: table(), view: "KEYS_ONLY".to_owned() }),
+                0,
+            ),
+            (
+                vec![off(false), on("NEW_IMAGE", false)],
+                vec![AlreadyOn],
+                Err(StreamError::View { table: table(), view: "NEW_IMAGE".to_owned() }),
+                1,
+            ),
+            (vec![off(false)], vec![Accepted], Err(StreamError::NotShown { table: table() }), 1),
+            (vec![off(true)], vec![Accepted], Err(StreamError::TableBusy { table: table() }), 0),
+        ] {
+            let words = format!("{tables:?} {answers:?}");
+            let script =
+                Script { tables: RefCell::new(tables), answers: RefCell::new(answers), asked: RefCell::new(0) };
+            let clock = RunClock::start(EpochSeconds::new(0), Some(Duration::from_mins(1)));
+            let seen = switch_on(&script, "t_attributes", &clock, Duration::from_secs(2)).await;
+            assert_eq!((seen, script.asked.into_inner()), (outcome, asked), "{words}");
+            assert!(clock.elapsed() < Duration::from_mins(1), "the answer needs time, too");
+        }
+    }
+}

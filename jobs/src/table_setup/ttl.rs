@@ -1,0 +1,319 @@
+//! Makes sure that the table's TTL is on for ActingWeb's attribute: looks first, asks once, waits while DynamoDB switches.
+
+use std::time::Duration;
+
+use crate::run::clock::RunClock;
+use crate::store::{EnableAnswer, InspectTable, StoreError, SwitchTtl, TtlSetting};
+use shared::bucket::TTL_ATTRIBUTE;
+
+/// How it ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switched {
+    WasOn,
+    NowOn,
+    /// DynamoDB is at it, for up to an hour: nothing can stop it but another change.
+    BeingEnabled,
+}
+
+/// What to do about a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TtlStep {
+    Accept,
+    Enable,
+    Wait(Wait),
+    Refuse,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// To be on: DynamoDB shows that it is switching.
+    Enabling,
+    /// To be shown: DynamoDB has said that it is on or will be, and does not show it yet.
+    NotShown,
+    /// To be off, so that it can be switched on.
+    Disabling,
+    /// For DynamoDB to allow another change.
+    TooSoon,
+    /// For another change of the table to end.
+    TableBusy,
+}
+
+/// Why TTL is not on. One line each, for the stack's events.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SwitchError {
+    #[error(
+        "refused: TTL of table {table} is on for attribute {attribute}, not {TTL_ATTRIBUTE}: DynamoDB has one TTL attribute a table; if nothing needs that one, switch it off, wait an hour, and deploy again"
+    )]
+    OtherAttribute { table: String, attribute: String },
+    #[error(
+        "TTL was switched off less than an hour ago; DynamoDB refuses another change for up to an hour: deploy again later"
+    )]
+    SwitchedOffLately,
+    #[error(
+        "DynamoDB accepted the change, but still shows TTL of table {table} as off: look at the table, and deploy again"
+    )]
+    NotShown { table: String },
+    #[error(
+        "another change of table {table} is under way and did not end in time: deploy again when the table is active"
+    )]
+    TableBusy { table: String },
+    #[error("table {table} does not exist in this account and region: check the resource's TableName")]
+    TableMissing { table: String },
+    #[error(
+        "refused: table {table} is not an ActingWeb attributes table: its keys are {keys}, not id (HASH), bucket_name (RANGE), both strings: check the resource's TableName"
+    )]
+    ForeignKeys { table: String, keys: String },
+    #[error(
+        "the time was up before DynamoDB had answered: check the network, the region and AWS_ENDPOINT_URL_DYNAMODB, or give the function a longer timeout"
+    )]
+    OutOfTime,
+    #[error("{0}")]
+    Store(StoreError),
+}
+
+impl From<StoreError> for SwitchError {
+    /// The same causes; here the table is named by a property of the resource, not by a setting.
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::TableMissing { table } => SwitchError::TableMissing { table },
+            StoreError::ForeignKeys { table, keys } => SwitchError::ForeignKeys { table, keys },
+            StoreError::OutOfTime => SwitchError::OutOfTime,
+            other => SwitchError::Store(other),
+        }
+    }
+}
+
+/// `said_on`: DynamoDB has accepted the change, or said that TTL is on already. Its description can lag behind that.
+pub fn plan(setting: &TtlSetting, said_on: bool) -> TtlStep {
+    let ours = |attribute: &str| attribute == TTL_ATTRIBUTE;
+    match (setting, said_on) {
+        (TtlSetting::On { attribute }, _) if ours(attribute) => TtlStep::Accept,
+        (TtlSetting::Enabling { attribute }, _) if ours(attribute) => TtlStep::Wait(Wait::Enabling),
+        (TtlSetting::On { .. } | TtlSetting::Enabling { .. }, _) => TtlStep::Refuse,
+        // Of whichever attribute: once it is off, it can be ours.
+        (TtlSetting::Disabling { .. }, _) => TtlStep::Wait(Wait::Disabling),
+        (TtlSetting::Off, false) => TtlStep::Enable,
+        (TtlSetting::Off, true) => TtlStep::Wait(Wait::NotShown),
+    }
+}
+
+/// What it comes to when the time is up during a wait.
+fn give_up(table: &str, wait: Option<Wait>) -> Result<Switched, SwitchError> {
+    let table = table.to_owned();
+    match wait {
+        Some(Wait::Enabling) => Ok(Switched::BeingEnabled),
+        Some(Wait::NotShown) => Err(SwitchError::NotShown { table }),
+        Some(Wait::Disabling | Wait::TooSoon) => Err(SwitchError::SwitchedOffLately),
+        Some(Wait::TableBusy) => Err(SwitchError::TableBusy { table }),
+        None => Err(SwitchError::OutOfTime),
+    }
+}
+
+/// Switches TTL on, and looks every `poll` until it is or the clock says stop.
+///
+/// # Errors
+/// When TTL is not on at the end, and is not being switched on.
+pub async fn switch_on<S: InspectTable + SwitchTtl>(
+    store: &S,
+    table: &str,
+    clock: &RunClock,
+    poll: Duration,
+) -> Result<Switched, SwitchError> {
+    let (mut asked, mut said_on) = (false, false);
+    let mut waiting = None;
+    loop {
+        let setting = match store.ttl_setting().await {
+            Ok(setting) => setting,
+            Err(StoreError::OutOfTime) => return give_up(table, waiting),
+            Err(error) => return Err(error.into()),
+        };
+        if matches!(setting, TtlSetting::Disabling { .. }) {
+            // Whatever was said before: somebody has switched it off since.
+            said_on = false;
+        }
+        let wait = match plan(&setting, said_on) {
+            TtlStep::Accept => return Ok(if asked { Switched::NowOn } else { Switched::WasOn }),
+            TtlStep::Refuse => return Err(other_attribute(table, setting)),
+            TtlStep::Wait(wait) => wait,
+            TtlStep::Enable => match store.enable_ttl().await {
+                Ok(answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn)) => {
+                    asked |= answer == EnableAnswer::Accepted;
+                    said_on = true;
+                    waiting = Some(Wait::NotShown);
+                    continue;
+                }
+                Ok(EnableAnswer::TooSoon) => Wait::TooSoon,
+                Ok(EnableAnswer::TableBusy) => Wait::TableBusy,
+                Err(StoreError::OutOfTime) => return give_up(table, waiting),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        waiting = Some(wait);
+        tracing::info!(table, waiting = ?wait, "waiting for DynamoDB");
+        tokio::time::sleep(clock.time_left().map_or(poll, |left| poll.min(left))).await;
+        if clock.time_is_up() {
+            return give_up(table, waiting);
+        }
+    }
+}
+
+fn other_attribute(table: &str, setting: TtlSetting) -> SwitchError {
+    let attribute = match setting {
+        TtlSetting::On { attribute } | TtlSetting::Enabling { attribute } | TtlSetting::Disabling { attribute } => {
+            attribute
+        }
+        TtlSetting::Off => String::new(),
+    };
+    SwitchError::OtherAttribute { table: table.to_owned(), attribute }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::time::Duration;
+
+    use super::{SwitchError, Switched, TtlStep, Wait, plan, switch_on};
+    use crate::run::clock::RunClock;
+    use crate::store::{Billing, EnableAnswer, InspectTable, Result, StoreError, SwitchTtl, TableFigures, TtlSetting};
+    use shared::time::EpochSeconds;
+
+    const OURS: &str = "ttl_timestamp";
+
+    fn on(attribute: &str) -> TtlSetting {
+        TtlSetting::On { attribute: attribute.to_owned() }
+    }
+
+    fn enabling(attribute: &str) -> TtlSetting {
+        TtlSetting::Enabling { attribute: attribute.to_owned() }
+    }
+
+    fn disabling(attribute: &str) -> TtlSetting {
+        TtlSetting::Disabling { attribute: attribute.to_owned() }
+    }
+
+    #[test]
+    fn every_setting_has_its_step() {
+        // Setting; step before and after DynamoDB has said that TTL is on.
+        for (setting, before, after) in [
+            (TtlSetting::Off, TtlStep::Enable, TtlStep::Wait(Wait::NotShown)),
+            (on(OURS), TtlStep::Accept, TtlStep::Accept),
+            (on("ttl"), TtlStep::Refuse, TtlStep::Refuse),
+            (on("TTL_timestamp"), TtlStep::Refuse, TtlStep::Refuse),
+            (on(""), TtlStep::Refuse, TtlStep::Refuse),
+            (enabling(OURS), TtlStep::Wait(Wait::Enabling), TtlStep::Wait(Wait::Enabling)),
+            (enabling("ttl"), TtlStep::Refuse, TtlStep::Refuse),
+            (disabling(OURS), TtlStep::Wait(Wait::Disabling), TtlStep::Wait(Wait::Disabling)),
+            (disabling("ttl"), TtlStep::Wait(Wait::Disabling), TtlStep::Wait(Wait::Disabling)),
+        ] {
+            assert_eq!(plan(&setting, false), before, "{setting:?}");
+            assert_eq!(plan(&setting, true), after, "{setting:?}");
+        }
+    }
+
+    /// Answers in turn; the last answer of each kind for ever.
+    struct Script {
+        settings: RefCell<Vec<Result<TtlSetting>>>,
+        answers: RefCell<Vec<Result<EnableAnswer>>>,
+        asked: RefCell<u32>,
+    }
+
+    fn next<T: Clone>(answers: &RefCell<Vec<T>>) -> T {
+        let mut answers = answers.borrow_mut();
+        if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() }
+    }
+
+    impl InspectTable for Script {
+        fn figures(&self) -> &TableFigures {
+            const FIGURES: &TableFigures =
+                &TableFigures { arn: String::new(), rows: 0, bytes: 0, billing: Billing::OnDemand };
+            FIGURES
+        }
+
+        async fn ttl_setting(&self) -> Result<TtlSetting> {
+            next(&self.settings)
+        }
+    }
+
+    impl SwitchTtl for Script {
+        async fn enable_ttl(&self) -> Result<EnableAnswer> {
+            *self.asked.borrow_mut() += 1;
+            next(&self.answers)
+        }
+    }
+
+    async fn run(settings: &[TtlSetting], answers: &[EnableAnswer]) -> (Result<Switched, SwitchError>, u32) {
+        run_with(settings.iter().cloned().map(Ok).collect(), answers.iter().copied().map(Ok).collect()).await
+    }
+
+    async fn run_with(
+        settings: Vec<Result<TtlSetting>>,
+        answers: Vec<Result<EnableAnswer>>,
+    ) -> (Result<Switched, SwitchError>, u32) {
+        let script =
+            Script { settings: RefCell::new(settings), answers: RefCell::new(answers), asked: RefCell::new(0) };
+        let clock = RunClock::start(EpochSeconds::new(0), Some(Duration::from_mins(1)));
+        let outcome = switch_on(&script, "t_attributes", &clock, Duration::from_secs(2)).await;
+        assert!(clock.elapsed() < Duration::from_mins(1), "the answer needs time, too");
+        (outcome, script.asked.into_inner())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn asks_only_when_ttl_is_off_and_only_once() {
+        use EnableAnswer::{Accepted, AlreadyOn, TableBusy, TooSoon};
+        let off = || TtlSetting::Off;
+        for (settings, answers, outcome, asked) in [
+            (vec![on(OURS)], vec![Accepted], Switched::WasOn, 0),
+            (vec![enabling(OURS), on(OURS)], vec![Accepted], Switched::WasOn, 0),
+            (vec![off(), on(OURS)], vec![Accepted], Switched::NowOn, 1),
+            (vec![off(), enabling(OURS), enabling(OURS), on(OURS)], vec![Accepted], Switched::NowOn, 1),
+            // The description lags behind the answer.
+            (vec![off(), off(), off(), enabling(OURS), on(OURS)], vec![Accepted], Switched::NowOn, 1),
+            (vec![off(), on(OURS)], vec![AlreadyOn], Switched::WasOn, 1),
+            (vec![off(), off(), on(OURS)], vec![AlreadyOn], Switched::WasOn, 1),
+            (vec![disabling(OURS), disabling("ttl"), off(), on(OURS)], vec![Accepted], Switched::NowOn, 1),
+            (vec![off(), off(), off(), on(OURS)], vec![TooSoon, TableBusy, Accepted], Switched::NowOn, 3),
+            (vec![enabling(OURS)], vec![Accepted], Switched::BeingEnabled, 0),
+            (vec![off(), enabling(OURS)], vec![Accepted], Switched::BeingEnabled, 1),
+            // Switched off by somebody else, after it was accepted.
+            (vec![off(), disabling(OURS), off(), on(OURS)], vec![Accepted], Switched::NowOn, 2),
+        ] {
+            assert_eq!(run(&settings, &answers).await, (Ok(outcome), asked), "{settings:?} {answers:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn says_what_it_waited_for_when_the_time_is_up() {
+        use EnableAnswer::{Accepted, AlreadyOn, TableBusy, TooSoon};
+        let table = || "t_attributes".to_owned();
+        let other = SwitchError::OtherAttribute { table: table(), attribute: "ttl".to_owned() };
+        for (settings, answers, error) in [
+            (vec![disabling(OURS)], vec![Accepted], SwitchError::SwitchedOffLately),
+            (vec![disabling("ttl"), TtlSetting::Off], vec![TooSoon], SwitchError::SwitchedOffLately),
+            (vec![TtlSetting::Off], vec![TooSoon], SwitchError::SwitchedOffLately),
+            (vec![TtlSetting::Off], vec![TableBusy], SwitchError::TableBusy { table: table() }),
+            (vec![TtlSetting::Off], vec![Accepted], SwitchError::NotShown { table: table() }),
+            (vec![on("ttl")], vec![Accepted], other.clone()),
+            (vec![enabling("ttl")], vec![Accepted], other.clone()),
+            (vec![TtlSetting::Off, on("ttl")], vec![AlreadyOn], other),
+        ] {
+            assert_eq!(run(&settings, &answers).await.0, Err(error), "{settings:?} {answers:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_description_that_does_not_come_in_time_leaves_what_was_seen_before() {
+        let late = || Err(StoreError::OutOfTime);
+        let accepted = || vec![Ok(EnableAnswer::Accepted)];
+        assert_eq!(run_with(vec![late()], accepted()).await.0, Err(SwitchError::OutOfTime));
+        assert_eq!(run_with(vec![Ok(enabling(OURS)), late()], accepted()).await.0, Ok(Switched::BeingEnabled));
+        assert_eq!(
+            run_with(vec![Ok(disabling(OURS)), late()], accepted()).await.0,
+            Err(SwitchError::SwitchedOffLately)
+        );
+        assert_eq!(
+            run_with(vec![Ok(TtlSetting::Off)], vec![Err(StoreError::OutOfTime)]).await.0,
+            Err(SwitchError::OutOfTime)
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! Which TTL a row should have: pure decisions, from the row's own fields and from those of the rows it belongs to.
+//!
+//! It is the one that ActingWeb 3.15.1 gives when it writes the row: the moment of writing, the storage TTL, and an hour
+//! for skew. Never earlier than that hour after the row's own `expires_at`: a TTL must not end what is alive.
+
+use crate::bucket::{self, Bucket, Rule, TTL_SKEW_SECONDS};
+use crate::index;
+use crate::integrity::{self, Lookup};
+use crate::row::{Field, Fields, Raw, Row, RowKey, TTL_TOO_OLD_SECONDS, Ttl};
+use crate::time::EpochSeconds;
+
+/// Why a row is left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeaveReason {
+    /// Nobody's business.
+    Unknown,
+    /// Has one, which is never changed.
+    HasTtl,
+    /// Has one that DynamoDB never acts on; an operator's to decide.
+    MalformedTtl,
+    /// A bucket whose rows have none.
+    Permanent,
+    /// Its fields cannot be read.
+    Malformed,
+    /// Nothing in it tells when it was written.
+    NoTime,
+    /// Consumed, and nothing tells when.
+    UsedUnknownWhen,
+    /// An index row that leads nowhere; the index repair deletes it.
+    TargetAbsent,
+    /// An index row whose target does not tell its age.
+    TargetUnreadable,
+    /// A provider row that no token names; the index repair deletes it.
+    Unreferenced,
+    /// So old that DynamoDB would never act on the TTL; the cleanups delete it.
+    TooOld,
+}
+
+impl LeaveReason {
+    /// The name in the report.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LeaveReason::Unknown => "unknown",
+            LeaveReason::HasTtl => "has_ttl",
+            LeaveReason::MalformedTtl => "malformed_ttl",
+            LeaveReason::Permanent => "permanent",
+            LeaveReason::Malformed => "malformed",
+            LeaveReason::NoTime => "no_time",
+            LeaveReason::UsedUnknownWhen => "used_unknown_when",
+            LeaveReason::TargetAbsent => "target_absent",
+            LeaveReason::TargetUnreadable => "target_unreadable",
+            LeaveReason::Unreferenced => "unreferenced",
+            LeaveReason::TooOld => "too_old",
+        }
+    }
+}
+
+/// What is to be done about a row's TTL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    Leave(LeaveReason),
+    Set(EpochSeconds),
+    /// The row that an index row points at tells.
+    AskTarget(RowKey),
+    /// The tokens of the actor that name this provider row tell.
+    AskReferrers,
+}
+
+/// What the row by itself asks for.
+pub fn plan(row: &Row, now: EpochSeconds) -> (Option<&'static Bucket>, Plan) {
+    let Some(bucket) = row.known_bucket() else { return (None, Plan::Leave(LeaveReason::Unknown)) };
+    let leave = |reason| Plan::Leave(reason);
+    let plan = match (bucket.ttl, row.ttl()) {
+        (None, _) => leave(LeaveReason::Permanent),
+        (Some(_), Ttl::At(_)) => leave(LeaveReason::HasTtl),
+        (Some(_), Ttl::Malformed) => leave(LeaveReason::MalformedTtl),
+        (Some(ttl), Ttl::Absent) => match bucket.rule {
+            Rule::Never | Rule::Unread => leave(LeaveReason::Permanent),
+            Rule::TtlOnly => leave(LeaveReason::NoTime),
+            Rule::Provider => Plan::AskReferrers,
+            Rule::Pointer { .. } => {
+                integrity::target_key(row, bucket).map_or(leave(LeaveReason::Malformed), Plan::AskTarget)
+            }
+            Rule::SinceCreated { .. }
+            | Rule::ExpiresAt
+            | Rule::ExpiresAtIfPresent
+            | Rule::Refresh
+            | Rule::ReplayMarker { .. } => match Fields::read(&row.data) {
+                None => leave(LeaveReason::Malformed),
+                Some(fields) => settle(by_fields(&fields, bucket, ttl), now),
+            },
+        },
+    };
+    (Some(bucket), plan)
+}
+
+/// The TTL of a row that carries its times itself.
+pub fn by_fields(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds, LeaveReason> {
+    let at = match bucket.rule {
+        // Fetching a session writes it anew, with a TTL of that moment.
+        Rule::SinceCreated { .. } => match (fields.created_at, fields.retrieved_at) {
+            (Field::Is(created), Field::Is(retrieved)) => created.max(retrieved).plus(ttl),
+            (Field::Is(created), Field::Missing) => created.plus(ttl),
+            (Field::Is(_), Field::Malformed) | (Field::Missing | Field::Malformed, _) => {
+                return Err(LeaveReason::Malformed);
+            }
+        },
+        Rule::ExpiresAt | Rule::ExpiresAtIfPresent => end_of(fields, bucket, ttl)?,
+        Rule::Refresh => match (fields.used, fields.used_at) {
+            (Field::Missing | Field::Is(false), _) => end_of(fields, bucket, ttl)?,
+            (Field::Is(true), Field::Is(used_at)) => used_at.plus(bucket.consumed_ttl.unwrap_or(ttl)),
+            (Field::Is(true), Field::Missing | Field::Malformed) => return Err(LeaveReason::UsedUnknownWhen),
+            (Field::Malformed, _) => return Err(LeaveReason::Malformed),
+        },
+        Rule::ReplayMarker { seconds } => match (fields.seen_at, fields.exp) {
+            (Field::Is(seen), Field::Is(exp)) if exp.get() == 0 => seen.plus(ttl),
+            (Field::Is(seen), Field::Is(exp)) => seen.plus(ttl).max(exp.plus(seconds)),
+            (Field::Missing | Field::Malformed, _) | (_, Field::Missing | Field::Malformed) => {
+                return Err(LeaveReason::Malformed);
+            }
+        },
+        Rule::TtlOnly | Rule::Pointer { .. } | Rule::Provider | Rule::Never | Rule::Unread => {
+            return Err(LeaveReason::NoTime);
+        }
+    };
+    Ok(at)
+}
+
+/// When the storage TTL of an unused token ends. The single-page application's tokens and the tickets are stored for as
+/// long as they live; an MCP token for the bucket's time from its creation, and by us for no less than it lives.
+fn end_of(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds, LeaveReason> {
+    match (fields.expires_at, fields.created_at, bucket.owner) {
+        (Field::Is(expires), _, bucket::Owner::System(_)) => Ok(expires),
+        (Field::Is(expires), Field::Is(created), _) => Ok(created.plus(ttl).max(expires)),
+        (Field::Is(_), Field::Missing | Field::Malformed, _) => Err(LeaveReason::NoTime),
+        (Field::Missing, ..) if bucket.rule == Rule::ExpiresAtIfPresent => Err(LeaveReason::NoTime),
+        (Field::Missing | Field::Malformed, ..) => Err(LeaveReason::Malformed),
+    }
+}
+
+/// Adds the hour, and refuses what DynamoDB would not act on.
+fn settle(end: Result<EpochSeconds, LeaveReason>, now: EpochSeconds) -> Plan {
+    match end {
+        Err(reason) => Plan::Leave(reason),
+        Ok(end) => {
+            let at = end.plus(TTL_SKEW_SECONDS);
+            match Ttl::read(&Raw::Number(at.to_string())) {
+                Ttl::At(_) if now.since(at) > TTL_TOO_OLD_SECONDS => Plan::Leave(LeaveReason::TooOld),
+                Ttl::At(at) => Plan::Set(at),
+                // A time of another unit, or none at all.
+                Ttl::Absent | Ttl::Malformed => Plan::Leave(LeaveReason::Malformed),
+            }
+        }
+    }
+}
+
+/// The TTL of an index row, by its target: both are written in one breath, and the index row for two hours more. `None`
+/// when the store could not tell.
+pub fn plan_by_target(index_bucket: &Bucket, target: &Lookup, now: EpochSeconds) -> Option<Plan> {
+    let unreadable = Plan::Leave(LeaveReason::TargetUnreadable);
+    let row = match target {
+        Lookup::Unread => return None,
+        Lookup::Absent => return Some(Plan::Leave(LeaveReason::TargetAbsent)),
+        Lookup::Found(row) => row,
+    };
+    let of_target = index::target_of(index_bucket).filter(|bucket| row.is_of(bucket));
+    let (Some(target_bucket), Some(index_ttl)) = (of_target, index_bucket.ttl) else { return Some(unreadable) };
+    let (Some(fields), Some(target_ttl)) = (Fields::read(&row.data), target_bucket.ttl) else {
+        return Some(unreadable);
+    };
+    Some(match by_fields(&fields, target_bucket, target_ttl) {
+        Err(_) => unreadable,
+        Ok(end) => settle(Ok(end.plus(index_ttl - target_ttl)), now),
+    })
+}
+
+/// The TTL of a provider row, by the earliest of the tokens that name it: it is written just before that one.
+pub fn plan_by_referrers(written: Option<EpochSeconds>, now: EpochSeconds) -> Plan {
+    match (written, bucket::provider().ttl) {
+        (Some(written), Some(ttl)) => settle(Ok(written.plus(ttl)), now),
+        (None, _) | (_, None) => Plan::Leave(LeaveReason::Unreferenced),
+    }
+}
+
+/// When a token row that names the provider row `name` was written.
+pub fn written_with(row: &Row, name: &str) -> Option<EpochSeconds> {
+    row.known_bucket().filter(|bucket| bucket::can_refer(bucket))?;
+    let fields = Fields::read(&row.data)?;
+    match (fields.google_token_key.as_deref() == Some(name), fields.created_at) {
+        (true, Field::Is(created)) => Some(created),
+        (true, Field::Missing | Field::Malformed) | (false, _) => None,
+    }
+}

@@ -1,0 +1,315 @@
+//! Rows as they were read: the raw values are kept, because a delete is conditional on them.
+
+mod python;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::bucket::{self, Bucket};
+use crate::mask::Masked;
+use crate::time::EpochSeconds;
+
+/// An attribute exactly as stored. Anything can be in a table; every type can be compared when it is deleted.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Raw {
+    Absent,
+    Text(String),
+    Number(String),
+    Bool(bool),
+    Null,
+    Bytes(Vec<u8>),
+    List(Vec<Raw>),
+    Map(BTreeMap<String, Raw>),
+    TextSet(Vec<String>),
+    NumberSet(Vec<String>),
+    BytesSet(Vec<Vec<u8>>),
+}
+
+/// Its kind only: what is in it may be a secret.
+impl std::fmt::Debug for Raw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Raw::Absent => "absent",
+            Raw::Text(_) => "text",
+            Raw::Number(_) => "a number",
+            Raw::Bool(_) => "a boolean",
+            Raw::Null => "null",
+            Raw::Bytes(_) => "bytes",
+            Raw::List(_) => "a list",
+            Raw::Map(_) => "a map",
+            Raw::TextSet(_) | Raw::NumberSet(_) | Raw::BytesSet(_) => "a set",
+        })
+    }
+}
+
+impl Raw {
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Raw::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// The table's primary key. `Debug` and `Display` mask the range key: for most buckets it is a token.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RowKey {
+    pub owner: String,
+    pub sort: String,
+}
+
+impl RowKey {
+    pub fn new(owner: impl Into<String>, sort: impl Into<String>) -> Self {
+        Self { owner: owner.into(), sort: sort.into() }
+    }
+
+    /// Whether DynamoDB can hold a row under this key. Names come out of rows, and a row can hold anything.
+    pub fn is_storable(&self) -> bool {
+        (1..=2_048).contains(&self.owner.len()) && (1..=1_024).contains(&self.sort.len())
+    }
+
+    /// The key of the row `name` in `bucket` under `owner`.
+    pub fn in_bucket(owner: impl Into<String>, bucket: &Bucket, name: &str) -> Self {
+        Self::new(owner, bucket.sort_key(name))
+    }
+}
+
+impl std::fmt::Debug for RowKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", Masked(&self.owner), Masked(&self.sort))
+    }
+}
+
+/// A stored item of the attributes table.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Row {
+    pub key: RowKey,
+    pub bucket: Raw,
+    pub data: Raw,
+    pub ttl: Raw,
+    /// Size as DynamoDB counts it, for capacity that the server does not report.
+    pub bytes: usize,
+}
+
+impl std::fmt::Debug for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Row").field("key", &self.key).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Row {
+    /// The key guard: the stored `bucket` says whose row it is, because two buckets can share one `bucket_name`. A row
+    /// whose key does not begin with the bucket that it claims is nobody's.
+    pub fn is_of(&self, bucket: &Bucket) -> bool {
+        bucket.owner.holds(&self.key.owner) && self.bucket.text() == Some(bucket.name) && self.name_in(bucket).is_some()
+    }
+
+    /// The bucket that the row is of; `None` is an unknown row.
+    pub fn known_bucket(&self) -> Option<&'static Bucket> {
+        bucket::find(&self.key.owner, self.bucket.text()?).filter(|bucket| self.is_of(bucket))
+    }
+
+    /// The row's name in `bucket`; `None` when the key is not one of that bucket's.
+    pub fn name_in(&self, bucket: &Bucket) -> Option<&str> {
+        self.key.sort.strip_prefix(bucket.name)?.strip_prefix(':')
+    }
+
+    pub fn ttl(&self) -> Ttl {
+        Ttl::read(&self.ttl)
+    }
+
+    /// What writing or deleting the row costs: a unit for each kilobyte begun.
+    pub fn write_units(&self) -> u32 {
+        u32::try_from(self.bytes.div_ceil(1_024).max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// What is wrong with the row's TTL, so that DynamoDB never acts on it; `None` for a good one and for none.
+    pub fn ttl_fault(&self, now: EpochSeconds) -> Option<TtlFault> {
+        let digits = match &self.ttl {
+            Raw::Absent => return None,
+            Raw::Number(digits) => digits,
+            _ => return Some(TtlFault::NotANumber),
+        };
+        match (digits.parse::<i64>(), digits.parse::<f64>()) {
+            (Ok(MILLISECONDS_FROM..), _) => Some(TtlFault::Milliseconds),
+            (Ok(seconds), _) if now.get().saturating_sub(seconds) > TTL_TOO_OLD_SECONDS => Some(TtlFault::TooOld),
+            // Zero and below, for a clock that stands before 1975.
+            (Ok(..=0), _) => Some(TtlFault::TooOld),
+            (Ok(_), _) => None,
+            (Err(_), Ok(number)) if number >= 1e11 => Some(TtlFault::Milliseconds),
+            (Err(_), _) => Some(TtlFault::NotWholeSeconds),
+        }
+    }
+}
+
+/// Why DynamoDB never acts on a TTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TtlFault {
+    NotANumber,
+    /// A Number that is no whole number of seconds.
+    NotWholeSeconds,
+    /// Milliseconds, or smaller still: as seconds some thousand years away.
+    Milliseconds,
+    /// More than five years past.
+    TooOld,
+}
+
+/// What `ttl_timestamp` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ttl {
+    Absent,
+    At(EpochSeconds),
+    /// A value that DynamoDB itself never acts on.
+    Malformed,
+}
+
+/// A TTL seen from `now`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TtlState {
+    Absent,
+    Future,
+    Past,
+    Malformed,
+}
+
+/// From here on a number can only be milliseconds: in seconds it is the year 5138.
+const MILLISECONDS_FROM: i64 = 100_000_000_000;
+
+/// DynamoDB leaves rows alone whose TTL is more than five years past. Leap days are left out: the shorter span keeps more.
+pub const TTL_TOO_OLD_SECONDS: i64 = 5 * 365 * 86_400;
+
+impl Ttl {
+    pub fn read(raw: &Raw) -> Self {
+        match raw {
+            Raw::Absent => Ttl::Absent,
+            Raw::Number(digits) => match digits.parse::<i64>() {
+                Ok(seconds @ 1..MILLISECONDS_FROM) => Ttl::At(EpochSeconds::new(seconds)),
+                _ => Ttl::Malformed,
+            },
+            _ => Ttl::Malformed,
+        }
+    }
+
+    pub fn state(self, now: EpochSeconds) -> TtlState {
+        match self {
+            Ttl::Absent => TtlState::Absent,
+            Ttl::Malformed => TtlState::Malformed,
+            Ttl::At(at) if now <= at => TtlState::Future,
+            Ttl::At(at) if now.since(at) > TTL_TOO_OLD_SECONDS => TtlState::Malformed,
+            Ttl::At(_) => TtlState::Past,
+        }
+    }
+}
+
+/// A field of a row's JSON. Missing and malformed are different things and stay apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field<T> {
+    Missing,
+    Malformed,
+    Is(T),
+}
+
+/// The text of the fields of `data` that a decision can hang on. Everything else in it is skipped unread.
+#[derive(Default)]
+struct RawFields<'a> {
+    created_at: Option<&'a str>,
+    expires_at: Option<&'a str>,
+    exp: Option<&'a str>,
+    used: Option<&'a str>,
+    used_at: Option<&'a str>,
+    seen_at: Option<&'a str>,
+    retrieved_at: Option<&'a str>,
+    google_token_key: Option<&'a str>,
+    access_token: Option<&'a str>,
+}
+
+impl<'a> RawFields<'a> {
+    /// Of a key that is there twice the last counts, and null is as good as missing: both as Python has it.
+    fn set(&mut self, key: &str, value: &'a str) {
+        let field = match key {
+            "created_at" => &mut self.created_at,
+            "expires_at" => &mut self.expires_at,
+            "exp" => &mut self.exp,
+            "used" => &mut self.used,
+            "used_at" => &mut self.used_at,
+            "seen_at" => &mut self.seen_at,
+            "retrieved_at" => &mut self.retrieved_at,
+            "google_token_key" => &mut self.google_token_key,
+            "access_token" => &mut self.access_token,
+            _ => return,
+        };
+        *field = (value != "null").then_some(value);
+    }
+}
+
+/// [`RawFields`], read.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Fields {
+    pub created_at: Field<EpochSeconds>,
+    pub expires_at: Field<EpochSeconds>,
+    pub exp: Field<EpochSeconds>,
+    pub used: Field<bool>,
+    pub used_at: Field<EpochSeconds>,
+    /// When a replay marker was written.
+    pub seen_at: Field<EpochSeconds>,
+    /// When a session was fetched, and written anew.
+    pub retrieved_at: Field<EpochSeconds>,
+    /// Name of the provider row that this row refers to.
+    pub google_token_key: Option<String>,
+    /// Name of the access token that a refresh token was issued with.
+    pub access_token: Option<String>,
+}
+
+impl Fields {
+    /// `None` when `data` is absent, not text, not JSON, or not an object: malformed, which proves nothing.
+    pub fn read(data: &Raw) -> Option<Self> {
+        let mut raw = RawFields::default();
+        python::object(data.text()?, |key, value| {
+            // One with half of a surrogate pair in it is no field of ours.
+            if let Some(key) = unescaped(key) {
+                raw.set(&key, value);
+            }
+        })?;
+        Some(Self {
+            created_at: seconds(raw.created_at),
+            expires_at: seconds(raw.expires_at),
+            exp: seconds(raw.exp),
+            used: match raw.used {
+                None => Field::Missing,
+                Some("true") => Field::Is(true),
+                Some("false") => Field::Is(false),
+                Some(_) => Field::Malformed,
+            },
+            used_at: seconds(raw.used_at),
+            seen_at: seconds(raw.seen_at),
+            retrieved_at: seconds(raw.retrieved_at),
+            google_token_key: text(raw.google_token_key),
+            access_token: text(raw.access_token),
+        })
+    }
+}
+
+/// All times are integer seconds; anything else is malformed rather than rounded. An integer beyond 64 bits is far in the
+/// future to Python; one as far in the past is no time that anybody wrote, and proves nothing.
+fn seconds(raw: Option<&str>) -> Field<EpochSeconds> {
+    let Some(raw) = raw else { return Field::Missing };
+    match raw.parse() {
+        Ok(seconds) => Field::Is(EpochSeconds::new(seconds)),
+        Err(_) if raw.bytes().all(|byte| byte.is_ascii_digit()) => Field::Is(EpochSeconds::new(i64::MAX)),
+        Err(_) => Field::Malformed,
+    }
+}
+
+fn text(raw: Option<&str>) -> Option<String> {
+    let text: Cow<'_, str> = serde_json::from_str(raw?).ok()?;
+    (!text.is_empty()).then(|| text.into_owned())
+}
+
+/// What a key says, given without its quotes.
+fn unescaped(key: &str) -> Option<Cow<'_, str>> {
+    if key.contains('\\') {
+        serde_json::from_str(&format!("\"{key}\"")).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(key))
+    }
+}
