@@ -120,8 +120,8 @@ fn asked(event: &Value) -> Result<Action, RequestError> {
 
 fn properties(event: &Value) -> Result<Properties, RequestError> {
     let given = event["ResourceProperties"].as_object().ok_or(RequestError::NoProperties)?;
-    // The first two are CloudFormation's own, and it passes them on.
-    let known = ["ServiceToken", "ServiceTimeout", "TableName", "TimeToLive", "Stream"];
+    // The first two are CloudFormation's own, and it passes them on. `After` names what has to be there before.
+    let known = ["ServiceToken", "ServiceTimeout", "After", "TableName", "TimeToLive", "Stream"];
     if let Some(name) = given.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(RequestError::UnknownProperty(shown(name)));
     }

@@ -5,11 +5,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::event;
+use crate::logging;
 use dynamo::{Client, Dynamo, ReadOnly};
 use jobs::backlog::Overrides;
 use jobs::backlog::segment_run::SegmentRun;
+use jobs::cascade;
 use jobs::cleanup::{self, DailyCleanup};
-use jobs::metric::{self, Sample};
+use jobs::metric::Document;
 use jobs::metrics::{self, Measurement};
 use jobs::repair::{self, IndexRepair};
 use jobs::run::clock::{RunClock, Watch};
@@ -104,19 +106,18 @@ impl Function {
         let overrides = understood(metrics::NAME, event::overrides(event))?;
         let settings = self.settings(metrics::NAME, &overrides, Purpose::Metrics)?;
         tracing::info!(
-            run = metrics::NAME,
             table = settings.table,
             scope = settings.scope.name(),
             now = clock.now().get(),
-            "run begins"
+            "metrics started"
         );
         let result = Box::pin(self.measure(&settings, clock)).await;
         match &result {
             Ok(measured) => {
                 let total = measured.census.total();
                 tracing::info!(
-                    run = metrics::NAME,
                     table = measured.table,
+                    scope = measured.scope.name(),
                     outcome = measured.ended.name(),
                     rows.counted = total.rows,
                     rows.dead = total.dead,
@@ -127,19 +128,14 @@ impl Function {
                     requests = measured.usage.requests,
                     throttles = measured.usage.throttles,
                     elapsed_ms = measured.elapsed_ms,
-                    "run ended"
+                    "metrics finished"
                 );
                 for finding in &measured.findings {
-                    tracing::warn!(
-                        run = metrics::NAME,
-                        finding.kind = finding.kind,
-                        finding.text = finding.text,
-                        "finding"
-                    );
+                    tracing::warn!(finding.kind = finding.kind, finding.text = finding.text, "finding");
                 }
-                self.tell(&measured.samples(), now);
+                self.tell(Some(&measured.document()), now);
             }
-            Err(error) => self.failed(metrics::NAME, &settings, error, now),
+            Err(error) => self.failed(metrics::NAME, error, now),
         }
         result
     }
@@ -158,19 +154,18 @@ impl Function {
     ) -> Result<RunReport, RunError> {
         let mut settings = self.settings(J::NAME, overrides, kind.purpose)?;
         settings.pace_shared_by = part.and_then(|(part, _)| part.concurrency).unwrap_or(1);
+        let job = word(J::NAME);
         tracing::info!(
-            run = J::NAME,
             table = settings.table,
             mode = settings.mode.name(),
             now = clock.now().get(),
             segment = part.map(|(part, _)| part.index),
-            "run begins"
+            "{job} started"
         );
         let result = Box::pin(self.run(&settings, clock, (kind.job)(&settings), part)).await;
         match &result {
             Ok(report) => {
                 tracing::info!(
-                    run = J::NAME,
                     table = report.table,
                     outcome = report.outcome.name(),
                     complete = report.outcome.is_complete(),
@@ -185,13 +180,13 @@ impl Function {
                     throttles = report.usage.throttles,
                     elapsed_ms = report.elapsed_ms,
                     notes = report.notes.join("; "),
-                    // The answer of a scheduled run goes nowhere: what it did, bucket by bucket and why, is told here.
-                    buckets = report.counts.to_string(),
-                    "run ended"
+                    // The answer of a scheduled run goes nowhere: what it did, bucket by bucket and why, is reported here.
+                    json.buckets = report.counts.to_string(),
+                    "{job} finished"
                 );
-                self.tell(&report.samples(J::NAME), clock.now());
+                self.tell(report.document(J::NAME).as_ref(), clock.now());
             }
-            Err(error) => self.failed(J::NAME, &settings, error, clock.now()),
+            Err(error) => self.failed(J::NAME, error, clock.now()),
         }
         result
     }
@@ -218,24 +213,16 @@ impl Function {
         understood(run, Settings::parse(&self.environment, overrides, Mode::Delete, purpose))
     }
 
-    pub(crate) fn failed(&self, run: &str, settings: &Settings, error: &RunError, now: EpochSeconds) {
+    pub(crate) fn failed(&self, run: &str, error: &RunError, now: EpochSeconds) {
         log_failure(run, error);
         if let RunError::Interrupted { report, .. } = error {
-            return self.tell(&report.samples(run), now);
+            self.tell(report.document(run).as_ref(), now);
         }
-        let mut sample = Sample::of(&[(metric::TABLE, &settings.table), (metric::FUNCTION, run)])
-            .count(metric::FAILED, 1)
-            .flag(metric::REFUSED, error.is_refusal());
-        // A dry run completes nothing, however it ends.
-        if settings.mode == Mode::Delete {
-            sample = sample.count(metric::COMPLETE, 0);
-        }
-        self.tell(&[sample], now);
     }
 
-    pub(crate) fn tell(&self, samples: &[Sample], now: EpochSeconds) {
-        for document in samples.iter().flat_map(|sample| sample.documents(now)) {
-            (self.tell)(&document.to_string());
+    pub(crate) fn tell(&self, document: Option<&Document>, now: EpochSeconds) {
+        if let Some(document) = document {
+            (self.tell)(&document.to_json(now, logging::request_id().as_deref()).to_string());
         }
     }
 }
@@ -246,5 +233,17 @@ pub(crate) fn understood<T>(run: &str, event: Result<T, ConfigError>) -> Result<
 }
 
 pub(crate) fn log_failure(run: &str, error: &RunError) {
-    tracing::error!(run, error.kind = error.kind(), error.text = %error, "run failed");
+    let job = word(run);
+    tracing::error!(error.kind = error.kind(), error.text = %error, "{job} failed");
+}
+
+/// The job's own name, as the log lines have it.
+pub(crate) fn word(run: &str) -> &str {
+    match run {
+        cleanup::NAME => "cleanup",
+        repair::NAME => "repair",
+        metrics::NAME => "metrics",
+        cascade::NAME => "cascade",
+        other => other,
+    }
 }

@@ -33,6 +33,7 @@ pub async fn serve<E: InvocationError>(
         dynamo::connect(Connection { endpoint: settings::endpoint(&environment), ..Connection::default() }).await;
     let function = Function::new(client, environment).telling(print);
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
+        logging::set_request(&event.context.request_id);
         let now = clock();
         // A deadline that is already over is one that `cargo lambda watch` makes up (1970): no limit then, instead of no
         // time.
@@ -43,7 +44,7 @@ pub async fn serve<E: InvocationError>(
 }
 
 /// One line, whole, between the lines of the log: CloudWatch reads metrics from standard output.
-fn print(line: &str) {
+pub(crate) fn print(line: &str) {
     let mut out = std::io::stdout().lock();
     // There is nobody to tell that standard output is closed.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -5,13 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::event;
-use crate::lambda::{DAILY, Function, Kind, REPAIR, understood};
+use crate::lambda::{DAILY, Function, Kind, REPAIR, understood, word};
 use dynamo::Dynamo;
 use jobs::backlog::{self, Finish, Request, Start};
-use jobs::metric::{self, Sample};
 use jobs::run::clock::RunClock;
 use jobs::run::{self, Job, RunError};
-use shared::settings::Mode;
 use shared::time::EpochSeconds;
 
 impl Function {
@@ -66,15 +64,15 @@ impl Function {
             let table = self.open(&settings, clock).await?;
             run::start(&table, &job, &start.lease, &settings, table.clock()).await
         };
-        may_begin.await.inspect_err(|error| self.failed(J::NAME, &settings, error, clock.now()))?;
+        may_begin.await.inspect_err(|error| self.failed(J::NAME, error, clock.now()))?;
         tracing::info!(
-            run = J::NAME,
+            job = word(J::NAME),
             table = settings.table,
             mode = settings.mode.name(),
             execution = start.lease,
             segments = start.input.segments,
             concurrency = start.input.concurrency,
-            "execution begins"
+            "backlog started"
         );
         Ok(start.answer(clock.now().get()))
     }
@@ -90,21 +88,17 @@ impl Function {
             let table = self.open(&settings, clock).await?;
             Ok(finish.close(&table, J::NAME, &settings, table.clock()).await?)
         };
-        closed.await.inspect_err(|error| self.failed(J::NAME, &settings, error, clock.now()))?;
+        closed.await.inspect_err(|error| self.failed(J::NAME, error, clock.now()))?;
         let answer = finish.answer(J::NAME, settings.mode);
         tracing::info!(
-            run = J::NAME,
+            job = word(J::NAME),
             table = settings.table,
             mode = settings.mode.name(),
             execution = finish.started.lease,
             complete = finish.is_complete(),
-            totals = answer["totals"].to_string(),
-            "execution ended"
+            json.totals = answer["totals"].to_string(),
+            "backlog finished"
         );
-        if settings.mode == Mode::Delete {
-            let sample = Sample::of(&[(metric::TABLE, &settings.table), (metric::FUNCTION, J::NAME)]);
-            self.tell(&[sample.flag(metric::COMPLETE, finish.is_complete())], clock.now());
-        }
         Ok(answer)
     }
 }

@@ -41,12 +41,12 @@ impl Function {
         match result {
             Ok(report) => {
                 log(&report);
-                self.tell(&report.samples(), now);
+                self.tell(report.document().as_ref(), now);
                 Ok(report)
             }
             Err((report, error)) => {
                 log_failure(cascade::NAME, &error);
-                self.tell(&report.samples(), now);
+                self.tell(report.document().as_ref(), now);
                 Err(error)
             }
         }
@@ -73,7 +73,6 @@ impl Function {
 fn log(report: &CascadeReport) {
     let CascadeReport { run, records, .. } = report;
     tracing::info!(
-        run = cascade::NAME,
         table = run.table,
         outcome = run.outcome.name(),
         mode = run.mode.name(),
@@ -91,17 +90,16 @@ fn log(report: &CascadeReport) {
         requests = run.usage.requests,
         throttles = run.usage.throttles,
         elapsed_ms = run.elapsed_ms,
-        buckets = run.counts.to_string(),
-        "run ended"
+        json.buckets = run.counts.to_string(),
+        "cascade finished"
     );
     if records.of_other_tables > 0 {
         tracing::warn!(
-            run = cascade::NAME,
             records.of_other_tables = records.of_other_tables,
             "records of another table's stream: look at what is mapped to this function"
         );
     }
     if records.malformed > 0 {
-        tracing::warn!(run = cascade::NAME, records.malformed = records.malformed, "records that no stream sends");
+        tracing::warn!(records.malformed = records.malformed, "malformed stream records");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::metric::{self, Sample};
+use crate::metric::{self, Document};
 use crate::store::{DeleteOutcome, Usage};
 use shared::bucket::{self, BUCKETS, Bucket, Family};
 use shared::expiry::{DeleteReason, KeepReason};
@@ -240,52 +240,18 @@ pub struct RunReport {
     pub start_backlog: bool,
 }
 
-impl Usage {
-    /// The metrics of what a run cost, whichever run.
-    pub fn sample(&self, sample: Sample, elapsed_ms: u64) -> Sample {
-        sample
-            .number(metric::READ_UNITS, self.read_units)
-            .number(metric::WRITE_UNITS, self.write_units)
-            .count(metric::REQUESTS, self.requests)
-            .count(metric::THROTTLES, self.throttles)
-            .count(metric::ELAPSED, elapsed_ms)
-    }
-}
-
 impl RunReport {
-    /// The metrics of the run: of all of it, and of each bucket that it met. A dry run deletes and completes nothing.
-    pub fn samples(&self, function: &str) -> Vec<Sample> {
-        let counts = &self.counts;
-        let deleted = match self.mode {
-            Mode::Delete => metric::ROWS_DELETED,
-            Mode::DryRun => metric::ROWS_TO_DELETE,
-        };
-        let mut all = Sample::of(&[(metric::TABLE, &self.table), (metric::FUNCTION, function)])
-            .flag(metric::FAILED, self.outcome == Outcome::Failed)
-            .count(metric::REFUSED, 0);
-        // It did nothing, beside one that does: there is nothing to tell.
-        if self.outcome == Outcome::LeaseHeld {
-            return vec![all];
+    /// The metric of the run. A dry run deletes nothing, and a run that found the lease held did nothing: they have none. What else there is
+    /// to say is on the line that the run logs.
+    pub fn document(&self, job: &str) -> Option<Document> {
+        if self.mode == Mode::DryRun || self.outcome == Outcome::LeaseHeld {
+            return None;
         }
-        all = all
-            .count(metric::ROWS_READ, counts.rows_read())
-            .count(deleted, counts.rows_deleted())
-            .count(metric::ROWS_KEPT, counts.sum(BucketCounts::kept_total))
-            .count(metric::LOST_RACES, counts.lost_races())
-            .count(metric::ROWS_SKIPPED, counts.rows_skipped());
-        all = self.usage.sample(all, self.elapsed_ms);
-        if self.mode == Mode::Delete && !self.of_segment {
-            all = all.flag(metric::COMPLETE, self.outcome.is_complete());
-        }
-        let bucket = |(name, counts): (&&'static str, &BucketCounts)| {
-            Sample::of(&[(metric::TABLE, &self.table), (metric::FUNCTION, function), (metric::BUCKET, name)])
-                .count(metric::ROWS_READ, counts.read)
-                .count(deleted, counts.deleted_total())
-                .count(metric::ROWS_KEPT, counts.kept_total())
-                .count(metric::LOST_RACES, counts.lost_race)
-                .count(metric::ROWS_SKIPPED, counts.skipped)
-        };
-        std::iter::once(all).chain(counts.buckets.iter().map(bucket)).collect()
+        let document = Document::new(&self.table, "rows deleted")
+            .count(metric::ROWS_DELETED, self.counts.rows_deleted())
+            .field("job", job)
+            .field("outcome", self.outcome.name());
+        Some(document)
     }
 
     pub fn to_json(&self) -> Value {

@@ -16,6 +16,8 @@ use shared::expiry::KeepReason;
 pub struct JobState {
     /// Where the next run goes on; null is the beginning. What is in it is the job's own business.
     pub cursor: Value,
+    /// When the first run began that left a state: since then a run could have completed.
+    pub first_run_at: Option<i64>,
     /// When the last run began that reached the end, with nothing skipped.
     pub last_complete_at: Option<i64>,
     /// Runs that were stopped by their deadline or by `MAX_DELETES`, one after another.
@@ -59,6 +61,7 @@ impl JobState {
         }
         Self {
             cursor: value["cursor"].clone(),
+            first_run_at: read(&value["first_run_at"]),
             last_complete_at: read(&value["last_complete_at"]),
             consecutive_incomplete_runs: read(&value["consecutive_incomplete_runs"]).unwrap_or(0),
             last_run: read(&value["last_run"]).flatten(),
@@ -104,6 +107,7 @@ impl JobState {
         let system = totals.deleted_in.iter().filter(|(name, _)| system_buckets().any(|bucket| bucket.name == **name));
         Some(Self {
             cursor: Value::Null,
+            first_run_at: self.first_run_before(now),
             last_complete_at: Some(now),
             consecutive_incomplete_runs: 0,
             last_run: Some(LastRun {
@@ -121,6 +125,12 @@ impl JobState {
             last_execution: Some((name.to_owned(), now)),
             deleted_in_hour: self.deleted_with(now, system.fold(0, |sum, (_, n)| sum.saturating_add(*n))),
         })
+    }
+
+    /// A state of an older release does not know its first run: then the oldest that it knows counts.
+    fn first_run_before(&self, now: i64) -> Option<i64> {
+        let known = self.last_run.as_ref().map(|run| run.previous_at.unwrap_or(run.at));
+        self.first_run_at.or(known).or(Some(now))
     }
 
     /// The hours, with so many more rows in this one.
@@ -145,6 +155,7 @@ impl JobState {
         };
         let of_system = system_buckets().filter_map(|bucket| counts.buckets().get(bucket.name));
         Self {
+            first_run_at: self.first_run_before(report.now),
             last_complete_at: if report.outcome.is_complete() { Some(report.now) } else { self.last_complete_at },
             consecutive_incomplete_runs: self.cut_offs_after(report.outcome),
             cursor: report.next.clone().unwrap_or_default(),
