@@ -55,14 +55,17 @@ deny: cargo-deny ## licences, sources, and crates that must not be in a Lambda
 cargo-deny:
 	test -x .tools/bin/cargo-deny || $(CARGO) install --quiet --debug --locked --root .tools --version 0.20.2 cargo-deny
 
-template: tools ## the SAM template and the guides: lint, policies, roles, metrics, and a rehearsed deployment
-	.tools/venv-sam/bin/cfn-lint template.yaml
+template: tools ## the SAM template and the guides: lint, policies, roles, alarms, costs, local runs, and a rehearsed deployment
+	.tools/venv-sam/bin/cfn-lint template.yaml stack/alarms.yaml stack/dashboard.yaml
 	SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/venv-sam/bin/sam validate --lint
-	.tools/venv-checkov/bin/checkov --file template.yaml --framework cloudformation --compact --quiet --skip-download
+	.tools/venv-checkov/bin/checkov --config-file .checkov.yaml --file template.yaml stack/alarms.yaml stack/dashboard.yaml
 	.tools/venv-sam/bin/python tests/python/template_checks.py
 	mkdir -p target && .tools/venv-sam/bin/python tests/python/state_machine.py definition > target/backlog.asl.json
 	.tools/asl-validator/node_modules/.bin/asl-validator --json-path target/backlog.asl.json
+	.tools/venv-sam/bin/python tests/python/alarms.py
+	.tools/venv-sam/bin/python tests/python/local_run.py
 	.tools/venv-sam/bin/python tests/python/docs_check.py
+	.tools/venv-sam/bin/python tests/python/costs.py --check
 	python3 tests/python/scaling.py --check
 	.tools/venv-sam/bin/python tests/python/rehearse.py
 
@@ -70,7 +73,7 @@ template: tools ## the SAM template and the guides: lint, policies, roles, metri
 ARCHITECTURE ?= $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x86_64)
 package: tools ## (minutes) every function as sam deploys it, its size, and its answer under the emulator; ARCHITECTURE=arm64 needs that Rust target
 	PATH="$(CURDIR)/.tools/venv/bin:$$PATH" SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 env -u CARGO_TARGET_DIR \
-		.tools/venv-sam/bin/sam build --parameter-overrides Architecture=$(ARCHITECTURE) AttributesTable=any_attributes
+		.tools/venv-sam/bin/sam build --parameter-overrides Architecture=$(ARCHITECTURE) AttributesTable=any_attributes Mode=dry-run
 	.tools/venv-sam/bin/python tests/python/package_sizes.py
 	.tools/venv-sam/bin/python tests/python/package_answers.py
 

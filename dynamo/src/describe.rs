@@ -31,6 +31,7 @@ impl Dynamo {
                     rows: table.item_count().and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0),
                     bytes: table.table_size_bytes().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0),
                     billing: billing(&table),
+                    stream: stream(&table),
                 },
                 ahead,
             )),
@@ -82,6 +83,12 @@ fn foreign_keys(table: &TableDescription) -> Option<String> {
         let names: Vec<_> = keys.iter().map(|(name, kind)| format!("{name} ({})", kind.as_str())).collect();
         names.join(", ")
     })
+}
+
+/// A stream that was switched off is named for a day, and is no stream any more.
+fn stream(table: &TableDescription) -> Option<String> {
+    let on = table.stream_specification().is_some_and(aws_sdk_dynamodb::types::StreamSpecification::stream_enabled);
+    table.latest_stream_arn().filter(|_| on).map(str::to_owned)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "provisioned units are far below 2^52")]

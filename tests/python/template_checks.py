@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Reads the transformed template and holds it to what it promises: references, roles, metrics, alarms, dashboard.
+"""Checks the transformed template: references in every combination of conditions, roles, metrics, alarms, dashboard, local runs.
 
-    template_checks.py                      compare metrics with the names in jobs/src/metric.rs
+    template_checks.py                      compare metrics with the names in metric.rs
     template_checks.py --emitted FILE       compare them with what the functions printed: one embedded-metric-format
-                                            document a line; `-` is standard input, other lines are passed over
+                                            document per line; `-` is standard input, other lines are skipped
     template_checks.py --actions            print what each function's role may do on DynamoDB, as JSON, and stop
     template_checks.py --set Mode=dry-run   with --actions: the parameters to deploy with
 """
@@ -13,7 +13,10 @@ import json
 import re
 import sys
 
-from sam_template import ACCOUNT, REGION, ROOT, STACK, STREAM, TABLE, VARIANTS, Deployment, Unresolved, binaries
+from sam_template import (
+    ACCOUNT, KEY, REGION, ROOT, STACK, STREAM, TABLE, VARIANTS, Deployment, Unresolved, binaries, combinations, source,
+    transformed,
+)
 
 NAMESPACE = "ActingWeb/Janitor"
 STATE_OWNER = "_actingweb_janitor"
@@ -44,14 +47,21 @@ BACKLOG = {"BacklogCleanup": "DailyCleanup", "BacklogRepair": "IndexRepair"}
 MACHINE = f"{STACK}-backlog"
 EVENT_BUS = f"arn:aws:events:{REGION}:{ACCOUNT}:event-bus/default"
 OWN_STATE = {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"}
-OF_ACTORS = {"dynamodb:Scan", "dynamodb:BatchGetItem"}
+IN_VPC = {f"ec2:{action}" for action in (
+    "CreateNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets", "DeleteNetworkInterface",
+    "AssignPrivateIpAddresses", "UnassignPrivateIpAddresses")}
 
 SCHEDULES = {
-    "DailyCleanupDaily": "CleanupSchedule",
-    "IndexRepairWeekly": "RepairSchedule",
-    "MetricsEmitterHourly": "MetricsSchedule",
-    "MetricsEmitterAudit": "AuditSchedule",
+    "CleanupTimer": ("CleanupSchedule", "DailyCleanup"),
+    "RepairTimer": ("RepairSchedule", "IndexRepair"),
+    "MetricsTimer": ("MetricsSchedule", "MetricsEmitter"),
+    "AuditTimer": ("AuditSchedule", "MetricsEmitter"),
 }
+# Roles that are not a function's, and the check of each.
+SERVICES = {"BacklogRole", "StartBacklogRole", "SchedulerRole"}
+MOST_PARAMETERS, MOST_LINES, MOST_DASHBOARD_METRICS = 24, 1300, 50
+# Variables that every function has to declare, for `sam local`.
+LOCAL = {"AWS_ENDPOINT_URL_DYNAMODB", "ALLOW_AWS", "ATTRIBUTES_TABLE", "MODE"}
 
 # Metrics of AWS's own that are used, with the dimensions AWS publishes them under.
 OF_AWS = {
@@ -66,11 +76,6 @@ OF_AWS = {
     ("AWS/States", "ExecutionsFailed", ("StateMachineArn",)),
     ("AWS/SQS", "ApproximateNumberOfMessagesVisible", ("QueueName",)),
 }
-# The sets of dimensions that metric.rs describes; which metric has which, only --emitted can tell.
-DIMENSIONS = {
-    ("Table",), ("Bucket", "Table"), ("Owner", "Table"), ("Function", "Table"), ("Bucket", "Function", "Table")}
-OWNERS = {"system", "actor", "legacy", "unknown", "janitor"}
-
 failures = []
 
 
@@ -86,9 +91,21 @@ def as_list(value):
 # ---- Roles
 
 
-def statements(properties):
+def documents(properties):
     for policy in properties.get("Policies", []):
-        for statement in policy["PolicyDocument"]["Statement"]:
+        yield policy["PolicyDocument"]
+
+
+def statements(deployment, properties):
+    """Of the role itself, and of the stack's own managed policies that it has."""
+    managed = {deployment.id_of(logical): policy["PolicyDocument"]
+               for logical, policy in deployment.resources("AWS::IAM::ManagedPolicy")}
+    attached = []
+    for arn in properties.get("ManagedPolicyArns", []):
+        expect(arn in managed, f"{arn} is not a policy of this stack, and may allow more than is needed")
+        attached.append(managed.get(arn, {"Statement": []}))
+    for document in [*documents(properties), *attached]:
+        for statement in document["Statement"]:
             yield {**statement, "Action": as_list(statement["Action"]), "Resource": as_list(statement["Resource"])}
 
 
@@ -98,68 +115,57 @@ def role_of(deployment, logical):
 
 
 def actions(deployment):
-    """What each function may do on DynamoDB: on any row, on the janitor's own rows only, and on the table of actors.
+    """What each function may do on DynamoDB: on any row, and on the janitor's own rows only.
 
-    What Lambda does with the role, reading the stream, is not the function's and not told.
+    Reading the stream is done by Lambda with the function's role, and is not listed.
     """
     found = {}
     for logical in binaries():
         if not deployment.has(logical):
             continue
         properties = deployment.resolve(deployment.template["Resources"][role_of(deployment, logical)]["Properties"])
-        may = {"table": set(), "own_state": set(), "actors": set()}
-        for statement in statements(properties):
+        may = {"table": set(), "own_state": set()}
+        for statement in statements(deployment, properties):
             of_table = [action for action in statement["Action"] if action.startswith("dynamodb:")]
-            if not of_table or set(of_table) <= set(OF_STREAM):
-                continue
-            if statement["Resource"] != [TABLE_ARN]:
-                may["actors"].update(of_table)
-            else:
+            if of_table and not set(of_table) <= set(OF_STREAM):
                 may["own_state" if "Condition" in statement else "table"].update(of_table)
         found[logical] = {on: sorted(may[on]) for on in may}
     return found
 
 
-def check_twins(deployment, variant):
-    """The same binary, whoever starts it, asks for the same."""
-    may = actions(deployment)
-    for logical, twin in BACKLOG.items():
-        expect(may.get(logical, may[twin]) == may[twin], f"{variant}: {logical} may do other things than {twin}")
-
-
 def check_roles(deployment, variant):
     used = {}
+    boundary = deployment.parameters["PermissionsBoundary"]
     for logical, binary in binaries().items():
         if not deployment.has(logical):
             continue
         role = role_of(deployment, logical)
-        expect(role not in used, f"{role} is the role of {used.get(role)} and of {logical}: one each")
-        used[role] = logical
-        check_role(deployment, variant, logical, binary, role)
-    check_twins(deployment, variant)
+        expect(used.setdefault(role, binary) == binary, f"{role} is the role of {used[role]} and of {binary}: one each")
+        check_role(deployment, variant, binary, role)
     for role, properties in deployment.resources("AWS::IAM::Role"):
-        expect("ManagedPolicyArns" not in properties, f"{role} has managed policies, which allow more than it needs")
+        expect(properties.get("PermissionsBoundary", "") == boundary, f"{variant}: {role} has no boundary")
+        expect(role in used or role in SERVICES, f"{variant}: nobody uses {role}")
         if role == "BacklogRole":
             check_backlog_role(deployment, properties)
-        elif role == "HandOverRole":
-            check_hand_over_role(deployment, properties)
-        elif role not in used:
+        elif role == "StartBacklogRole":
+            check_start_backlog_role(deployment, properties)
+        elif role == "SchedulerRole":
             check_scheduler_role(deployment, role, properties)
-    check_hand_over(deployment)
+    check_start_backlog(deployment)
     expect(not list(deployment.resources("AWS::IAM::Policy")), "policies belong into the roles")
 
 
-def log_group(logical, binary):
-    return f"/aws/lambda/{STACK}/{binary}{'-backlog' if logical in BACKLOG else ''}"
+def log_group(binary):
+    return f"/aws/lambda/{STACK}/{binary}"
 
 
-def check_role(deployment, variant, logical, binary, role):
+def check_role(deployment, variant, binary, role):
     properties = deployment.resolve(deployment.template["Resources"][role]["Properties"])
     service = properties["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]
     expect(service == {"Service": "lambda.amazonaws.com"}, f"{role} may be assumed by {service}")
-    logs = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{log_group(logical, binary)}:*"
+    logs = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{log_group(binary)}:*"
     dry = deployment.parameters["Mode"] == "dry-run"
-    for statement in statements(properties):
+    for statement in statements(deployment, properties):
         where = f"{variant}: {role}, {statement.get('Sid')}"
         expect(statement["Effect"] == "Allow", f"{where}: not an Allow")
         expect("NotAction" not in statement and "NotResource" not in statement, f"{where}: allows all but something")
@@ -172,9 +178,14 @@ def check_role(deployment, variant, logical, binary, role):
 
 def check_permission(deployment, where, binary, action, resource, condition, logs, dry):
     service = action.split(":")[0]
-    if service == "xray":
-        expect(deployment.parameters["Tracing"] == "Active", f"{where}: {action} though tracing is off")
-        expect(action in {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}, f"{where}: {action}")
+    if service == "ec2":
+        expect(deployment.parameters["SubnetIds"] and action in IN_VPC, f"{where}: {action} without a VPC")
+        return
+    if service == "kms":
+        expect(deployment.parameters["TableKeyArn"] == KEY == resource, f"{where}: {action} on {resource}")
+        expect(action in {"kms:Decrypt", "kms:DescribeKey"}, f"{where}: {action}")
+        via = {"StringEquals": {"kms:ViaService": f"dynamodb.{REGION}.amazonaws.com"}}
+        expect(condition == via, f"{where}: the key is usable outside DynamoDB")
         return
     if service == "logs":
         expect(action in {"logs:CreateLogStream", "logs:PutLogEvents"}, f"{where}: {action}")
@@ -189,17 +200,11 @@ def check_permission(deployment, where, binary, action, resource, condition, log
         expect((action, resource) == ("sqs:SendMessage", queue), f"{where}: {action} on {resource}")
         return
     if service == "events":
-        hands_over = binary == "daily-cleanup" and deployment.has("HandOver")
-        expect(hands_over and (action, resource) == ("events:PutEvents", EVENT_BUS), f"{where}: {action} on {resource}")
+        starts = binary == "daily-cleanup" and deployment.has("StartBacklog")
+        expect(starts and (action, resource) == ("events:PutEvents", EVENT_BUS), f"{where}: {action} on {resource}")
         return
     expect(service == "dynamodb", f"{where}: {action} is of a service nobody needs")
-    if resource != TABLE_ARN:
-        actors = deployment.parameters["ActorsTable"]
-        expect(
-            binary == "index-repair" and actors and resource.endswith(f":table/{actors}") and action in OF_ACTORS,
-            f"{where}: {action} on {resource}, another table",
-        )
-        return
+    expect(resource == TABLE_ARN, f"{where}: {action} on {resource}, another table")
     if dry:
         expect(action in READS | UNBOUND["enable-ttl"], f"{where}: {action} in a stack that is deployed dry")
     if condition is None:
@@ -219,37 +224,35 @@ def check_backlog_role(deployment, properties):
     allowed = {("lambda:InvokeFunction", function) for function in mine}
     allowed.add(("states:StartExecution", f"{states}:stateMachine:{MACHINE}"))
     allowed |= {(f"states:{action}Execution", f"{states}:execution:{MACHINE}*") for action in ("Describe", "Stop")}
-    if deployment.parameters["Tracing"] == "Active":
-        allowed |= {("xray:PutTraceSegments", "*"), ("xray:PutTelemetryRecords", "*")}
-    may = {(action, resource) for statement in statements(properties)
+    may = {(action, resource) for statement in statements(deployment, properties)
            for action in statement["Action"] for resource in statement["Resource"]}
     expect(may == allowed, f"BacklogRole may do {sorted(may ^ allowed)}")
 
 
-def check_hand_over_role(deployment, properties):
+def check_start_backlog_role(deployment, properties):
     trust = properties["AssumeRolePolicyDocument"]["Statement"][0]
-    expect(trust["Principal"] == {"Service": "events.amazonaws.com"}, f"HandOverRole is for {trust['Principal']}")
-    expect("aws:SourceAccount" in trust.get("Condition", {}).get("StringEquals", {}), "HandOverRole is for anybody")
-    may = [(statement["Action"], statement["Resource"]) for statement in statements(properties)]
-    expect(may == [(["states:StartExecution"], [deployment.id_of("Backlog")])], f"HandOverRole may do {may}")
+    expect(trust["Principal"] == {"Service": "events.amazonaws.com"}, f"StartBacklogRole is for {trust['Principal']}")
+    expect("aws:SourceAccount" in trust.get("Condition", {}).get("StringEquals", {}), "StartBacklogRole is for anybody")
+    may = [(statement["Action"], statement["Resource"]) for statement in statements(deployment, properties)]
+    expect(may == [(["states:StartExecution"], [deployment.id_of("Backlog")])], f"StartBacklogRole may do {may}")
 
 
-def check_hand_over(deployment):
-    """What a rule could not start is told where every other failure is; the queue takes it from that rule only."""
+def check_start_backlog(deployment):
+    """A rule that could not start the state machine reports to the failure queue, which accepts that rule only."""
     queue = deployment.resolve({"Fn::GetAtt": "FailureQueue.Arn"})
     policies = [properties for _, properties in deployment.resources("AWS::SQS::QueuePolicy")]
-    expect(len(policies) == deployment.has("HandOver"), f"{len(policies)} policies of the queue")
+    expect(len(policies) == deployment.has("StartBacklog"), f"{len(policies)} policies of the queue")
     for _, rule in deployment.resources("AWS::Events::Rule"):
         for target in rule["Targets"]:
-            expect(target.get("DeadLetterConfig") == {"Arn": queue}, "HandOver: no dead-letter queue")
-            expect(target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185) <= 5, "HandOver: unbounded retry")
+            expect(target.get("DeadLetterConfig") == {"Arn": queue}, "StartBacklog: no dead-letter queue")
+            expect(target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185) <= 5, "StartBacklog: unbounded retry")
     for policy in policies:
         (statement,) = policy["PolicyDocument"]["Statement"]
-        rule = deployment.resolve({"Fn::GetAtt": "HandOver.Arn"})
+        rule = deployment.resolve({"Fn::GetAtt": "StartBacklog.Arn"})
         expect(statement["Principal"] == {"Service": "events.amazonaws.com"}, "the queue takes from others")
         expect(statement["Condition"] == {"ArnEquals": {"aws:SourceArn": rule}}, "the queue takes from other rules")
         may = statement["Effect"], statement["Action"], statement["Resource"]
-        expect(may == ("Allow", "sqs:SendMessage", queue), f"the queue lets do {may}")
+        expect(may == ("Allow", "sqs:SendMessage", queue), f"the queue allows {may}")
 
 
 def check_scheduler_role(deployment, role, properties):
@@ -260,7 +263,7 @@ def check_scheduler_role(deployment, role, properties):
     expect("aws:SourceArn" in bound, f"{role} may be assumed for anybody's schedule")
     mine = {deployment.resolve({"Fn::GetAtt": f"{logical}.Arn"}) for logical in binaries() if deployment.has(logical)}
     queue = deployment.resolve({"Fn::GetAtt": "FailureQueue.Arn"})
-    for statement in statements(properties):
+    for statement in statements(deployment, properties):
         for resource in statement["Resource"]:
             allowed = (statement["Action"] == ["lambda:InvokeFunction"] and resource in mine) or (
                 statement["Action"] == ["sqs:SendMessage"] and resource == queue)
@@ -271,110 +274,80 @@ def check_scheduler_role(deployment, role, properties):
 
 
 def names_in_source():
-    text = (ROOT / "jobs/src/metric.rs").read_text()
-    names = set(re.findall(r'^\s+[A-Z0-9_]+ = "(\w+)", "\w+";', text, re.M))
-    if len(names) < 20:
-        sys.exit("template_checks.py: jobs/src/metric.rs is not written as it was: no names found in it")
+    (path,) = [path for path in ROOT.glob("*/**/metric.rs") if "target" not in path.parts]
+    names = set(re.findall(r'^\s+[A-Z0-9_]+ = "(\w+)", "\w+";', path.read_text(), re.M))
+    if len(names) < 6:
+        sys.exit(f"template_checks.py: {path} is not written as it was: no names found in it")
     return names
 
 
+def fields(value, path=""):
+    """The dotted paths of a log document, as Logs Insights names them."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from fields(inner, f"{path}.{name}" if path else name)
+    else:
+        yield path
+
+
 def read_emitted(path):
-    """Name and dimensions of each metric that was printed, and the values seen for each dimension but the table's."""
-    metrics, values = set(), set()
+    """Name and dimensions of each metric that was printed, and the fields of the documents around them."""
+    metrics, seen = set(), set()
     with sys.stdin if path == "-" else open(path, encoding="utf-8") as lines:
         for line in lines:
             if '"_aws"' not in line:
                 continue
             document = json.loads(line)
+            seen.update(fields(document))
             for directive in document["_aws"]["CloudWatchMetrics"]:
                 if directive["Namespace"] != NAMESPACE:
                     continue
                 for dimensions in directive["Dimensions"]:
-                    key = tuple(sorted(dimensions))
-                    for metric in directive["Metrics"]:
-                        metrics.add((metric["Name"], key))
-                        values.update((metric["Name"], key, name, document[name]) for name in dimensions)
+                    metrics.update((metric["Name"], tuple(sorted(dimensions))) for metric in directive["Metrics"])
     if not metrics:
         sys.exit(f"template_checks.py: {path} holds no embedded-metric-format document of {NAMESPACE}")
-    return metrics, values
+    return metrics, seen
 
 
 class Metrics:
-    """What the functions tell CloudWatch, by whichever source."""
+    """The metrics that the functions emit, by whichever source."""
 
     def __init__(self, emitted):
         self.names = names_in_source()
-        self.emitted, self.values = read_emitted(emitted) if emitted else (None, None)
-        self.functions = set(binaries().values())
+        self.emitted, self.fields = read_emitted(emitted) if emitted else (None, None)
 
     def check(self, where, namespace, name, dimensions):
         key = tuple(sorted(dimensions))
         if namespace != NAMESPACE:
             expect((namespace, name, key) in OF_AWS, f"{where}: {namespace} {name} by {key} is not a metric of AWS's")
             return
-        expect(name in self.names, f"{where}: {name} is not a metric of jobs/src/metric.rs")
-        expect(key in DIMENSIONS, f"{where}: {name} by {key}: no metric has these dimensions")
-        expect(dimensions.get("Table") == TABLE, f"{where}: {name} is of table {dimensions.get('Table')}")
-        function, owner = dimensions.get("Function"), dimensions.get("Owner")
-        expect(function is None or function in self.functions, f"{where}: {name} of {function}, which is no function")
-        expect(owner is None or owner in OWNERS, f"{where}: {name} of owner {owner}, which is no kind of owner")
-        if self.emitted is None:
-            return
-        expect((name, key) in self.emitted, f"{where}: no function emitted {name} by {key}")
-        for dimension, value in dimensions.items():
-            if dimension != "Table" and value is not None:
-                seen = (name, key, dimension, value) in self.values
-                expect(seen, f"{where}: no function emitted {name} with {dimension}={value}")
-
-
-SEARCH = re.compile(r"""SEARCH\('\{([^}]+)\} MetricName="(\w+)" Table="([^"]+)"', '\w+', \d+\)""")
-
-
-def searched(expression):
-    match = SEARCH.fullmatch(expression)
-    if match is None:
-        return None
-    schema, name, table = match.groups()
-    namespace, *dimensions = schema.split(",")
-    return namespace, name, {dimension: table if dimension == "Table" else None for dimension in dimensions}
+        expect(name in self.names, f"{where}: {name} is not a metric of metric.rs")
+        expect(dimensions == {"Table": TABLE}, f"{where}: {name} by {dimensions}")
+        if self.emitted is not None:
+            expect((name, key) in self.emitted, f"{where}: no function emitted {name} by {key}")
 
 
 def check_alarms(deployment, metrics, topic):
-    for logical, alarm in deployment.resources("AWS::CloudWatch::Alarm"):
+    for logical, alarm in deployment.everything("AWS::CloudWatch::Alarm"):
         expect("TreatMissingData" in alarm, f"{logical} does not say what a missing point means")
         description = alarm.get("AlarmDescription", "")
         expect(80 < len(description) <= 1024, f"{logical}: a description of {len(description)} characters")
-        expect(alarm["AlarmActions"] == [topic], f"{logical} tells {alarm['AlarmActions']}")
-        periods = set()
-        if "Metrics" in alarm:
-            ids = {part["Id"] for part in alarm["Metrics"]}
-            shown = [part for part in alarm["Metrics"] if part.get("ReturnData", True)]
-            expect(len(shown) == 1, f"{logical} returns {len(shown)} series")
-            for part in alarm["Metrics"]:
-                if "Expression" in part:
-                    words = set(re.findall(r"\b[a-z][a-z_]*\b", part["Expression"]))
-                    expect(words <= ids, f"{logical}: {words - ids} in its expression is no metric of it")
-                    expect(words == ids - {part["Id"]}, f"{logical}: its expression leaves out a metric")
-                else:
-                    one = part["MetricStat"]["Metric"]
-                    periods.add(int(part["MetricStat"]["Period"]))
-                    metrics.check(logical, one["Namespace"], one["MetricName"],
-                                  {d["Name"]: d["Value"] for d in one["Dimensions"]})
-        else:
-            periods.add(int(alarm["Period"]))
-            metrics.check(logical, alarm["Namespace"], alarm["MetricName"],
-                          {d["Name"]: d["Value"] for d in alarm["Dimensions"]})
-        expect(len(periods) == 1, f"{logical} mixes periods")
+        expect(alarm["AlarmActions"] == [topic], f"{logical} notifies {alarm['AlarmActions']}")
+        expect(alarm["AlarmName"].startswith(f"{STACK}-"), f"{logical}: the topic's policy does not know {alarm['AlarmName']}")
+        # An OK action sends a message at creation and a second one for each failure.
+        expect(("OKActions" in alarm) == (logical == "Overdue"), f"{logical}: OKActions")
+        expect("Metrics" not in alarm, f"{logical} uses metric math, which alarms.py does not evaluate")
+        metrics.check(logical, alarm["Namespace"], alarm["MetricName"],
+                      {d["Name"]: d["Value"] for d in alarm["Dimensions"]})
         # CloudWatch's own limits on how far an alarm looks back.
-        reach = max(periods) * int(alarm["EvaluationPeriods"])
-        expect(reach <= (604_800 if min(periods) >= 3600 else 86_400), f"{logical} looks back {reach} s")
+        reach = int(alarm["Period"]) * int(alarm["EvaluationPeriods"])
+        expect(reach <= (604_800 if int(alarm["Period"]) >= 3600 else 86_400), f"{logical} looks back {reach} s")
 
 
 def check_dashboard(deployment, metrics):
-    for logical, dashboard in deployment.resources("AWS::CloudWatch::Dashboard"):
+    for logical, dashboard in deployment.everything("AWS::CloudWatch::Dashboard"):
         body = json.loads(dashboard["DashboardBody"])
-        taken = set()
-        alarms = set()
+        taken, alarms, shown = set(), set(), 0
         for widget in body["widgets"]:
             where = f"{logical}, {widget['properties'].get('title', widget['type'])}"
             cells = {(x, y) for x in range(widget["x"], widget["x"] + widget["width"])
@@ -383,32 +356,26 @@ def check_dashboard(deployment, metrics):
             taken |= cells
             alarms.update(widget["properties"].get("alarms", []))
             if widget["type"] == "log":
-                check_query(deployment, where, widget["properties"]["query"])
+                check_query(deployment, where, widget["properties"]["query"], metrics)
             for row in widget["properties"].get("metrics", []):
-                check_row(where, row, metrics)
+                words = [word for word in row if isinstance(word, str)]
+                metrics.check(where, words[0], words[1], dict(zip(words[2::2], words[3::2], strict=True)))
+                shown += 1
         there = {f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{alarm['AlarmName']}"
-                 for _, alarm in deployment.resources("AWS::CloudWatch::Alarm")}
+                 for _, alarm in deployment.everything("AWS::CloudWatch::Alarm")}
         expect(alarms == there, f"{logical} does not show exactly the alarms there are: {alarms ^ there}")
+        expect(0 < shown <= MOST_DASHBOARD_METRICS, f"{logical} shows {shown} metrics: more than the free tier has")
 
 
-def check_query(deployment, where, query):
-    sources = re.findall(r"SOURCE '([^']+)'", query)
-    there = [properties["LogGroupName"] for _, properties in deployment.resources("AWS::Logs::LogGroup")]
-    expect(sorted(sources) == sorted(there), f"{where}: not every function's lines: {set(sources) ^ set(there)}")
-    for field in ("error.kind", "error.text", "finding.kind", "finding.text"):
-        expect(f"`{field}`" in query, f"{where}: no {field}")
-
-
-def check_row(where, row, metrics):
-    if isinstance(row[0], dict):
-        found = searched(row[0]["expression"])
-        if found is None:
-            expect(False, f"{where}: this is no search that is understood: {row[0]['expression']}")
-        else:
-            metrics.check(where, *found)
-        return
-    words = [word for word in row if isinstance(word, str)]
-    metrics.check(where, words[0], words[1], dict(zip(words[2::2], words[3::2], strict=True)))
+def check_query(deployment, where, query, metrics):
+    sources = set(re.findall(r"SOURCE '([^']+)'", query))
+    there = {properties["LogGroupName"] for _, properties in deployment.resources("AWS::Logs::LogGroup")}
+    expect(sources and sources <= there, f"{where}: {sources - there} is no log group of this stack")
+    if "errors" in where:
+        expect(sources == there, f"{where}: not every function's lines: {there - sources}")
+    if metrics.fields is not None and "message = 'counts'" in query:
+        used = set(re.findall(r"max\(([\w.]+)\)", query)) | {"message", "scope"}
+        expect(used <= metrics.fields, f"{where}: no document has {sorted(used - metrics.fields)}")
 
 
 # ---- Functions and schedules
@@ -418,30 +385,33 @@ def check_functions(deployment, variant):
     queue = deployment.resolve({"Fn::GetAtt": "FailureQueue.Arn"})
     invoked = {properties["FunctionName"]: properties for _, properties in
                deployment.resources("AWS::Lambda::EventInvokeConfig")}
-    config_rs = (ROOT / "shared/src/settings/mod.rs").read_text()
-    settings = set(re.findall(r'^const [A-Z_]+: &str = "([A-Z_]+)";', config_rs, re.M))
+    in_vpc = bool(deployment.parameters["SubnetIds"])
     for logical, function in deployment.resources("AWS::Lambda::Function"):
         binary = binaries()[logical]
         expect(function["Runtime"] == "provided.al2023", f"{logical}: runtime {function['Runtime']}")
         expect(function["Architectures"] == [deployment.parameters["Architecture"]], f"{logical}: architecture")
         expect(function["LoggingConfig"]["LogFormat"] == "JSON", f"{logical}: logs are not JSON")
-        expect(function["LoggingConfig"]["LogGroup"] == log_group(logical, binary), f"{logical}: another's logs")
-        # The alarms look for the function by this name, so it must be the one that CloudFormation gives.
+        expect(function["LoggingConfig"]["LogGroup"] == log_group(binary), f"{logical}: another's logs")
+        # The alarms look for the function by the name that CloudFormation gives it.
         expect("FunctionName" not in function, f"{logical} has a fixed name: two stacks could not be")
-        reserves = deployment.parameters["ReserveConcurrency"] == "true"
-        reserved = {"ttl-cascade": 2, **dict.fromkeys(CLEANERS, 1)}.get(binary) if reserves else None
-        if logical in BACKLOG and reserves:
-            reserved = deployment.parameters["BacklogSideBySide"]
-        expect(function.get("ReservedConcurrentExecutions") == reserved, f"{variant}: {logical}: concurrency")
+        # A new account has a limit of 10 and cannot reserve any of it.
+        expect("ReservedConcurrentExecutions" not in function, f"{logical} reserves concurrency")
+        expect(("VpcConfig" in function) == in_vpc, f"{variant}: {logical}: VPC")
+        config = invoked.get(deployment.id_of(logical), {})
         if binary == "ttl-cascade":
             check_mapping(deployment, variant, logical, queue)
+        elif binary == "enable-ttl":
+            # A failed event holds CloudFormation's pre-signed URL.
+            expect(not config.get("DestinationConfig"), f"{logical}: its failed events are kept")
         elif logical not in BACKLOG:
-            success = {"Destination": EVENT_BUS} if logical == "DailyCleanup" and deployment.has("HandOver") else None
-            check_invocations(logical, invoked.get(deployment.id_of(logical), {}), queue, success)
+            success = {"Destination": EVENT_BUS} if logical == "DailyCleanup" and deployment.has("StartBacklog") else None
+            check_invocations(logical, config, queue, success)
         given = function.get("Environment", {}).get("Variables", {})
-        if binary in CLEANERS | {"ttl-cascade"}:
-            expect(set(given) <= settings, f"{logical}: {set(given) - settings} is no setting of shared/src/settings/mod.rs")
-        expect(binary == "enable-ttl" or given.get("ATTRIBUTES_TABLE") == TABLE, f"{logical}: no table")
+        expect(LOCAL <= set(given), f"{logical}: does not declare {LOCAL - set(given)}")
+        expect(given.get("ATTRIBUTES_TABLE") == TABLE, f"{logical}: no table")
+        expect(given.get("MODE") == deployment.parameters["Mode"], f"{logical}: no mode")
+        for name in ("AWS_ENDPOINT_URL_DYNAMODB", "ALLOW_AWS"):
+            expect(given.get(name) == "", f"{logical}: {name} is {given.get(name)!r} in AWS")
 
 
 def check_invocations(logical, config, queue, success):
@@ -478,13 +448,13 @@ def check_mapping(deployment, variant, logical, queue):
 def check_schedules(deployment, variant):
     queue = deployment.resolve({"Fn::GetAtt": "FailureQueue.Arn"})
     schedules = dict(deployment.resources("AWS::Scheduler::Schedule"))
-    expect(len(schedules) == 4, f"{variant}: {len(schedules)} schedules")
+    wanted = {logical for logical, (parameter, _) in SCHEDULES.items() if deployment.parameters[parameter]}
+    expect(set(schedules) == wanted, f"{variant}: schedules {sorted(schedules)}")
     for logical, schedule in schedules.items():
         target = schedule["Target"]
-        parameter = SCHEDULES.get(logical)
-        written = deployment.template["Resources"][logical]["Properties"]
-        expect(written["ScheduleExpression"] == {"Ref": parameter}, f"{logical} is not at {parameter}")
-        expect(written["State"] == {"Ref": f"{parameter}State"}, f"{logical} is not switched by {parameter}State")
+        parameter, function = SCHEDULES[logical]
+        expect(schedule["ScheduleExpression"] == deployment.parameters[parameter], f"{logical} is not at {parameter}")
+        expect(target["Arn"] == deployment.resolve({"Fn::GetAtt": f"{function}.Arn"}), f"{logical} starts another")
         expect(target.get("DeadLetterConfig") == {"Arn": queue}, f"{logical}: no dead-letter queue")
         expect(target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185) <= 5, f"{logical}: unbounded retry")
         expect(schedule["FlexibleTimeWindow"]["Mode"] == "FLEXIBLE", f"{logical}: no flexible window")
@@ -492,26 +462,98 @@ def check_schedules(deployment, variant):
         json.loads(target.get("Input", "{}"))
 
 
+def named_by(value):
+    """Logical ids that a value refers to."""
+    if isinstance(value, list):
+        return set().union(*map(named_by, value))
+    if not isinstance(value, dict):
+        return set()
+    if set(value) == {"Ref"}:
+        return {value["Ref"]}
+    if set(value) == {"Fn::GetAtt"}:
+        argument = value["Fn::GetAtt"]
+        return {argument.split(".")[0] if isinstance(argument, str) else argument[0]}
+    if set(value) == {"Fn::Sub"}:
+        argument = value["Fn::Sub"]
+        text, given = argument if isinstance(argument, list) else (argument, {})
+        return {name.split(".")[0] for name in re.findall(r"\$\{([^!}]+)\}", text)} | named_by(list(given.values()))
+    if set(value) == {"Fn::If"}:
+        return named_by(value["Fn::If"][1:])
+    return named_by(list(value.values()))
+
+
+def check_order(template):
+    """TTL cannot be undone: everything else comes before it, and nothing that a condition may leave out is a plain dependency."""
+    resources = template["Resources"]
+
+    def before(logical):
+        resource = resources[logical]
+        found = (named_by(resource.get("Properties", {})) | set(as_list(resource.get("DependsOn", [])))) & set(resources)
+        return found.union(*map(before, found))
+
+    # The table, if the stack makes one: then there is no TableTtl.
+    expect(set(resources) - before("TableTtl") == {"TableTtl", "Table"} - before("TableTtl"),
+           f"TableTtl does not wait for {sorted(set(resources) - before('TableTtl') - {'TableTtl', 'Table'})}")
+    for logical, resource in resources.items():
+        for other in as_list(resource.get("DependsOn", [])):
+            condition = resources[other].get("Condition")
+            expect(condition in (None, resource.get("Condition")) or (logical, other) == ("TableStream", "EnableTtlLogs"),
+                   f"{logical} depends on {other}, which a condition may leave out: CloudFormation would leave out both")
+
+
+def check_size():
+    document = source()
+    parameters = document["Parameters"]
+    expect(len(parameters) <= MOST_PARAMETERS, f"{len(parameters)} parameters, more than {MOST_PARAMETERS}")
+    required = [name for name, parameter in parameters.items() if "Default" not in parameter]
+    expect(required == ["AttributesTable"], f"required: {required}")
+    lines = (ROOT / "template.yaml").read_text().count("\n")
+    expect(lines <= MOST_LINES, f"template.yaml has {lines} lines, more than {MOST_LINES}")
+    for path in ("template.yaml", "stack/alarms.yaml", "stack/dashboard.yaml"):
+        for line in (ROOT / path).read_text().splitlines():
+            # CloudFormation does not support aliases.
+            expect(not re.search(r": [&*][A-Za-z]", line), f"{path}: an alias: {line.strip()}")
+
+
+def check_combinations():
+    """No combination of conditions has a reference to what it does not have. Resolving is the check."""
+    template = transformed(VARIANTS["existing table"])
+    number = 0
+    for given in combinations():
+        deployment = Deployment(given, template=template)
+        try:
+            for _ in deployment.everything():
+                pass
+            dict(deployment.outputs())
+        except Unresolved as problem:
+            given = {name: value for name, value in given.items() if name != "AttributesTable"}
+            expect(False, f"{problem}, for example with {given}")
+        number += 1
+    return number
+
+
 def check_table(deployment, variant):
     tables = [properties for _, properties in deployment.resources("AWS::DynamoDB::Table")]
-    custom = [properties for _, properties in deployment.resources("Custom::EnableTtl")]
+    custom = dict(deployment.resources("Custom::EnableTtl"))
     creates = deployment.parameters["CreateTable"] == "true"
-    # A stack that is deployed dry changes nothing; a table that it makes has TTL from the beginning.
-    enables = deployment.parameters["TimeToLive"] == "enable"
-    wants = enables and deployment.parameters["Mode"] == "delete"
-    cascades = deployment.parameters["TtlCascade"] == "true" and deployment.parameters["Mode"] == "delete"
+    # A dry-run stack changes nothing; a table that it creates has TTL from the beginning.
+    enables = deployment.parameters["TimeToLive"] != "leave"
+    deletes = deployment.parameters["Mode"] == "delete"
+    cascades = deployment.parameters["TimeToLive"] == "enable-with-cascade" and deletes
     expect(len(tables) == int(creates), f"{variant}: {len(tables)} tables")
-    expect(len(custom) == int((wants or cascades) and not creates), f"{variant}: {len(custom)} custom resources")
+    wanted = {"TableTtl": enables and deletes and not creates, "TableStream": cascades and not creates}
+    expect(set(custom) == {name for name in wanted if wanted[name]}, f"{variant}: custom resources {sorted(custom)}")
     expect(deployment.has("Cascade") == cascades, f"{variant}: the cascade")
     expect(deployment.has("EnableTtl") == bool(custom), f"{variant}: the function without its custom resource")
-    for properties in custom:
+    for logical, properties in custom.items():
         expect(properties["TableName"] == TABLE, "the custom resource is given another table")
         asked = properties["TimeToLive"] == "enable", properties["Stream"] == "true"
-        expect(asked == (wants, cascades), f"{variant}: the custom resource is asked for {properties}")
+        expect(asked == (logical == "TableTtl", logical == "TableStream"), f"{variant}: {logical} asks for {properties}")
         function = deployment.resolve(deployment.template["Resources"]["EnableTtl"]["Properties"])
         expect(int(properties["ServiceTimeout"]) > function["Timeout"], "CloudFormation gives up before the function")
     for table in tables:
-        ttl = {"AttributeName": "ttl_timestamp", "Enabled": True} if enables else None
+        # Always named: CloudFormation refuses to remove the specification.
+        ttl = {"AttributeName": "ttl_timestamp", "Enabled": enables}
         expect(table.get("TimeToLiveSpecification") == ttl, f"{variant}: TTL is {table.get('TimeToLiveSpecification')}")
         stream = {"StreamViewType": "OLD_IMAGE"} if cascades else None
         expect(table.get("StreamSpecification") == stream, f"{variant}: stream {table.get('StreamSpecification')}")
@@ -519,6 +561,8 @@ def check_table(deployment, variant):
         expect(keys == [("id", "HASH"), ("bucket_name", "RANGE")], "the new table is not ActingWeb's")
         expect(table["DeletionProtectionEnabled"] is True, "the new table can be deleted")
         expect(table["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"] is True, "no recovery")
+        key = deployment.parameters["TableKeyArn"]
+        expect(table["SSESpecification"].get("KMSMasterKeyId", "") == key, f"{variant}: another key")
     for resource in deployment.template["Resources"].values():
         if resource["Type"] == "AWS::DynamoDB::Table":
             kept = {resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")}
@@ -549,26 +593,29 @@ def main():
     for variant, given in VARIANTS.items():
         try:
             deployment = Deployment(given)
-            # Resolving is the check: a reference that leads nowhere raises.
+            # Resolving is a check: a reference that leads nowhere raises.
             resources.update(logical for logical, _ in deployment.resources())
             dict(deployment.outputs())
             check_roles(deployment, variant)
             check_functions(deployment, variant)
             check_schedules(deployment, variant)
             check_table(deployment, variant)
-            if deployment.parameters["Alarms"] == "true":
-                made = deployment.parameters["AlarmTopicArn"] == ""
-                topic = deployment.id_of("AlarmTopic") if made else deployment.parameters["AlarmTopicArn"]
-                check_alarms(deployment, metrics, topic)
+            if deployment.has("Alarms"):
+                check_alarms(deployment, metrics, dict(deployment.outputs())["AlarmTopic"])
+            expect(deployment.has("Alarms") == (deployment.parameters["Monitoring"] != "none"), f"{variant}: alarms")
             check_dashboard(deployment, metrics)
         except Unresolved as problem:
             failures.append(f"{variant}: {problem}")
+    check_order(deployment.template)
+    check_size()
+    number = check_combinations()
     never = set(deployment.template["Resources"]) - resources
     expect(not never, f"no variant has {', '.join(sorted(never))}: it is not checked")
     if told():
         sys.exit(1)
-    source = "what the functions emitted" if arguments.emitted else "jobs/src/metric.rs"
-    print(f"template: {len(resources)} resources in {len(VARIANTS)} variants hold; metrics compared with {source}")
+    compared = "what the functions emitted" if arguments.emitted else "metric.rs"
+    print(f"template: {len(resources)} resources in {len(VARIANTS)} variants hold, {number} combinations resolve;"
+          f" metrics compared with {compared}")
 
 
 if __name__ == "__main__":

@@ -111,6 +111,7 @@ async fn enable(
     let (_, attribute, words) = in_words(&setting);
     let (outcome, told, code) = match (ttl::plan(&setting, false), applying.apply) {
         (TtlStep::Accept, _) => ("was-on", words, DONE),
+        (TtlStep::AcceptEnabling, _) => ("being-enabled", words, DONE),
         (TtlStep::Refuse, _) => return Err(other_attribute(name, attribute.unwrap_or_default())),
         (TtlStep::Enable, false) => {
             ("would-enable", format!("would switch TTL on for {TTL_ATTRIBUTE}; run it again with --apply"), DONE)

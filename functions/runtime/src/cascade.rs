@@ -40,12 +40,12 @@ pub(crate) async fn run(
     match result {
         Ok(report) => {
             log(&report);
-            function.emit(&report.samples(), now);
+            function.emit(report.document().as_ref(), now);
             Ok(report)
         }
         Err((report, error)) => {
             log_failure(cascade::NAME, &error);
-            function.emit(&report.samples(), now);
+            function.emit(report.document().as_ref(), now);
             Err(error)
         }
     }
@@ -71,7 +71,6 @@ async fn run_batch(
 fn log(report: &CascadeReport) {
     let CascadeReport { run, records, .. } = report;
     tracing::info!(
-        run = cascade::NAME,
         table = run.table,
         outcome = run.outcome.name(),
         mode = run.mode.name(),
@@ -89,17 +88,16 @@ fn log(report: &CascadeReport) {
         requests = run.usage.requests,
         throttles = run.usage.throttles,
         elapsed_ms = run.elapsed_ms,
-        buckets = run.counts.to_string(),
-        "run ended"
+        json.buckets = run.counts.to_string(),
+        "cascade finished"
     );
     if records.of_other_tables > 0 {
         tracing::warn!(
-            run = cascade::NAME,
             records.of_other_tables = records.of_other_tables,
-            "records of another table's stream: look at what is mapped to this function"
+            "records of another table's stream: check the event source mappings of this function"
         );
     }
     if records.malformed > 0 {
-        tracing::warn!(run = cascade::NAME, records.malformed = records.malformed, "records that no stream sends");
+        tracing::warn!(records.malformed = records.malformed, "malformed stream records");
     }
 }

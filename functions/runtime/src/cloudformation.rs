@@ -120,8 +120,8 @@ fn action(event: &Value) -> Result<Action, RequestError> {
 
 fn properties(event: &Value) -> Result<Properties, RequestError> {
     let given = event["ResourceProperties"].as_object().ok_or(RequestError::NoProperties)?;
-    // The first two are CloudFormation's own.
-    let known = ["ServiceToken", "ServiceTimeout", "TableName", "TimeToLive", "Stream"];
+    // The first two are CloudFormation's own. `After` names resources that have to exist before.
+    let known = ["ServiceToken", "ServiceTimeout", "After", "TableName", "TimeToLive", "Stream"];
     if let Some(name) = given.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(RequestError::UnknownProperty(shown(name)));
     }

@@ -108,7 +108,7 @@ pub async fn answer<E: std::fmt::Display>(
     let budget = budget.unwrap_or(WITHOUT_DEADLINE);
     let clock = RunClock::start(now, Some(budget));
     let Some((url, request)) = Request::parse(event) else {
-        tracing::error!(error.kind = Unanswered::NoAddress.kind(), error.text = %Unanswered::NoAddress, "no answer");
+        tracing::error!(error.kind = Unanswered::NoAddress.kind(), error.text = %Unanswered::NoAddress, "table setup failed");
         return Err(Unanswered::NoAddress);
     };
     let for_work = budget.saturating_sub((budget / ANSWER_DIVISOR).clamp(ANSWER_LEAST, ANSWER_MOST));
@@ -123,14 +123,14 @@ pub async fn answer<E: std::fmt::Display>(
     };
     let answer = request.answer(outcome);
     match answer.status {
-        Status::Success => tracing::info!(reason = answer.reason, "set up"),
-        Status::Failed => tracing::error!(error.text = answer.reason, "not set up"),
+        Status::Success => tracing::info!(reason = answer.reason, "table setup finished"),
+        Status::Failed => tracing::error!(error.text = answer.reason, "table setup failed"),
     }
     let body = answer.to_json();
     let left = budget.saturating_sub(SHUTDOWN).saturating_sub(clock.elapsed());
     dynamo::http::put(url.expose(), &body.to_string(), left).await.map_err(|cause| {
         let error = Unanswered::NotDelivered { status: answer.status, cause };
-        tracing::error!(error.kind = error.kind(), error.text = %error, "no answer");
+        tracing::error!(error.kind = error.kind(), error.text = %error, "table setup failed");
         error
     })?;
     Ok(body)

@@ -5,14 +5,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::event::{self, Overrides};
-use crate::lambda::{Function, parsed};
+use crate::lambda::{Function, parsed, word};
 use dynamo::Dynamo;
 use jobs::backlog::{self, Finish, Request, SegmentAnswer, SegmentRun, Start};
-use jobs::metric::{self, Sample};
 use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
 use jobs::run::{self, RunError, WalkRows};
-use shared::settings::{Mode, Settings};
+use shared::settings::Settings;
 use shared::time::EpochSeconds;
 
 /// A run that failed fails the invocation, so that Lambda's own error metric and retries see it.
@@ -46,19 +45,18 @@ pub(crate) async fn run<J: WalkRows<Dynamo>>(
 ) -> Result<RunReport, RunError> {
     let mut settings = function.settings(J::NAME, overrides, J::PURPOSE)?;
     settings.pace_shared_by = segment_run.and_then(|segment| segment.concurrency).unwrap_or(1);
+    let job = word(J::NAME);
     tracing::info!(
-        run = J::NAME,
         table = settings.table,
         mode = settings.mode.name(),
         now = clock.now().get(),
         segment = segment_run.map(|segment| segment.index),
-        "run begins"
+        "{job} started"
     );
     let result = Box::pin(run_on_table::<J>(function, &settings, clock, segment_run)).await;
     match &result {
         Ok(report) => {
             tracing::info!(
-                run = J::NAME,
                 table = report.table,
                 outcome = report.outcome.name(),
                 complete = report.outcome.is_complete(),
@@ -74,12 +72,12 @@ pub(crate) async fn run<J: WalkRows<Dynamo>>(
                 elapsed_ms = report.elapsed_ms,
                 notes = report.notes.join("; "),
                 // Nobody reads the answer of a scheduled run: the counts by bucket and reason are logged here.
-                buckets = report.counts.to_string(),
-                "run ended"
+                json.buckets = report.counts.to_string(),
+                "{job} finished"
             );
-            function.emit(&report.samples(J::NAME), clock.now());
+            function.emit(report.document(J::NAME).as_ref(), clock.now());
         }
-        Err(error) => function.failed(J::NAME, &settings, error, clock.now()),
+        Err(error) => function.failed(J::NAME, error, clock.now()),
     }
     result
 }
@@ -104,15 +102,15 @@ async fn start<J: WalkRows<Dynamo>>(function: &Function, start: &Start, clock: R
         let table = function.open(&settings, clock).await?;
         backlog::start(&table, &J::new(&settings), &start.lease, &settings, table.clock()).await
     };
-    checked.await.inspect_err(|error| function.failed(J::NAME, &settings, error, clock.now()))?;
+    checked.await.inspect_err(|error| function.failed(J::NAME, error, clock.now()))?;
     tracing::info!(
-        run = J::NAME,
+        job = word(J::NAME),
         table = settings.table,
         mode = settings.mode.name(),
         execution = start.lease,
         segments = start.input.segments,
         concurrency = start.input.concurrency,
-        "execution begins"
+        "backlog started"
     );
     Ok(json!(start.answer(clock.now().get())))
 }
@@ -123,20 +121,16 @@ async fn finish<J: WalkRows<Dynamo>>(function: &Function, finish: &Finish, clock
         let table = function.open(&settings, clock).await?;
         Ok(backlog::finish::<_, J>(&table, finish, &settings, table.clock()).await?)
     };
-    finished.await.inspect_err(|error| function.failed(J::NAME, &settings, error, clock.now()))?;
+    finished.await.inspect_err(|error| function.failed(J::NAME, error, clock.now()))?;
     let answer = finish.answer::<J>(settings.mode);
     tracing::info!(
-        run = J::NAME,
+        job = word(J::NAME),
         table = settings.table,
         mode = settings.mode.name(),
         execution = finish.started.lease,
         complete = answer.complete,
-        totals = json!(answer.totals).to_string(),
-        "execution ended"
+        json.totals = json!(answer.totals).to_string(),
+        "backlog finished"
     );
-    if settings.mode == Mode::Delete {
-        let sample = Sample::of(&[(metric::TABLE, &settings.table), (metric::FUNCTION, J::NAME)]);
-        function.emit(&[sample.flag(metric::COMPLETE, answer.complete)], clock.now());
-    }
     Ok(json!(answer))
 }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use crate::event::Overrides;
+use crate::logging;
 use dynamo::{Client, Dynamo};
-use jobs::metric::{self, Sample};
+use jobs::metric::Document;
 use jobs::run::RunError;
 use jobs::run::clock::{RunClock, Watch};
+use jobs::{cascade, cleanup, metrics, repair};
 use shared::settings::{self, ConfigError, Environment, Mode, Purpose, Settings};
 use shared::time::EpochSeconds;
 
@@ -49,26 +51,18 @@ impl Function {
         Ok(Dynamo::open(self.client.clone(), settings, self.endpoint(), clock).await?)
     }
 
-    pub(crate) fn emit(&self, samples: &[Sample], now: EpochSeconds) {
-        for document in samples.iter().flat_map(|sample| sample.documents(now)) {
-            (self.emit)(&document.to_string());
+    pub(crate) fn emit(&self, document: Option<&Document>, now: EpochSeconds) {
+        if let Some(document) = document {
+            (self.emit)(&document.to_json(now, logging::request_id().as_deref()).to_string());
         }
     }
 
-    /// Logs a failed run, and emits its metrics.
-    pub(crate) fn failed(&self, run: &str, settings: &Settings, error: &RunError, now: EpochSeconds) {
-        log_failure(run, error);
+    /// Logs a failed run, and emits the metrics of what it did before.
+    pub(crate) fn failed(&self, job: &str, error: &RunError, now: EpochSeconds) {
+        log_failure(job, error);
         if let RunError::Interrupted { report, .. } = error {
-            return self.emit(&report.samples(run), now);
+            self.emit(report.document(job).as_ref(), now);
         }
-        let mut sample = Sample::of(&[(metric::TABLE, &settings.table), (metric::FUNCTION, run)])
-            .count(metric::FAILED, 1)
-            .flag(metric::REFUSED, error.is_refusal());
-        // A dry run completes nothing, however it ends.
-        if settings.mode == Mode::Delete {
-            sample = sample.count(metric::COMPLETE, 0);
-        }
-        self.emit(&[sample], now);
     }
 }
 
@@ -77,6 +71,18 @@ pub(crate) fn parsed<T>(run: &str, result: Result<T, ConfigError>) -> Result<T, 
     result.map_err(RunError::from).inspect_err(|error| log_failure(run, error))
 }
 
-pub(crate) fn log_failure(run: &str, error: &RunError) {
-    tracing::error!(run, error.kind = error.kind(), error.text = %error, "run failed");
+pub(crate) fn log_failure(job: &str, error: &RunError) {
+    let job = word(job);
+    tracing::error!(error.kind = error.kind(), error.text = %error, "{job} failed");
+}
+
+/// The job's name in log messages.
+pub(crate) fn word(job: &str) -> &str {
+    match job {
+        cleanup::NAME => "cleanup",
+        repair::NAME => "repair",
+        metrics::NAME => "metrics",
+        cascade::NAME => "cascade",
+        other => other,
+    }
 }

@@ -1,42 +1,178 @@
-//! Log lines: one JSON object each, from this project's own crates only.
+//! Log lines: one JSON object each, from this project's own crates only, with Lambda's own names.
 //!
 //! The SDK and its HTTP client are never logged, at any level: below WARN they quote requests, and a request holds tokens.
+//!
+//! A field `rows.read` is the member `read` of the object `rows`; a field `json.buckets` is JSON, and becomes the object `buckets`.
 
-use tracing::Level;
+use std::fmt::{Debug, Write as _};
+use std::sync::Mutex;
+
+use serde_json::{Map, Value, json};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::layer::Context;
 use tracing_subscriber::prelude::*;
 
+/// The crates whose lines appear.
 const OWN_CRATES: [&str; 4] = ["shared", "jobs", "dynamo", env!("CARGO_CRATE_NAME")];
+
+/// Fields with this prefix hold JSON.
+const JSON: &str = "json.";
+
+/// The current invocation. A container serves one at a time.
+static REQUEST: Mutex<Option<String>> = Mutex::new(None);
 
 /// Sends this project's log lines to standard output.
 pub fn start(crate_name: &str, level: Level) {
     let own = crate_name.replace('-', "_");
     let own = Targets::new().with_targets(OWN_CRATES.into_iter().chain([own.as_str()]).map(|name| (name, level)));
-    let lines =
-        tracing_subscriber::fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
     // A second start, as in tests, keeps the first one's subscriber.
-    let _ = tracing_subscriber::registry().with(lines.with_filter(own)).try_init();
+    let _ = tracing_subscriber::registry().with(Lines.with_filter(own)).try_init();
+}
+
+pub fn set_request(id: &str) {
+    *REQUEST.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(id.to_owned());
+}
+
+pub fn request_id() -> Option<String> {
+    REQUEST.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+}
+
+struct Lines;
+
+impl<S: Subscriber> tracing_subscriber::Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut timestamp = String::new();
+        // A clock that cannot be written leaves the time out, not the line.
+        let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+        crate::serve::print(&line(event, &timestamp, request_id().as_deref()).to_string());
+    }
+}
+
+fn line(event: &Event<'_>, timestamp: &str, request_id: Option<&str>) -> Value {
+    let mut fields = Fields(Map::new());
+    event.record(&mut fields);
+    let mut line = Map::from_iter([
+        ("timestamp".to_owned(), json!(timestamp)),
+        ("level".to_owned(), json!(event.metadata().level().as_str())),
+        ("message".to_owned(), fields.0.remove("message").unwrap_or_default()),
+    ]);
+    if let Some(id) = request_id {
+        line.insert("requestId".to_owned(), json!(id));
+    }
+    line.extend(fields.0);
+    Value::Object(line)
+}
+
+/// The fields of a line, nested by the dots in their names.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn put(&mut self, name: &str, value: Value) {
+        let mut path: Vec<&str> = name.split('.').collect();
+        let last = path.pop().unwrap_or(name);
+        let mut object = &mut self.0;
+        for part in path {
+            let member = object.entry(part).or_insert_with(|| json!({}));
+            if !member.is_object() {
+                *member = json!({});
+            }
+            let Value::Object(inner) = member else { return };
+            object = inner;
+        }
+        object.insert(last.to_owned(), value);
+    }
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name().strip_prefix(JSON) {
+            // What is not JSON after all is shown as it is.
+            Some(name) => self.put(name, serde_json::from_str(value).unwrap_or_else(|_| json!(value))),
+            None => self.put(field.name(), json!(value)),
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field.name(), json!(value));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field.name(), json!(value));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field.name(), json!(value));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field.name(), json!(value));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let mut text = String::new();
+        let _ = write!(text, "{value:?}");
+        self.record_str(field, &text);
+    }
 }
 
 /// The level in `AWS_LAMBDA_LOG_LEVEL` or `RUST_LOG`, INFO by default. Of several directives the most verbose level counts.
 pub fn level(environment: &shared::settings::Environment) -> Level {
-    let wanted = ["AWS_LAMBDA_LOG_LEVEL", "RUST_LOG"].iter().find_map(|name| environment.get(*name));
-    let words = wanted.map_or("", String::as_str).split([',', '=']);
+    let asked = ["AWS_LAMBDA_LOG_LEVEL", "RUST_LOG"].iter().find_map(|name| environment.get(*name));
+    let words = asked.map_or("", String::as_str).split([',', '=']);
     words.filter_map(|word| word.trim().parse().ok()).max().unwrap_or(Level::INFO)
 }
 
 #[cfg(test)]
 mod tests {
-    use tracing::Level;
+    use std::sync::{Arc, Mutex};
 
-    use super::level;
+    use serde_json::{Value, json};
+    use tracing::{Event, Level, Subscriber};
+    use tracing_subscriber::layer::Context;
+    use tracing_subscriber::prelude::*;
+
+    use super::{level, line};
 
     #[test]
     fn the_most_verbose_level_counts() {
-        let wanted = |value: &str| level(&[("RUST_LOG".to_owned(), value.to_owned())].into());
-        assert_eq!(wanted("warn,aws_smithy=trace"), Level::TRACE);
-        assert_eq!(wanted("debug"), Level::DEBUG);
-        assert_eq!(wanted("nonsense"), Level::INFO);
+        let asked = |value: &str| level(&[("RUST_LOG".to_owned(), value.to_owned())].into());
+        assert_eq!(asked("warn,aws_smithy=trace"), Level::TRACE);
+        assert_eq!(asked("debug"), Level::DEBUG);
+        assert_eq!(asked("nonsense"), Level::INFO);
         assert_eq!(level(&[].into()), Level::INFO);
+    }
+
+    struct Kept(Arc<Mutex<Vec<Value>>>);
+
+    impl<S: Subscriber> tracing_subscriber::Layer<S> for Kept {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            self.0.lock().unwrap().push(line(event, "now", Some("request-1")));
+        }
+    }
+
+    #[test]
+    fn a_line_has_its_request_and_objects_as_objects() {
+        let lines = Arc::default();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(Kept(Arc::clone(&lines))), || {
+            let (job, absent) = ("cleanup", None::<u64>);
+            tracing::info!(
+                rows.read = 3,
+                rows.deleted = 1.5,
+                json.buckets = r#"{"a": {"read": 3}}"#,
+                absent,
+                "{job} finished"
+            );
+            tracing::error!(error.kind = "Store", error.text = %"two words", json.odd = "no JSON", "cleanup failed");
+        });
+        let lines = lines.lock().unwrap();
+        let finished = json!({"timestamp": "now", "level": "INFO", "message": "cleanup finished", "requestId": "request-1",
+            "rows": {"read": 3, "deleted": 1.5}, "buckets": {"a": {"read": 3}}});
+        let failed = json!({"timestamp": "now", "level": "ERROR", "message": "cleanup failed", "requestId": "request-1",
+            "error": {"kind": "Store", "text": "two words"}, "odd": "no JSON"});
+        assert_eq!(*lines, [finished, failed]);
     }
 }

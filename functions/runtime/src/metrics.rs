@@ -31,20 +31,14 @@ pub(crate) async fn measure(
     let clock = function.clock(now, budget);
     let overrides = parsed(metrics::NAME, event::overrides(event))?;
     let settings = function.settings(metrics::NAME, &overrides, Purpose::Metrics)?;
-    tracing::info!(
-        run = metrics::NAME,
-        table = settings.table,
-        scope = settings.scope.name(),
-        now = clock.now().get(),
-        "run begins"
-    );
+    tracing::info!(table = settings.table, scope = settings.scope.name(), now = clock.now().get(), "metrics started");
     let result = Box::pin(measure_table(function, &settings, clock)).await;
     match &result {
         Ok(measured) => {
             log(measured);
-            function.emit(&measured.samples(), now);
+            function.emit(Some(&measured.document()), now);
         }
-        Err(error) => function.failed(metrics::NAME, &settings, error, now),
+        Err(error) => function.failed(metrics::NAME, error, now),
     }
     result
 }
@@ -57,8 +51,8 @@ async fn measure_table(function: &Function, settings: &Settings, clock: RunClock
 fn log(measured: &Measurement) {
     let total = measured.census.total();
     tracing::info!(
-        run = metrics::NAME,
         table = measured.table,
+        scope = measured.scope.name(),
         outcome = measured.ended.name(),
         rows.counted = total.rows,
         rows.dead = total.dead,
@@ -69,9 +63,9 @@ fn log(measured: &Measurement) {
         requests = measured.usage.requests,
         throttles = measured.usage.throttles,
         elapsed_ms = measured.elapsed_ms,
-        "run ended"
+        "metrics finished"
     );
     for finding in &measured.findings {
-        tracing::warn!(run = metrics::NAME, finding.kind = finding.kind, finding.text = finding.text, "finding");
+        tracing::warn!(finding.kind = finding.kind, finding.text = finding.text, "finding");
     }
 }

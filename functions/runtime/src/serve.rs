@@ -30,6 +30,7 @@ pub async fn serve<E: InvocationError>(
         dynamo::connect(Connection { endpoint: settings::endpoint(&environment), ..Connection::default() }).await;
     let function = Function::new(client, environment).telling(print);
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
+        logging::set_request(&event.context.request_id);
         let now = clock();
         // `cargo lambda watch` sends a deadline in 1970: no limit then.
         let budget = event.context.deadline().duration_since(now).ok();
@@ -39,7 +40,7 @@ pub async fn serve<E: InvocationError>(
 }
 
 /// One whole line between the log's: CloudWatch reads metrics from standard output.
-fn print(line: &str) {
+pub(crate) fn print(line: &str) {
     let mut out = std::io::stdout().lock();
     // Nothing can be done about a closed standard output.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

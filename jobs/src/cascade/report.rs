@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Batch, NAME};
-use crate::metric::{self, Sample};
+use crate::metric::Document;
 use crate::run::clock::RunClock;
 use crate::run::report::{Outcome, RunReport, Tally};
 use crate::store::{StoreError, Usage};
@@ -99,18 +99,8 @@ impl CascadeReport {
         json!({"batchItemFailures": failures})
     }
 
-    /// The metrics of the batch: of its records, and of what was done as any other run tells it.
-    pub fn samples(&self) -> Vec<Sample> {
-        let mut samples = self.run.samples(NAME);
-        if !samples.is_empty() {
-            let all = samples.remove(0);
-            let all = all
-                .count(metric::RECORDS, self.records.received)
-                .count(metric::RECORDS_IGNORED, self.records.ignored)
-                .count(metric::RECORDS_MALFORMED, self.records.malformed)
-                .count(metric::RECORDS_FAILED, self.records.failed);
-            samples.insert(0, all);
-        }
-        samples
+    /// The metric of the batch, as of any other run.
+    pub fn document(&self) -> Option<Document> {
+        self.run.document(NAME)
     }
 }

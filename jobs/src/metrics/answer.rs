@@ -4,13 +4,12 @@ use serde_json::{Map, Value, json};
 
 use super::census::{Counts, OwnerKind};
 use super::lag::Ages;
-use super::{Ended, Measurement, NAME, WATCHED};
-use crate::metric::{self, Sample};
+use super::{Ended, Estimate, Measurement, NAME, TtlHealth, WATCHED};
+use crate::metric::{self, Document};
 use crate::run::report::Outcome;
 use crate::run::state::{JobState, LastRun};
 use crate::store::Billing;
-use shared::bucket::{BUCKETS, Owner};
-use shared::settings::Scope;
+use shared::settings::{Mode, Scope};
 
 /// The answer of `metrics-emitter`: the figures that matter most, and the whole report beside them. What was not counted
 /// to the end is null, not a number.
@@ -40,14 +39,12 @@ fn report(measured: &Measurement) -> Value {
         measured.findings.iter().map(|finding| json!({"kind": finding.kind, "text": finding.text})).collect();
     let total = measured.census.total();
     let counted = |value: Value| if measured.ended == Ended::Complete { value } else { Value::Null };
-    let runs: Map<String, Value> = WATCHED
-        .iter()
-        .map(|name| ((*name).to_owned(), measured.runs.get(name).map_or(Value::Null, |state| run(state, measured))))
-        .collect();
     json!({
         "complete": measured.ended == Ended::Complete,
         "outcome": measured.ended.name(),
         "scope": measured.scope.name(),
+        "estimate": measured.estimate.as_ref().map_or(Value::Null, estimate),
+        "overdue": measured.is_overdue(),
         "table": measured.table,
         "now": measured.now.get(),
         "findings": findings,
@@ -60,7 +57,7 @@ fn report(measured: &Measurement) -> Value {
             "lag_age": counted(ages(total.lags.ages())),
             "never_removed": counted(never(&total)),
         },
-        "runs": runs,
+        "runs": runs(measured),
         "forecast": counted(measured.forecast.to_json()),
         "table_figures": figures(measured),
         "capacity": {
@@ -99,6 +96,7 @@ fn counts(counts: &Counts) -> Value {
         "bytes": counts.bytes,
         "dead": counts.dead,
         "due": counts.due,
+        "created_last_hour": counts.created_last_hour,
         "oldest_dead_age_seconds": counts.oldest_dead,
         "ttl_lag": lag(counts),
         "never_removed_by_ttl": never(counts),
@@ -123,8 +121,14 @@ fn never(counts: &Counts) -> Value {
     Value::Object(counts.never.iter().map(|(why, rows)| (why.name().to_owned(), json!(rows))).collect())
 }
 
+fn runs(measured: &Measurement) -> Map<String, Value> {
+    let of = |name: &&str| measured.runs.get(*name).map_or(Value::Null, |state| run(state, measured));
+    WATCHED.iter().map(|name| ((*name).to_owned(), of(name))).collect()
+}
+
 fn run(state: &JobState, measured: &Measurement) -> Value {
     json!({
+        "first_run_at": state.first_run_at,
         "last_complete_at": state.last_complete_at,
         "last_complete_age_seconds": age(state, measured),
         "cut_off": state.consecutive_incomplete_runs > 0,
@@ -157,105 +161,91 @@ fn figures(measured: &Measurement) -> Value {
     })
 }
 
+/// Days after which a job that has not completed is overdue: two missed runs, and for the weekly repair two days more than one.
+const OVERDUE_SECONDS: [(&str, i64); 2] = [(crate::cleanup::NAME, 2 * 86_400), (crate::repair::NAME, 9 * 86_400)];
+
 impl Measurement {
-    /// The metrics. A count that is not whole is none, and is left out.
-    pub fn samples(&self) -> Vec<Sample> {
-        let table = self.table.as_str();
-        let mut samples = vec![self.of_table(), self.of_itself()];
-        samples.extend(WATCHED.iter().filter_map(|name| {
-            let state = self.runs.get(name)?;
-            Some(
-                Sample::of(&[(metric::TABLE, table), (metric::FUNCTION, name)])
-                    .count_if_known(metric::LAST_COMPLETE_AGE, age(state, self))
-                    .count(metric::CUT_OFF_IN_A_ROW, state.consecutive_incomplete_runs),
-            )
-        }));
-        if self.ended != Ended::Complete {
-            return samples;
-        }
-        if self.scope == Scope::All {
-            samples.push(of_rows(Sample::of(&[(metric::TABLE, table)]), &self.census.total()));
-        }
-        // An hourly pass sees all of the system actors' rows and few of the others'.
-        let whole = OwnerKind::ALL.iter().filter(|kind| self.scope == Scope::All || **kind == OwnerKind::System);
-        for kind in whole {
-            let owner = self.census.of(*kind);
-            let sample = of_rows(Sample::of(&[(metric::TABLE, table), (metric::OWNER, kind.name())]), &owner)
-                .count_if_known(metric::TTL_LAG_MEDIAN, owner.lags.percentile(50).or(Some(0)))
-                .count_if_known(metric::TTL_LAG_P95, owner.lags.percentile(95).or(Some(0)))
-                .count_if_known(metric::TTL_LAG_OLDEST, owner.lags.oldest().or(Some(0)))
-                .count(metric::TTL_NEVER, owner.never_removed());
-            samples.push(sample);
-            if *kind == OwnerKind::System {
-                samples.extend(self.emptied().map(|name| {
-                    of_rows(Sample::of(&[(metric::TABLE, table), (metric::BUCKET, name)]), &Counts::default())
-                }));
-            }
-            for (name, bucket) in self.census.buckets(*kind) {
-                // Names of legacy buckets are names of others, too.
-                let name = if *kind == OwnerKind::Legacy { format!("{}/{name}", kind.name()) } else { name.to_owned() };
-                samples.push(of_rows(Sample::of(&[(metric::TABLE, table), (metric::BUCKET, &name)]), bucket));
+    /// Whether the cleanup or the repair has not completed for too long, since the first run that the state knows of. A job that has never
+    /// run is not: then its failures wait in the queue, or it is not scheduled.
+    pub fn is_overdue(&self) -> bool {
+        OVERDUE_SECONDS.iter().any(|(name, most)| {
+            let since = self.runs.get(name).and_then(|state| state.last_complete_at.or(state.first_run_at));
+            since.is_some_and(|since| super::age(since, self.now).is_some_and(|age| age > *most))
+        })
+    }
+
+    /// The metrics, and everything else that was counted as fields. A count that is not whole is none, and is left out. In a stack that
+    /// deletes nothing there are none of the metrics that an alarm takes for neglect: when it deletes one day, they begin then.
+    pub fn document(&self) -> Document {
+        let deletes = self.mode == Mode::Delete;
+        let mut document = Document::new(&self.table, "counts").count(metric::TABLE_ROWS, self.figures.rows);
+        if deletes {
+            document = document.flag(metric::OVERDUE, self.is_overdue());
+            if !matches!(self.ttl, TtlHealth::Unknown(_)) {
+                document = document.flag(metric::TTL_ON, matches!(self.ttl, TtlHealth::On | TtlHealth::TurningOn));
             }
         }
-        samples
+        if self.ended == Ended::Complete {
+            let system = self.census.of(OwnerKind::System);
+            document = document.count(metric::BACKLOG, self.forecast.backlog);
+            if deletes {
+                document = document.count(metric::OLDEST_DEAD_AGE, system.oldest_dead.unwrap_or(0));
+            }
+            document = document
+                .field("rows_by_kind", self.by_kind(|counts| counts.rows))
+                .field("created_last_hour", self.by_kind(|counts| counts.created_last_hour))
+                .field("owners", owners(self))
+                .field("forecast", self.forecast.to_json());
+        }
+        let findings: Vec<&str> = self.findings.iter().map(|finding| finding.kind).collect();
+        document
+            .field("job", NAME)
+            .field("scope", self.scope.name())
+            .field("mode", self.mode.name())
+            .field("outcome", self.ended.name())
+            .field("estimate", self.estimate.as_ref().map_or(Value::Null, estimate))
+            .field("ttl", self.ttl.name())
+            .field("runs", runs(self))
+            .field("table_figures", figures(self))
+            .field("findings", findings)
+            .field("units", json!({"read": self.usage.read_units}))
+            .field("requests", self.usage.requests)
+            .field("throttles", self.usage.throttles)
+            .field("elapsed_ms", self.elapsed_ms)
     }
 
-    /// Buckets that held rows when the last cleanup came by, and hold none now: a metric that just ended would stay at its
-    /// last value.
-    fn emptied(&self) -> impl Iterator<Item = &'static str> {
-        let left = self.runs.get(crate::cleanup::NAME).and_then(|state| state.left.as_ref());
-        BUCKETS
-            .iter()
-            .filter(|bucket| matches!(bucket.owner, Owner::System(_)))
-            .filter(move |bucket| left.is_some_and(|left| left.contains_key(bucket.name)))
-            .map(|bucket| bucket.name)
-            .filter(|name| self.census.buckets(OwnerKind::System).all(|(held, _)| held != *name))
-    }
-
-    fn of_table(&self) -> Sample {
-        let mut sample = Sample::of(&[(metric::TABLE, &self.table)])
-            .count(metric::TABLE_ROWS, self.figures.rows)
-            .count(metric::TABLE_BYTES, self.figures.bytes)
-            .count(metric::FINDINGS, self.findings.len() as u64);
-        if let Billing::Provisioned { read_units, write_units } = self.figures.billing {
-            sample = sample
-                .number(metric::PROVISIONED_READ_UNITS, read_units)
-                .number(metric::PROVISIONED_WRITE_UNITS, write_units);
+    /// Of the system actors' rows by what they are of, both generations together: every kind, so that a query finds it.
+    fn by_kind(&self, of: impl Fn(&Counts) -> u64) -> Value {
+        let mut kinds: Map<String, Value> = KINDS.iter().map(|(_, kind)| ((*kind).to_owned(), json!(0))).collect();
+        for (name, counts) in self.census.buckets(OwnerKind::System) {
+            let kind = KINDS
+                .iter()
+                .find(|(bucket, _)| name.trim_start_matches('_') == *bucket)
+                .map_or(OTHER, |(_, kind)| kind);
+            let sum = kinds.get(kind).and_then(Value::as_u64).unwrap_or(0) + of(counts);
+            kinds.insert(kind.to_owned(), json!(sum));
         }
-        if !matches!(self.ttl, super::TtlHealth::Unknown(_)) {
-            sample = sample.flag(metric::TTL_ON, self.ttl == super::TtlHealth::On);
-        }
-        if self.ended != Ended::Complete {
-            return sample;
-        }
-        let forecast = &self.forecast;
-        sample = sample.count(metric::BACKLOG, forecast.backlog);
-        if forecast.trend != super::Trend::Unknown {
-            sample = sample.flag(metric::BACKLOG_GROWS, forecast.trend == super::Trend::Grows);
-        }
-        let told = [
-            (metric::DAYS_UNTIL_CLEAR, forecast.trend.days_until_clear()),
-            (metric::DIED_PER_DAY, forecast.died_per_day),
-            (metric::DELETED_PER_DAY, forecast.deleted_per_day),
-        ];
-        told.into_iter()
-            .filter_map(|(metric, value)| Some((metric, value?)))
-            .fold(sample, |sample, (metric, value)| sample.number(metric, value))
-    }
-
-    fn of_itself(&self) -> Sample {
-        self.usage
-            .sample(Sample::of(&[(metric::TABLE, &self.table), (metric::FUNCTION, NAME)]), self.elapsed_ms)
-            .flag(metric::COMPLETE, self.ended == Ended::Complete)
-            .count(metric::FAILED, 0)
+        Value::Object(kinds)
     }
 }
 
-fn of_rows(sample: Sample, counts: &Counts) -> Sample {
-    sample
-        .count(metric::ROWS, counts.rows)
-        .count(metric::ROW_BYTES, counts.bytes)
-        .count(metric::DEAD_ROWS, counts.dead)
-        .count(metric::DUE_INDEX_ROWS, counts.due)
-        .count(metric::OLDEST_DEAD_AGE, counts.oldest_dead.unwrap_or(0))
+const OTHER: &str = "other";
+
+/// Buckets of the system actors that a token or a session has one row in, and what of.
+const KINDS: [(&str, &str); 7] = [
+    ("oauth_sessions", "oauth_sessions"),
+    ("spa_access_tokens", "spa_access_tokens"),
+    ("spa_refresh_tokens", "spa_refresh_tokens"),
+    ("auth_code_index", "auth_codes"),
+    ("access_token_index", "access_tokens"),
+    ("refresh_token_index", "refresh_tokens"),
+    ("", OTHER),
+];
+
+fn estimate(estimate: &Estimate) -> Value {
+    json!({
+        "sampled_rows": estimate.sampled_rows,
+        "rows_error": estimate.rows_error(),
+        "dead_error": estimate.dead_error(),
+    })
 }

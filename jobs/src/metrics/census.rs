@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::lag::{Ages, Lags};
 use shared::bucket::{JANITOR_OWNER, Owner, Rule};
 use shared::expiry::{self, Policy, Verdict};
-use shared::row::{Row, Ttl, TtlFault, TtlState};
+use shared::row::{Field, Fields, Row, Ttl, TtlFault, TtlState};
 use shared::time::EpochSeconds;
 
 /// Kinds of owners that rows are counted by.
@@ -71,6 +71,8 @@ pub struct Counts {
     pub due: u64,
     /// Of the dead and the due, those that became so after the last run.
     pub since_last_run: u64,
+    /// Written in the hour before the count, by their own field or their TTL.
+    pub created_last_hour: u64,
     /// For how long the one that died first has been dead.
     pub oldest_dead: Option<u64>,
     /// For how long the dead have been dead.
@@ -86,6 +88,7 @@ impl Counts {
         self.dead += other.dead;
         self.due += other.due;
         self.since_last_run += other.since_last_run;
+        self.created_last_hour += other.created_last_hour;
         self.oldest_dead = self.oldest_dead.max(other.oldest_dead);
         self.dead_ages.merge(&other.dead_ages);
         self.lags.merge(&other.lags);
@@ -96,6 +99,24 @@ impl Counts {
 
     pub fn never_removed(&self) -> u64 {
         self.never.values().sum()
+    }
+
+    /// What so many times as many rows of the same kind come to. The oldest age stays: of what was not read nothing is known.
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Self {
+        let times = |n: u64| times(n, factor);
+        Self {
+            rows: times(self.rows),
+            bytes: times(self.bytes),
+            dead: times(self.dead),
+            due: times(self.due),
+            since_last_run: times(self.since_last_run),
+            created_last_hour: times(self.created_last_hour),
+            oldest_dead: self.oldest_dead,
+            dead_ages: self.dead_ages.times(factor),
+            lags: self.lags.times(factor),
+            never: self.never.iter().map(|(why, n)| (*why, times(*n))).collect(),
+        }
     }
 }
 
@@ -137,6 +158,15 @@ impl Census {
         if let Some(passed) = passed {
             counts.lags.add(seconds_since(passed.plus(-1), *now));
         }
+        let created = match Fields::read(&row.data).map_or(Field::Missing, |fields| fields.created_at) {
+            Field::Is(at) => Some(at),
+            Field::Missing | Field::Malformed => match ttl {
+                Ttl::At(at) => bucket.created_at(at),
+                Ttl::Absent | Ttl::Malformed => None,
+            },
+        };
+        let is_new = created.is_some_and(|at| (0..3_600).contains(&now.since(at)));
+        counts.created_last_hour += u64::from(is_new);
         let is_pointer = matches!(bucket.rule, Rule::Pointer { .. });
         let died = match expiry::judge(row, bucket, *now, policy) {
             Verdict::Delete(_) => expiry::dead_from(row, bucket, policy),
@@ -170,6 +200,12 @@ impl Census {
         }
     }
 
+    /// As [`Counts::times`].
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Self {
+        Self { buckets: self.buckets.iter().map(|(key, counts)| (*key, counts.times(factor))).collect() }
+    }
+
     /// The buckets of one kind of owner that hold rows.
     pub fn buckets(&self, kind: OwnerKind) -> impl Iterator<Item = (&'static str, &Counts)> {
         self.buckets.iter().filter(move |((of, _), _)| *of == kind).map(|((_, name), counts)| (*name, counts))
@@ -194,4 +230,9 @@ fn sum<'c>(counts: impl Iterator<Item = &'c Counts>) -> Counts {
 
 fn seconds_since(then: EpochSeconds, now: EpochSeconds) -> u64 {
     u64::try_from(now.since(then)).unwrap_or(0)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rows times a factor from 1 up")]
+pub(super) fn times(n: u64, factor: f64) -> u64 {
+    (super::sample::rows(n) * factor).round() as u64
 }

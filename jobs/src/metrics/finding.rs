@@ -114,7 +114,11 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     }
     // Of a part of the rows nothing is to be concluded.
     let total = if measured.ended == Ended::Complete { measured.census.total() } else { Counts::default() };
-    if let Some(oldest) = total.lags.oldest().filter(|oldest| measured.ttl == TtlHealth::On && *oldest > LAG_TOO_LONG) {
+    // A stack that cleans since today has turned TTL on today: of a neglected table TTL removes nothing at once.
+    let first_run = measured.runs.get(cleanup::NAME).and_then(|state| state.first_run_at);
+    let is_new = first_run.and_then(|at| age(at, measured.now)).is_some_and(|age| age < 86_400);
+    let has_worked = measured.ttl == TtlHealth::On && !is_new;
+    if let Some(oldest) = total.lags.oldest().filter(|oldest| has_worked && *oldest > LAG_TOO_LONG) {
         add("ttl-lag", format!("TTL is on, but a row is still there {} days after its own", oldest / 86_400));
     }
     for (why, rows) in &total.never {
@@ -133,6 +137,14 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     }
     for name in WATCHED {
         runs(measured, name, &mut add);
+    }
+    if measured.cascade_stream.is_some() && measured.cascade_stream != measured.figures.stream {
+        add(
+            "cascade-deaf",
+            "the cascade listens to a stream that is no longer the table's: deploy with TimeToLive=enable, then with \
+             TimeToLive=enable-with-cascade"
+                .to_owned(),
+        );
     }
     if measured.forecast.trend == Trend::Grows {
         add(

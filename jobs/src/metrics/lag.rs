@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::census::times;
+
 /// Bits of an age that are kept: a figure is less than a hundredth off.
 const KEPT_BITS: u32 = 8;
 
@@ -24,6 +26,11 @@ impl Ages {
 
     pub fn merge(&mut self, other: &Self) {
         self.rows.iter_mut().zip(other.rows).for_each(|(mine, n)| *mine += n);
+    }
+
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Self {
+        Self { rows: self.rows.map(|n| times(n, factor)) }
     }
 
     /// Each cell's largest age, `None` for the last one's, and its rows.
@@ -56,6 +63,12 @@ impl Lags {
         }
         self.oldest = self.oldest.max(other.oldest);
         self.ages.merge(&other.ages);
+    }
+
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Self {
+        let cells = self.cells.iter().map(|(cell, n)| (*cell, times(*n, factor))).collect();
+        Self { cells, oldest: self.oldest, ages: self.ages.times(factor) }
     }
 
     pub fn rows(&self) -> u64 {

@@ -22,6 +22,9 @@ mod census;
 mod finding;
 mod forecast;
 mod lag;
+mod sample;
+#[cfg(test)]
+mod sample_tests;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -33,6 +36,7 @@ pub use census::{Census, Counts, Measure, Never, OwnerKind};
 pub use finding::{Finding, TtlHealth};
 pub use forecast::{Forecast, Trend, age, forecast};
 pub use lag::{Ages, Lags};
+pub use sample::{Estimate, Sampling};
 
 use crate::run::clock::RunClock;
 use crate::run::state::JobState;
@@ -40,10 +44,10 @@ use crate::store::{
     Budget, Consistency, InspectTable, PageOf, PageSize, ReadRows, Result, ScanTable, StoreError, TableFigures, Usage,
 };
 use crate::{cleanup, repair};
-use shared::bucket::{BUCKETS, JANITOR_OWNER, Owner, STATE_BUCKET};
+use shared::bucket::{BUCKETS, Bucket, JANITOR_OWNER, Owner, STATE_BUCKET};
 use shared::expiry::Policy;
 use shared::row::{Row, RowKey};
-use shared::settings::{Scope, Settings};
+use shared::settings::{Mode, Scope, Settings};
 use shared::time::EpochSeconds;
 
 pub const NAME: &str = "metrics-emitter";
@@ -82,13 +86,19 @@ pub struct Measurement {
     pub table: String,
     pub now: EpochSeconds,
     pub scope: Scope,
+    /// Of the runs that it watches: a stack that deletes nothing is not held to have deleted.
+    pub mode: Mode,
     pub ended: Ended,
+    /// How far off the counts may be, where the rows were too many to count.
+    pub estimate: Option<Estimate>,
     pub census: Census,
     pub ttl: TtlHealth,
     /// State rows by function; absent where there is none.
     pub runs: BTreeMap<&'static str, JobState>,
     pub forecast: Forecast,
     pub figures: TableFigures,
+    /// The stream that the cascade is mapped to.
+    pub cascade_stream: Option<String>,
     /// Read units that were expected, by the table's own size. `None` where it says nothing of what is read.
     pub expected_units: Option<u64>,
     pub usage: Usage,
@@ -104,10 +114,26 @@ pub async fn measure<S>(store: &S, settings: &Settings, clock: &RunClock) -> Res
 where
     S: ReadRows + ScanTable + InspectTable + Budget,
 {
+    measure_with(store, settings, clock, &Sampling::at(clock.now())).await
+}
+
+/// As [`measure`], with other limits for what is counted and what is estimated.
+///
+/// # Errors
+/// As [`measure`].
+pub async fn measure_with<S>(
+    store: &S,
+    settings: &Settings,
+    clock: &RunClock,
+    sampling: &Sampling,
+) -> Result<Measurement>
+where
+    S: ReadRows + ScanTable + InspectTable + Budget,
+{
     let figures = store.figures().clone();
     let expected_units = (settings.scope == Scope::All).then(|| Consistency::Eventual.units(figures.bytes));
     if let Some(units) = expected_units {
-        tracing::info!(rows = figures.rows, bytes = figures.bytes, units, "audit will read about");
+        tracing::info!(rows = figures.rows, bytes = figures.bytes, units, "audit estimated");
     }
     let ttl = TtlHealth::from(store.ttl_setting().await);
     let most_units = settings.max_audit_units;
@@ -125,11 +151,14 @@ where
         policy: Policy { reuse_window: settings.reuse_window_seconds, ..Policy::default() },
         last_run_at: last_run.map(|run| EpochSeconds::new(run.at)),
     };
+    let mut estimate = None;
     let ended = match settings.scope {
         _ if no_time => Ended::OutOfTime,
         Scope::System => {
             own.iter().for_each(|row| reader.census.count(row, &against));
-            reader.system_actors(&against).await?
+            let (ended, found) = reader.system_actors(&against, sampling, figures.rows).await?;
+            estimate = found;
+            ended
         }
         Scope::All if reader.is_above(expected_units) => Ended::ReadBudget,
         Scope::All => reader.whole_table(&against).await?,
@@ -139,7 +168,9 @@ where
         table: settings.table.clone(),
         now: clock.now(),
         scope: settings.scope,
+        mode: settings.mode,
         ended,
+        estimate,
         forecast: match ended {
             Ended::Complete => forecast(&reader.census, &daily, clock.now()),
             Ended::OutOfTime | Ended::ReadBudget => Forecast::none(),
@@ -148,6 +179,7 @@ where
         ttl,
         runs,
         figures,
+        cascade_stream: settings.cascade_stream.clone(),
         expected_units,
         usage: store.usage(),
         elapsed_ms: u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -196,25 +228,134 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         }
     }
 
-    /// One pass over each system actor's partition, at half price.
-    async fn system_actors(&mut self, against: &Measure) -> Result<Ended> {
+    /// The system actors' rows, with eventual consistency: all of them, or so many that an estimate is good enough.
+    async fn system_actors(
+        &mut self,
+        against: &Measure,
+        sampling: &Sampling,
+        table_rows: u64,
+    ) -> Result<(Ended, Option<Estimate>)> {
+        // The table's own count is hours old and is of all actors: it only says which way is worth trying first.
+        if table_rows <= 2 * sampling.exact_rows {
+            let before = self.census.clone();
+            let ended = self.whole_partitions(against, Some(sampling.exact_rows)).await?;
+            if let Some(ended) = ended {
+                return Ok((ended, None));
+            }
+            self.census = before;
+        }
+        self.sampled(against, sampling).await
+    }
+
+    /// One pass over each system actor's partition; `None` when there were more rows than `most`.
+    async fn whole_partitions(&mut self, against: &Measure, most: Option<u64>) -> Result<Option<Ended>> {
+        let mut counted = 0;
         for owner in system_owners() {
             let mut after: Option<String> = None;
             loop {
                 let page = match self.within_limits(self.store.page(whole_page(owner, after.as_deref()))).await {
-                    Err(CountStop::Ended(ended)) => return Ok(ended),
+                    Err(CountStop::Ended(ended)) => return Ok(Some(ended)),
                     Err(CountStop::Fault(error)) => return Err(error),
                     Ok(page) => page,
                 };
                 page.rows.iter().for_each(|row| self.census.count(row, against));
                 self.store.progressed(page.rows.len() as u64, 0);
+                counted += page.rows.len() as u64;
                 after = page.next;
                 if after.is_none() {
                     break;
                 }
+                if most.is_some_and(|most| counted > most) {
+                    return Ok(None);
+                }
             }
         }
-        Ok(Ended::Complete)
+        Ok(Some(Ended::Complete))
+    }
+
+    /// A first look at each bucket, and more of those that are large, in proportion to their size.
+    async fn sampled(&mut self, against: &Measure, sampling: &Sampling) -> Result<(Ended, Option<Estimate>)> {
+        let mut large: Vec<(&'static Bucket, f64)> = Vec::new();
+        let (mut small, mut all) = (Census::default(), 0.0);
+        for bucket in BUCKETS.iter().filter(|bucket| bucket.system_owner().is_some()) {
+            let mut census = Census::default();
+            let look = match self.stretch(bucket, (0.0, 1.0), sampling.first_look, &mut census, against).await {
+                Err(CountStop::Ended(ended)) => return Ok((ended, None)),
+                Err(CountStop::Fault(error)) => return Err(error),
+                Ok(look) => look,
+            };
+            let size = look.factor() * sample::rows(look.rows);
+            all += size;
+            if look.ended_at_row == 0 {
+                small.merge(&census);
+            } else {
+                large.push((bucket, size));
+            }
+        }
+        if all <= sample::rows(sampling.exact_rows) {
+            let ended = self.whole_partitions(against, None).await?;
+            return Ok((ended.unwrap_or(Ended::Complete), None));
+        }
+        let mut estimate = Estimate::default();
+        self.census.merge(&small);
+        for (bucket, size) in large {
+            let (mut census, mut seen) = (Census::default(), sample::Seen::default());
+            for stretch in sampling.stretches() {
+                let most = sampling.rows_of_stretch(size / all);
+                let read = match self.stretch(bucket, stretch, most, &mut census, against).await {
+                    Err(CountStop::Ended(ended)) => return Ok((ended, None)),
+                    Err(CountStop::Fault(error)) => return Err(error),
+                    Ok(read) => read,
+                };
+                seen.add(read.rows, read.width, read.ended_at_row > 0);
+            }
+            let counted = census.of(OwnerKind::System);
+            estimate.sampled_rows += seen.rows;
+            estimate.sampled_dead += counted.dead + counted.due;
+            self.census.merge(&census.times(seen.factor()));
+        }
+        Ok((Ended::Complete, Some(estimate)))
+    }
+
+    /// Counts up to `most` rows of a bucket between two places.
+    async fn stretch(
+        &self,
+        bucket: &'static Bucket,
+        (from, until): (f64, f64),
+        most: u64,
+        census: &mut Census,
+        against: &Measure,
+    ) -> Result<sample::Seen, CountStop> {
+        let prefix = bucket.sort_prefix();
+        let end = (until < 1.0).then(|| sample::key_at(bucket, until));
+        let mut after = (from > 0.0).then(|| sample::key_at(bucket, from));
+        let mut seen = sample::Seen::default();
+        while seen.rows < most {
+            let size = PageSize::Rows(i32::try_from(most - seen.rows).unwrap_or(i32::MAX));
+            let of = PageOf {
+                owner: bucket.system_owner().unwrap_or_default(),
+                prefix: &prefix,
+                after: after.as_deref(),
+                until: end.as_deref(),
+                reading: Consistency::Eventual,
+                size,
+            };
+            let page = self.within_limits(self.store.page(of)).await?;
+            page.rows.iter().for_each(|row| census.count(row, against));
+            self.store.progressed(page.rows.len() as u64, 0);
+            seen.rows += page.rows.len() as u64;
+            let last = page.rows.last().and_then(|row| row.key.sort.strip_prefix(&*prefix).map(str::to_owned));
+            after = page.next;
+            if after.is_none() {
+                seen.width = until - from;
+                return Ok(seen);
+            }
+            // A row may lie between two places that are one to a number of this precision.
+            let place = last.map_or(from, |name| sample::place(bucket.names, &name));
+            seen.width = (place - from).max(f64::EPSILON);
+        }
+        seen.ended_at_row = 1;
+        Ok(seen)
     }
 
     /// Every row, by a parallel Scan.

@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::metric::{self, Sample};
+use crate::metric::{self, Document};
 use crate::store::Usage;
 pub use crate::walk::tally::{BucketCounts, Tally};
 use shared::settings::Mode;
@@ -74,7 +74,7 @@ pub struct RunReport {
 
 /// The report as a document.
 #[derive(Serialize)]
-struct Document<'a> {
+struct ReportDocument<'a> {
     complete: bool,
     outcome: Outcome,
     mode: &'static str,
@@ -118,7 +118,7 @@ struct Capacity {
 impl Serialize for RunReport {
     fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
         let Self { counts, usage, .. } = self;
-        let document = Document {
+        let document = ReportDocument {
             complete: self.outcome.is_complete(),
             outcome: self.outcome,
             mode: self.mode.name(),
@@ -173,38 +173,15 @@ impl RunReport {
         json!(self)
     }
 
-    /// The metrics of the run: of all of it, and of each bucket that it met. A dry run deletes and completes nothing.
-    pub fn samples(&self, function: &str) -> Vec<Sample> {
-        let counts = &self.counts;
-        let deleted = match self.mode {
-            Mode::Delete => metric::ROWS_DELETED,
-            Mode::DryRun => metric::ROWS_TO_DELETE,
-        };
-        let mut all = Sample::of(&[(metric::TABLE, &self.table), (metric::FUNCTION, function)])
-            .flag(metric::FAILED, self.outcome == Outcome::Failed)
-            .count(metric::REFUSED, 0);
-        // It did nothing, beside one that does: there is nothing to tell.
-        if self.outcome == Outcome::LeaseHeld {
-            return vec![all];
+    /// The metric of the run; none after a dry run, or a run that found the lease held. The log line has the rest.
+    pub fn document(&self, job: &str) -> Option<Document> {
+        if self.mode == Mode::DryRun || self.outcome == Outcome::LeaseHeld {
+            return None;
         }
-        all = all
-            .count(metric::ROWS_READ, counts.rows_read())
-            .count(deleted, counts.rows_deleted())
-            .count(metric::ROWS_KEPT, counts.sum(BucketCounts::kept_total))
-            .count(metric::LOST_RACES, counts.lost_races())
-            .count(metric::ROWS_SKIPPED, counts.rows_skipped());
-        all = self.usage.sample(all, self.elapsed_ms);
-        if self.mode == Mode::Delete && !self.of_segment {
-            all = all.flag(metric::COMPLETE, self.outcome.is_complete());
-        }
-        let bucket = |(name, counts): (&&'static str, &BucketCounts)| {
-            Sample::of(&[(metric::TABLE, &self.table), (metric::FUNCTION, function), (metric::BUCKET, name)])
-                .count(metric::ROWS_READ, counts.read)
-                .count(deleted, counts.deleted_total())
-                .count(metric::ROWS_KEPT, counts.kept_total())
-                .count(metric::LOST_RACES, counts.lost_race)
-                .count(metric::ROWS_SKIPPED, counts.skipped)
-        };
-        std::iter::once(all).chain(counts.buckets().iter().map(bucket)).collect()
+        let document = Document::new(&self.table, "rows deleted")
+            .count(metric::ROWS_DELETED, self.counts.rows_deleted())
+            .field("job", job)
+            .field("outcome", self.outcome.name());
+        Some(document)
     }
 }

@@ -16,6 +16,8 @@ use shared::expiry::KeepReason;
 pub struct JobState {
     /// Where the next run continues, in the job's own format; null is the beginning.
     pub cursor: Value,
+    /// When the first run started that left a state: since then a run could have completed.
+    pub first_run_at: Option<i64>,
     /// When the last complete run started.
     pub last_complete_at: Option<i64>,
     /// Runs in a row that hit their deadline or `MAX_DELETES`.
@@ -63,6 +65,7 @@ impl JobState {
         }
         Self {
             cursor: value["cursor"].clone(),
+            first_run_at: read(&value["first_run_at"]),
             last_complete_at: read(&value["last_complete_at"]),
             consecutive_incomplete_runs: read(&value["consecutive_incomplete_runs"]).unwrap_or(0),
             last_run: read(&value["last_run"]).flatten(),
@@ -107,6 +110,7 @@ impl JobState {
         let deleted = deleted.fold(0, |sum: u64, (_, n)| sum.saturating_add(*n));
         Self {
             cursor: Value::Null,
+            first_run_at: self.first_run_before(run.at),
             last_complete_at: if outcome.is_complete() { Some(run.at) } else { self.last_complete_at },
             consecutive_incomplete_runs: self.incomplete_runs_after(outcome),
             left: None,
@@ -118,6 +122,12 @@ impl JobState {
                 ..run
             }),
         }
+    }
+
+    /// A state of an older release does not know its first run: then the oldest that it knows counts.
+    fn first_run_before(&self, now: i64) -> Option<i64> {
+        let known = self.last_run.as_ref().map(|run| run.previous_at.unwrap_or(run.at));
+        self.first_run_at.or(known).or(Some(now))
     }
 
     fn deleted_with(&self, now: i64, more: u64) -> BTreeMap<i64, u64> {

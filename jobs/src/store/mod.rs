@@ -267,6 +267,8 @@ pub struct TableFigures {
     pub rows: u64,
     pub bytes: u64,
     pub billing: Billing,
+    /// The table's stream as it is now, if it has one.
+    pub stream: Option<String>,
 }
 
 /// `dynamodb:DescribeTable`, `dynamodb:DescribeTimeToLive`.

@@ -11,7 +11,7 @@ use shared::bucket::TTL_ATTRIBUTE;
 pub enum Switched {
     WasOn,
     NowOn,
-    /// DynamoDB is at it, for up to an hour: nothing can stop it but another change.
+    /// DynamoDB is turning it on, which takes up to an hour and nothing stops but another change: nobody waits for that.
     BeingEnabled,
 }
 
@@ -19,6 +19,8 @@ pub enum Switched {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlStep {
     Accept,
+    /// It is being turned on: accepted at once.
+    AcceptEnabling,
     Enable,
     Wait(Wait),
     Refuse,
@@ -27,8 +29,6 @@ pub enum TtlStep {
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// To be on: DynamoDB shows that it is switching.
-    Enabling,
     /// To be shown: DynamoDB has said that it is on or will be, and does not show it yet.
     NotShown,
     /// To be off, so that it can be switched on.
@@ -89,7 +89,7 @@ pub fn plan(setting: &TtlSetting, said_on: bool) -> TtlStep {
     let ours = |attribute: &str| attribute == TTL_ATTRIBUTE;
     match (setting, said_on) {
         (TtlSetting::On { attribute }, _) if ours(attribute) => TtlStep::Accept,
-        (TtlSetting::Enabling { attribute }, _) if ours(attribute) => TtlStep::Wait(Wait::Enabling),
+        (TtlSetting::Enabling { attribute }, _) if ours(attribute) => TtlStep::AcceptEnabling,
         (TtlSetting::On { .. } | TtlSetting::Enabling { .. }, _) => TtlStep::Refuse,
         // Of whichever attribute: once it is off, it can be ours.
         (TtlSetting::Disabling { .. }, _) => TtlStep::Wait(Wait::Disabling),
@@ -102,7 +102,6 @@ pub fn plan(setting: &TtlSetting, said_on: bool) -> TtlStep {
 fn give_up(table: &str, wait: Option<Wait>) -> Result<Switched, SwitchError> {
     let table = table.to_owned();
     match wait {
-        Some(Wait::Enabling) => Ok(Switched::BeingEnabled),
         Some(Wait::NotShown) => Err(SwitchError::NotShown { table }),
         Some(Wait::Disabling | Wait::TooSoon) => Err(SwitchError::SwitchedOffLately),
         Some(Wait::TableBusy) => Err(SwitchError::TableBusy { table }),
@@ -134,6 +133,7 @@ pub async fn switch_on<S: InspectTable + SwitchTtl>(
         }
         let wait = match plan(&setting, said_on) {
             TtlStep::Accept => return Ok(if asked { Switched::NowOn } else { Switched::WasOn }),
+            TtlStep::AcceptEnabling => return Ok(Switched::BeingEnabled),
             TtlStep::Refuse => return Err(other_attribute(table, setting)),
             TtlStep::Wait(wait) => wait,
             TtlStep::Enable => match store.enable_ttl().await {
@@ -201,7 +201,7 @@ mod tests {
             (on("ttl"), TtlStep::Refuse, TtlStep::Refuse),
             (on("TTL_timestamp"), TtlStep::Refuse, TtlStep::Refuse),
             (on(""), TtlStep::Refuse, TtlStep::Refuse),
-            (enabling(OURS), TtlStep::Wait(Wait::Enabling), TtlStep::Wait(Wait::Enabling)),
+            (enabling(OURS), TtlStep::AcceptEnabling, TtlStep::AcceptEnabling),
             (enabling("ttl"), TtlStep::Refuse, TtlStep::Refuse),
             (disabling(OURS), TtlStep::Wait(Wait::Disabling), TtlStep::Wait(Wait::Disabling)),
             (disabling("ttl"), TtlStep::Wait(Wait::Disabling), TtlStep::Wait(Wait::Disabling)),
@@ -226,7 +226,7 @@ mod tests {
     impl InspectTable for Script {
         fn figures(&self) -> &TableFigures {
             const FIGURES: &TableFigures =
-                &TableFigures { arn: String::new(), rows: 0, bytes: 0, billing: Billing::OnDemand };
+                &TableFigures { arn: String::new(), rows: 0, bytes: 0, billing: Billing::OnDemand, stream: None };
             FIGURES
         }
 
@@ -264,11 +264,12 @@ mod tests {
         let off = || TtlSetting::Off;
         for (settings, answers, outcome, asked) in [
             (vec![on(OURS)], vec![Accepted], Switched::WasOn, 0),
-            (vec![enabling(OURS), on(OURS)], vec![Accepted], Switched::WasOn, 0),
+            // Turning it on takes up to an hour, and nobody waits for that.
+            (vec![enabling(OURS), on(OURS)], vec![Accepted], Switched::BeingEnabled, 0),
             (vec![off(), on(OURS)], vec![Accepted], Switched::NowOn, 1),
-            (vec![off(), enabling(OURS), enabling(OURS), on(OURS)], vec![Accepted], Switched::NowOn, 1),
+            (vec![off(), enabling(OURS), enabling(OURS), on(OURS)], vec![Accepted], Switched::BeingEnabled, 1),
             // The description lags behind the answer.
-            (vec![off(), off(), off(), enabling(OURS), on(OURS)], vec![Accepted], Switched::NowOn, 1),
+            (vec![off(), off(), off(), enabling(OURS), on(OURS)], vec![Accepted], Switched::BeingEnabled, 1),
             (vec![off(), on(OURS)], vec![AlreadyOn], Switched::WasOn, 1),
             (vec![off(), off(), on(OURS)], vec![AlreadyOn], Switched::WasOn, 1),
             (vec![disabling(OURS), disabling("ttl"), off(), on(OURS)], vec![Accepted], Switched::NowOn, 1),

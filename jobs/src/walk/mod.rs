@@ -18,6 +18,7 @@ use self::tally::Tally;
 use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, Result, StoreError};
 use shared::expiry::{Condemned, Policy};
 use shared::integrity::Lookup;
+use shared::mask::Masked;
 use shared::row::RowKey;
 use shared::time::EpochSeconds;
 
@@ -115,12 +116,27 @@ impl<S: DeleteRows> Context<'_, S> {
         let not_done = |outcome: &&DeleteOutcome| !matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::Unknown);
         self.allowance.set(self.allowance.get() + outcomes.iter().filter(not_done).count() as u64);
         for (row, outcome) in rows.iter().zip(&outcomes) {
-            tracing::trace!(row = ?row.row().key, reason = row.reason().name(), outcome = ?outcome, "delete");
+            self.log(row, *outcome);
             counts.outcome(row.bucket(), row.reason(), *outcome);
         }
         outcomes.resize(wanted, DeleteOutcome::NotTried);
         let above_limit = (allowed < wanted).then_some(Stop::MaxDeletes);
         (outcomes, stopped.map(Stop::from).or(above_limit))
+    }
+
+    /// What was deleted and why, masked: the query in docs/monitoring.md reads these lines.
+    fn log(&self, row: &Condemned, outcome: DeleteOutcome) {
+        let (key, bucket, reason) = (&row.row().key, row.bucket().name, row.reason().name());
+        let name = row.row().name_in(row.bucket()).unwrap_or_default();
+        match outcome {
+            DeleteOutcome::Deleted if self.dry => {
+                tracing::debug!(bucket, name = %Masked(name), owner = %Masked(&key.owner), reason, "row would be deleted");
+            }
+            DeleteOutcome::Deleted => {
+                tracing::debug!(bucket, name = %Masked(name), owner = %Masked(&key.owner), reason, "row deleted");
+            }
+            other => tracing::trace!(row = ?key, reason, outcome = ?other, "row not deleted"),
+        }
     }
 }
 

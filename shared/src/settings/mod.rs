@@ -78,6 +78,8 @@ pub struct Settings {
     pub scope: Scope,
     /// Of the metrics only: read units that one measurement may use.
     pub max_audit_units: Option<f64>,
+    /// Of the metrics only: the stream that the cascade is mapped to, as the template knows it.
+    pub cascade_stream: Option<String>,
 }
 
 /// Which run the settings are for: each knows only its own.
@@ -121,6 +123,8 @@ const BACKLOG_AFTER: &str = "BACKLOG_AFTER_INCOMPLETE_RUNS";
 
 const SCOPE: &str = "SCOPE";
 const MAX_AUDIT_UNITS: &str = "MAX_AUDIT_UNITS";
+/// Given by the template, not by people.
+pub const CASCADE_STREAM: &str = "CASCADE_STREAM_ARN";
 
 /// What an event may override, in lower case. Not the endpoint: an event must not be able to send signed requests elsewhere.
 const OVERRIDABLE: [&str; 10] = [
@@ -214,6 +218,7 @@ impl Settings {
             remove_legacy: given.flag(REMOVE_LEGACY)?,
             scope: given.own_choice(SCOPE, &Scope::NAMES)?.unwrap_or(Scope::System),
             max_audit_units: given.units(MAX_AUDIT_UNITS)?.filter(|_| given.knows(MAX_AUDIT_UNITS)),
+            cascade_stream: given.get(CASCADE_STREAM).filter(|_| purpose == Purpose::Metrics).map(str::to_owned),
         })
     }
 }

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""What the stack costs, from what it is made of: the tables of docs/costs.md.
+
+    costs.py            write the tables into docs/costs.md
+    costs.py --check    only say whether they are what this program gives
+
+Counted, not typed: metrics, in the golden documents that the tests print; alarms, metrics of the dashboard and schedules, in the
+transformed template. Prices are us-east-1 list prices. What is assumed is a constant below.
+"""
+
+import json
+import re
+import sys
+
+from sam_template import ROOT, TABLE, Deployment
+
+PAGE = ROOT / "docs/costs.md"
+GOLDEN = ROOT / "tests/golden"
+HOURS, DAYS, WEEKS = 730, 365 / 12, 365 / 12 / 7
+
+# ---- List prices, us-east-1: a metric, an alarm on one metric, a dashboard; a million write and read units; a GB-second and a million requests of
+# Lambda on arm64; a GB of logs taken in; a million invocations of Scheduler; a GB of stored log for a month.
+METRIC, ALARM, DASHBOARD = 0.30, 0.10, 3.00
+WRITE, READ = 0.625, 0.125
+GB_SECOND, REQUESTS = 0.0000133334, 0.20
+LOG_GB, SCHEDULER = 0.50, 1.00
+FREE_DASHBOARDS, FREE_METRICS = 3, 50
+
+# ---- The rows. Of the rows, those of the system actors; dead rows a day; index rows that are due a day and looked up.
+ROW_BYTES, SYSTEM_SHARE, DEAD_A_DAY, INDEX_SHARE = 400, 0.6, 0.1, 0.5
+PAGE_UNIT = 8_192
+# jobs/src/metrics/sample.rs: up to so many rows are counted; above, so many are read at most.
+EXACT_ROWS, SAMPLED_ROWS = 20_000, 20_000 + 18 * 400
+# A function of 256 MB; seconds of a count, and of a row read, or deleted, by a run: measured in docs/dev/benchmarks.md on another machine.
+MEMORY_GB, COUNT_SECONDS, SECONDS_A_ROW, RUN_SECONDS, MOST_SECONDS = 0.25, 5, 0.0012, 2, 900
+# Bytes of log that one run writes, and one count: the golden documents are of tables with few buckets, so three times theirs.
+LINES_OF_A_RUN, BUCKETS_FACTOR = 3_000, 3
+
+
+def documents(name):
+    return [json.loads(line) for line in (GOLDEN / name).read_text().splitlines()]
+
+
+def metrics_of(name):
+    """Metrics that a document makes CloudWatch keep: each name and set of dimensions is one."""
+    found = set()
+    for document in documents(name):
+        for directive in document["_aws"]["CloudWatchMetrics"]:
+            for dimensions in directive["Dimensions"]:
+                values = tuple((dimension, document[dimension]) for dimension in dimensions)
+                found |= {(metric["Name"], values) for metric in directive["Metrics"]}
+    return found
+
+
+def every(expression):
+    """How often a month a schedule comes, of the schedules that the template has by default."""
+    minute, hour, day, _, weekday, _ = re.fullmatch(r"cron\((.+)\)", expression)[1].split()
+    assert minute.isdigit() and day in "*?", expression
+    times = {"*": 24}.get(hour) or (24 // int(hour.split("/")[1]) if "/" in hour else 1)
+    return times * (WEEKS if weekday not in "*?" else DAYS)
+
+
+class Stack:
+    """What is counted in the template and in the golden documents."""
+
+    def __init__(self, cascade):
+        given = {"AttributesTable": TABLE, "Mode": "delete"}
+        deployment = Deployment({**given, "TimeToLive": "enable-with-cascade"} if cascade else given)
+        self.alarms = sum(1 for _ in deployment.everything("AWS::CloudWatch::Alarm"))
+        (_, dashboard), = deployment.everything("AWS::CloudWatch::Dashboard")
+        widgets = json.loads(dashboard["DashboardBody"])["widgets"]
+        self.shown = sum(len(widget["properties"].get("metrics", [])) for widget in widgets)
+        expressions = {properties["Name"]: properties["ScheduleExpression"]
+                       for _, properties in deployment.resources("AWS::Scheduler::Schedule")}
+        self.schedules = len(expressions)
+        self.often = {name: every(expression) for name, expression in expressions.items()}
+        self.counts = metrics_of("metrics.jsonl")
+        self.runs = metrics_of("cleanup-metrics.jsonl") | metrics_of("repair-metrics.jsonl")
+        self.cascade = cascade
+        if cascade:
+            self.runs |= metrics_of("cascade-metrics.jsonl")
+        self.all = self.counts | self.runs
+
+
+def dollars(amount):
+    return f"${amount:,.2f}" if amount >= 0.005 else "under a cent"
+
+
+def bill(rows, cascade=False):
+    """Lines of a month: what, arithmetic, dollars."""
+    stack = Stack(cascade)
+    system, dead = rows * SYSTEM_SHARE, rows * DEAD_A_DAY
+    lines = []
+
+    def line(what, arithmetic, amount):
+        lines.append((what, arithmetic, amount))
+
+    # A metric is paid for in each hour in which it was sent.
+    count_hours = stack.often["metrics"] + stack.often["audit"]
+    run_hours = HOURS if cascade else stack.often["cleanup"] + stack.often["repair"]
+    line("metrics of the counts", f"{len(stack.counts)} × ${METRIC:.2f} × {count_hours:.0f} of {HOURS} hours",
+         len(stack.counts) * METRIC * count_hours / HOURS)
+    where = "all" if cascade else f"{run_hours:.0f} of {HOURS}"
+    line("metrics of the runs", f"{len(stack.runs)} × ${METRIC:.2f} × {where} hours", len(stack.runs) * METRIC * run_hours / HOURS)
+    line("alarms", f"{stack.alarms} on one metric each × ${ALARM:.2f}", stack.alarms * ALARM)
+    assert stack.shown <= FREE_METRICS
+    line("dashboard", f"{stack.shown} metrics: free as one of an account's first {FREE_DASHBOARDS} with up to {FREE_METRICS}; otherwise ${DASHBOARD:.2f}", 0.0)
+
+    deletes = dead * DAYS
+    line("DynamoDB, writes", f"{deletes:,.0f} deletes × ${WRITE} per million", deletes * WRITE / 1e6)
+    units = ROW_BYTES / PAGE_UNIT
+    counted = min(system, SAMPLED_ROWS if system > EXACT_ROWS else EXACT_ROWS)
+    reads = {
+        "counts": counted * units * stack.often["metrics"],
+        # A pass over the system actors, half a unit for each target and provider row found, one more for each absent target.
+        "cleanup": (system * units + dead * INDEX_SHARE) * stack.often["cleanup"],
+        "audit": rows * units * stack.often["audit"],
+        # A Scan, and at most a unit for each index row's target.
+        "repair": (rows * units + system * INDEX_SHARE) * stack.often["repair"],
+    }
+    if cascade:
+        # Two index rows, the provider row and the token, for each dead token.
+        reads["cascade"] = 4 * deletes * INDEX_SHARE
+    words = ", ".join(f"{name} {amount / 1e6:,.2f}" for name, amount in reads.items())
+    line("DynamoDB, reads", f"million units: {words}; × ${READ}", sum(reads.values()) * READ / 1e6)
+
+    seconds = (stack.often["metrics"] * COUNT_SECONDS
+               + stack.often["cleanup"] * min(MOST_SECONDS, RUN_SECONDS + (system + dead) * SECONDS_A_ROW)
+               + (stack.often["repair"] + stack.often["audit"]) * min(MOST_SECONDS, RUN_SECONDS + rows * SECONDS_A_ROW))
+    calls = sum(stack.often.values())
+    if cascade:
+        # A batch is of a hundred records, or of a minute.
+        batches = max(deletes * INDEX_SHARE / 100, min(deletes * INDEX_SHARE, HOURS * 60))
+        seconds, calls = seconds + batches * 0.5, calls + batches
+    line("Lambda", f"{seconds * MEMORY_GB:,.0f} GB-seconds, {calls:,.0f} invocations",
+         seconds * MEMORY_GB * GB_SECOND + calls * REQUESTS / 1e6)
+    bytes_of_counts = BUCKETS_FACTOR * len((GOLDEN / "metrics.jsonl").read_text()) * (stack.often["metrics"] + stack.often["audit"])
+    log = bytes_of_counts + LINES_OF_A_RUN * calls
+    line("logs", f"{log / 1e6:,.0f} MB × ${LOG_GB} a GB", log / 1e9 * LOG_GB)
+    line("Scheduler, SQS, SNS, Step Functions", f"{stack.schedules} schedules", sum(stack.often.values()) * SCHEDULER / 1e6)
+    return lines
+
+
+def table(rows, cascade=False):
+    lines = ["| | arithmetic | a month |", "|---|---|---:|"]
+    parts = bill(rows, cascade)
+    lines += [f"| {what} | {arithmetic} | {'free' if what == 'dashboard' else dollars(amount)} |" for what, arithmetic, amount in parts]
+    return [*lines, f"| **all** | | **{dollars(total(rows, cascade))}** |"]
+
+
+def total(rows, cascade=False):
+    return sum(amount for _, _, amount in bill(rows, cascade))
+
+
+EXAMPLE, LARGE = 50_000, 10_000_000
+
+
+def summary():
+    stack = Stack(cascade=False)
+    return [
+        "| | rows | a month |",
+        "|---|---:|---:|",
+        f"| the example | {EXAMPLE:,} | {dollars(total(EXAMPLE))} |",
+        f"| the example, with the cascade | {EXAMPLE:,} | {dollars(total(EXAMPLE, True))} |",
+        f"| ten million rows, a tenth of which dies every day | {LARGE:,} | {dollars(total(LARGE))} |",
+        "",
+        f"The stack has {len(stack.all)} metrics, {stack.alarms} alarms, {stack.schedules} schedules, and a dashboard of {stack.shown} metrics.",
+    ]
+
+
+def page():
+    text = PAGE.read_text()
+    for name, lines in (("summary", summary()), ("example", table(EXAMPLE)), ("large", table(LARGE))):
+        begin, end = f"<!-- {name}: written by tests/python/costs.py -->\n", f"<!-- end of {name} -->"
+        before, rest = text.split(begin)
+        _, after = rest.split(end)
+        text = before + begin + "\n".join(lines) + "\n" + end + after
+    return text
+
+
+def main():
+    if total(EXAMPLE) > 3.00:
+        sys.exit(f"costs.py: the example costs {dollars(total(EXAMPLE))}, more than $3.00")
+    if total(EXAMPLE, True) - total(EXAMPLE) > 0.50:
+        sys.exit("costs.py: the cascade adds something that recurs")
+    new = page()
+    if sys.argv[1:] == ["--check"]:
+        if new != PAGE.read_text():
+            sys.exit("costs.py: docs/costs.md is not what this program gives: run tests/python/costs.py")
+        print(f"docs/costs.md is what the template and the golden documents give: {dollars(total(EXAMPLE))} for the example")
+    elif sys.argv[1:]:
+        sys.exit(__doc__)
+    else:
+        PAGE.write_text(new)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Checks what `sam local invoke` and `sam local start-lambda` give each function, with SAM's own code and the committed files.
+
+SAM passes a variable of the environment file only to a function that declares it, and says nothing about the others. So: every function
+gets every variable of events/local-env.json, and build, local runs and deployment use one architecture.
+"""
+
+import json
+import logging
+import os
+import sys
+from unittest import mock
+
+os.environ.update(SAM_CLI_TELEMETRY="0", AWS_DEFAULT_REGION="us-east-1", AWS_ACCESS_KEY_ID="local", AWS_SECRET_ACCESS_KEY="local")
+
+from sam_template import ROOT, binaries  # noqa: E402
+from samcli.cli.types import CfnParameterOverridesType  # noqa: E402
+from samcli.commands.local.lib.local_lambda import LocalLambdaRunner  # noqa: E402
+from samcli.lib.config.samconfig import SamConfig  # noqa: E402
+from samcli.lib.providers.sam_function_provider import SamFunctionProvider  # noqa: E402
+from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider  # noqa: E402
+
+logging.getLogger("samcli").setLevel(logging.ERROR)
+COMMANDS = {"build": ["build"], "deploy": ["deploy"], "invoke": ["local", "invoke"], "start-lambda": ["local", "start-lambda"]}
+
+
+def settings(command):
+    return SamConfig(str(ROOT)).get_all(COMMANDS[command], "parameters")
+
+
+def overrides(command):
+    return CfnParameterOverridesType().convert(settings(command)["parameter_overrides"], None, None)
+
+
+def environments(parameters, env_vars):
+    """Function and its environment, as SAM's runner works it out before it starts a container."""
+    stacks, _ = SamLocalStackProvider.get_stacks(str(ROOT / "template.yaml"), parameter_overrides=parameters)
+    provider = SamFunctionProvider(stacks)
+    runner = LocalLambdaRunner(mock.Mock(), provider, str(ROOT), env_vars_values=env_vars, real_path=str(ROOT))
+    for function in provider.get_all():
+        yield function, runner._make_env_vars(function).resolve()
+
+
+def main():
+    failures = []
+    parameters = overrides("build")
+    for command in COMMANDS:
+        if overrides(command) != parameters:
+            failures.append(f"sam {' '.join(COMMANDS[command])} has other parameters than sam build")
+    if list(parameters) != ["AttributesTable", "Mode", "Architecture"] or parameters["AttributesTable"]:
+        failures.append(f"samconfig.toml gives {parameters}: the table is to be given by whoever deploys, and all three are to be there")
+    for command in ("invoke", "start-lambda"):
+        given = settings(command)
+        env_vars = json.loads((ROOT / given["env_vars"]).read_text())
+        if not given.get("docker_network"):
+            failures.append(f"sam local {command} has no Docker network")
+        seen = {}
+        for function, environment in environments(parameters, env_vars):
+            seen[function.name] = function
+            for name, value in env_vars["Parameters"].items():
+                if environment.get(name) != value:
+                    failures.append(f"{command}: {function.name} gets {name}={environment.get(name)!r}, not {value!r}")
+            if environment.get("MODE") != "dry-run":
+                failures.append(f"{command}: {function.name} gets MODE={environment.get('MODE')!r}")
+            if function.architecture != parameters["Architecture"]:
+                failures.append(f"{command}: {function.name} is for {function.architecture}")
+        if set(seen) != set(binaries()):
+            failures.append(f"{command}: functions {sorted(set(seen) ^ set(binaries()))}")
+    for failure in failures:
+        print(f"local_run.py: {failure}", file=sys.stderr)
+    if failures:
+        sys.exit(1)
+    print(f"local runs: {len(seen)} functions get every variable of the environment file")
+
+
+if __name__ == "__main__":
+    main()
