@@ -135,6 +135,12 @@ impl Dynamo {
         if let Some(watch) = clock.watch() {
             watch.expect(figures.rows);
         }
+        if ahead > 0 {
+            tracing::warn!(
+                clock.ahead = ahead,
+                "this machine's clock is ahead of the table's: rows are judged by the table's"
+            );
+        }
         Ok(Self { figures, clock: clock.set_back(ahead), ..table })
     }
 

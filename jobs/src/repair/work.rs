@@ -1,4 +1,4 @@
-//! One piece of the repair: what points nowhere, what nothing points at, and clients that a rename stranded.
+//! One piece of the repair: dangling index rows, unindexed tokens, unreferenced provider rows and stranded clients.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,37 +16,37 @@ use shared::integrity::{self, Lookup, Referrers};
 use shared::row::{Row, RowKey};
 use shared::time::EpochSeconds;
 
-/// An index row that was met, and the key of what it points at.
+/// An index row and the key that it points at.
 struct Pointer {
     row: Row,
     bucket: &'static Bucket,
     target: RowKey,
 }
 
-/// The other rows of a provider row's actor.
+/// What the other rows of a provider row's actor say about it.
 struct Others {
-    /// Names of provider rows that tokens which stay refer to.
+    /// Names of provider rows that kept tokens refer to.
     needed: Vec<String>,
-    /// Tokens that go.
-    going: HashSet<RowKey>,
+    /// Tokens that are deleted.
+    deleting: HashSet<RowKey>,
     /// Names of provider rows that they refer to.
-    taken_along: HashSet<String>,
+    deleting_names: HashSet<String>,
     /// Not all of the actor's rows were seen together, or some could not be read.
     partial: bool,
 }
 
-/// A Scan at half price may be a moment behind, not minutes.
+/// An eventually consistent Scan may be a moment behind, not minutes.
 const SETTLED_SECONDS: i64 = 300;
 
 impl Others {
-    /// Whether a referrer of this row would have been among them. Whoever names a provider row was written in the same
-    /// breath: what is not seen of a row that has been there for minutes, in a Scan of the whole actor, is not there.
-    fn tell(&self, row: &Row, now: EpochSeconds) -> bool {
+    /// Whether a referrer of this row would have been seen. A referrer is written together with the provider row: if that is
+    /// minutes old, a Scan of the whole actor has seen its referrers.
+    fn decide(&self, row: &Row, now: EpochSeconds) -> bool {
         !self.partial && integrity::provider_age(row, now).is_some_and(|age| age > SETTLED_SECONDS)
     }
 }
 
-/// What an index says of a token.
+/// Whether an index row leads to a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Indexed {
     Yes,
@@ -68,7 +68,7 @@ where
                 Unit::Owner { id, rows } => owners.push((id, rows)),
             }
         }
-        self.look_for_owners(owners).await?;
+        self.count_absent_actors(owners).await?;
         self.context.delete(dead, counts).await?;
         let mut chains = self.judge_pointers(pointers, counts).await?;
         let (more, providers) = self.judge_actors(actors, counts).await?;
@@ -76,7 +76,7 @@ where
         self.context.delete_in_order(chains, providers, counts).await
     }
 
-    /// Index rows whose target is gone. One whose target is there and dead is the daily cleanup's.
+    /// Index rows whose target does not exist. A target that exists and is dead is left to the cleanup.
     async fn judge_pointers(&self, pointers: Vec<Pointer>, counts: &mut Tally) -> Result<Vec<Chain>, Stop> {
         if pointers.is_empty() {
             return Ok(Vec::new());
@@ -84,7 +84,7 @@ where
         let (now, policy) = (self.context.now, &self.context.policy);
         let keys: Vec<RowKey> = pointers.iter().map(|pointer| pointer.target.clone()).collect();
         let targets = self.context.store.get_consistent(&keys).await?;
-        let (mut chains, mut vouched_for) = (Vec::new(), Vec::new());
+        let (mut chains, mut by_old_index) = (Vec::new(), Vec::new());
         for (pointer, target) in pointers.into_iter().zip(targets) {
             let Pointer { row, bucket, .. } = pointer;
             match integrity::compare(&row, bucket, &target, now, policy) {
@@ -97,21 +97,21 @@ where
                     counts.kept(bucket, reason);
                     let is_client = bucket::of_actor(CLIENTS).is_some_and(|clients| bucket.rule == pointer_to(clients));
                     if is_client && bucket.generation == Generation::Old && reason == KeepReason::TargetKept {
-                        vouched_for.push(row);
+                        by_old_index.push(row);
                     }
                 }
             }
         }
-        self.find_stranded(vouched_for).await?;
+        self.find_stranded(by_old_index).await?;
         Ok(chains)
     }
 
-    /// Clients that only an old-name index row leads to: ActingWeb from 3.10 cannot find them.
-    async fn find_stranded(&self, vouched_for: Vec<Row>) -> Result<(), Stop> {
+    /// Clients that only an old-name index row leads to: ActingWeb 3.10 and later cannot find them.
+    async fn find_stranded(&self, by_old_index: Vec<Row>) -> Result<(), Stop> {
         let (Some(old), Some(new)) = (client_index(Generation::Old), client_index(Generation::New)) else {
             return Ok(());
         };
-        let clients: Vec<(&str, String)> = vouched_for
+        let clients: Vec<(&str, String)> = by_old_index
             .iter()
             .filter_map(|row| Some((row.name_in(old)?, integrity::pointed_actor(&row.data)?)))
             .collect();
@@ -132,21 +132,21 @@ where
         Ok(())
     }
 
-    /// Tokens that no index row leads to, and provider rows that nobody needs.
+    /// Tokens that no index row leads to, and provider rows that no row refers to.
     async fn judge_actors(&self, actors: Vec<Actor>, counts: &mut Tally) -> Result<(Vec<Chain>, Providers), Stop> {
         let (now, policy) = (self.context.now, &self.context.policy);
         let doubtful: Vec<(RowKey, &'static Bucket)> = actors
             .iter()
             .flat_map(|actor| actor.doubtful.iter().map(|(row, bucket)| (row.key.clone(), *bucket)))
             .collect();
-        let mut indexed = self.look_in_index(&doubtful).await?.into_iter();
+        let mut indexed = self.look_up_index(&doubtful).await?.into_iter();
         let (mut chains, mut providers) = (Vec::new(), Providers::default());
         for actor in actors {
             let Actor { doubtful, providers: rows, mut needed, partial } = actor;
-            let (mut going, mut taken_along) = (HashSet::new(), HashSet::new());
+            let (mut deleting, mut deleting_names) = (HashSet::new(), HashSet::new());
             for (row, bucket) in doubtful {
                 let named = integrity::provider_named_by(&row);
-                let stays = match indexed.next().unwrap_or(Indexed::Unread) {
+                let kept = match indexed.next().unwrap_or(Indexed::Unread) {
                     Indexed::Unread => {
                         counts.skipped(bucket);
                         true
@@ -172,8 +172,8 @@ where
                                 true
                             }
                             Verdict::Delete(reason) => {
-                                going.insert(row.key.clone());
-                                taken_along.extend(named.clone());
+                                deleting.insert(row.key.clone());
+                                deleting_names.extend(named.clone());
                                 let mut chain = Chain::default();
                                 chain.set_target(Condemned::new(row, bucket, reason));
                                 chains.push(chain);
@@ -182,18 +182,18 @@ where
                         }
                     }
                 };
-                if stays {
+                if kept {
                     needed.extend(named);
                 }
             }
-            let others = Others { needed, going, taken_along, partial };
+            let others = Others { needed, deleting, deleting_names, partial };
             self.judge_providers(rows, &others, &mut providers, counts).await?;
         }
         Ok((chains, providers))
     }
 
-    /// Looks each token up in the index of either generation, the newer one first: few are found in neither.
-    async fn look_in_index(&self, tokens: &[(RowKey, &'static Bucket)]) -> Result<Vec<Indexed>, Stop> {
+    /// Looks up each token in both generations of the index, the newer one first: few are found in neither.
+    async fn look_up_index(&self, tokens: &[(RowKey, &'static Bucket)]) -> Result<Vec<Indexed>, Stop> {
         let mut indexed = vec![Indexed::No; tokens.len()];
         for generation in [Generation::New, Generation::Old] {
             let open: Vec<(usize, RowKey)> = (0..tokens.len())
@@ -211,9 +211,9 @@ where
             let keys: Vec<RowKey> = open.iter().map(|(_, key)| key.clone()).collect();
             for ((i, _), found) in open.into_iter().zip(self.context.store.get_consistent(&keys).await?) {
                 indexed[i] = match found {
-                    // Whether this run has taken it already or not: it is no way to the token.
+                    // It points elsewhere, whether this run has deleted it already or not.
                     Lookup::Found(row) if integrity::leads_elsewhere(&row, &tokens[i].0) => Indexed::No,
-                    // Whatever is there, it is not nothing.
+                    // Also a malformed one: the token is not unindexed.
                     Lookup::Found(_) => Indexed::Yes,
                     Lookup::Unread => Indexed::Unread,
                     Lookup::Absent => Indexed::No,
@@ -223,8 +223,8 @@ where
         Ok(indexed)
     }
 
-    /// The provider rows of one actor: by TTL, or when no row that stays names them and they are old enough. One that is
-    /// named by a token which is going is as old as that token, and goes with it.
+    /// The provider rows of one actor: by TTL, or when no kept row names them and they are old enough. One that a deleted
+    /// token names is as old as that token, and is deleted with it.
     async fn judge_providers(
         &self,
         rows: Vec<Row>,
@@ -238,13 +238,13 @@ where
             let name = row.name_in(bucket).unwrap_or_default();
             let is_needed = others.needed.iter().any(|needed| needed == name);
             let referrers = if is_needed { Referrers::Some } else { Referrers::None };
-            let sighting = if others.taken_along.contains(name) { None } else { Some(self.seen.sighting(&row.key)) };
+            let sighting = if others.deleting_names.contains(name) { None } else { Some(self.seen.sighting(&row.key)) };
             let verdict = match sighting {
                 None => integrity::judge_provider(&row, referrers, now, policy),
                 Some(sighting) => integrity::judge_lone_provider(&row, referrers, sighting, now, policy),
             };
             match verdict {
-                Some(Verdict::Delete(DeleteReason::Unreferenced)) if !others.tell(&row, now) => {
+                Some(Verdict::Delete(DeleteReason::Unreferenced)) if !others.decide(&row, now) => {
                     unreferenced.entry(row.key.owner.clone()).or_default().push(row);
                 }
                 Some(Verdict::Delete(reason)) => {
@@ -259,9 +259,9 @@ where
                 None => counts.skipped(bucket),
             }
         }
-        // Where what was scanned does not tell, the actor's rows are read again, consistently.
+        // Where the Scan does not decide, the actor's rows are read again, consistently.
         for (actor, rows) in unreferenced {
-            let referenced = match self.context.referenced(&actor, &rows, &others.going).await {
+            let referenced = match self.context.referenced(&actor, &rows, &others.deleting).await {
                 Ok(referenced) => referenced,
                 Err(error) if error.is_passing() => {
                     rows.iter().for_each(|_| counts.skipped(bucket));
@@ -282,8 +282,8 @@ where
         Ok(())
     }
 
-    /// Rows of actors that are gone are reported, never deleted.
-    async fn look_for_owners(&self, owners: Vec<(String, u64)>) -> Result<(), Stop> {
+    /// Rows of absent actors are reported, never deleted.
+    async fn count_absent_actors(&self, owners: Vec<(String, u64)>) -> Result<(), Stop> {
         let legacy = owners.iter().filter(|(id, _)| bucket::Owner::Legacy.holds(id)).map(|(_, rows)| rows).sum::<u64>();
         self.findings.borrow_mut().legacy_rows += legacy;
         let actors: Vec<(String, u64)> =

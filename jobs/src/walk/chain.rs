@@ -1,5 +1,5 @@
-//! A token and what hangs on it, deleted in the order provider row, token row, index row, so that every half-done state
-//! can still be found from the index.
+//! A token and the rows that depend on it, deleted in the order provider row, token row, index row, so that after every
+//! interruption the rest can still be found from the index.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use shared::integrity::{self, Lookup, Question, Referrers};
 use shared::row::{Fields, Row, RowKey};
 use shared::time::EpochSeconds;
 
-/// A token and what hangs on it, as far as it is to go.
+/// The dead rows of a token.
 #[derive(Default)]
 pub(crate) struct Chain {
     pub(crate) index_rows: Vec<Condemned>,
@@ -27,7 +27,7 @@ impl Chain {
         Self { index_rows: vec![index_row], ..Self::default() }
     }
 
-    /// The token row, and by its name the provider row that may go with it.
+    /// The token row, and the provider row that it names.
     pub(crate) fn set_target(&mut self, target: Condemned) {
         self.provider = named_provider(target.row());
         self.target = Some(target);
@@ -40,16 +40,16 @@ fn named_provider(token: &Row) -> Option<RowKey> {
     Some(RowKey::in_bucket(&token.key.owner, bucket::provider(), &name))
 }
 
-/// What is known of the provider rows of a piece's dead tokens.
+/// The provider rows that the dead tokens of a piece name.
 #[derive(Default)]
 pub(crate) struct Providers {
-    /// In the order of their keys, so that a ceiling cuts a dry run where it cuts the real one.
+    /// Sorted by key, so that MAX_DELETES stops a dry run at the same row as a real one.
     pub(crate) dead: BTreeMap<RowKey, Condemned>,
-    /// Could not be judged: what names them stays until a later run can.
+    /// Could not be judged: the rows that name them are kept for a later run.
     pub(crate) unjudged: HashSet<RowKey>,
 }
 
-/// Access tokens that take their provider row along in a step of their own, and those of which that could not be told.
+/// Access tokens whose own step deletes their provider row, and those for which that is not known.
 #[derive(Default)]
 struct TakenAlong {
     reached: HashSet<RowKey>,
@@ -57,13 +57,13 @@ struct TakenAlong {
 }
 
 impl<S: ReadRows + DeleteRows> Context<'_, S> {
-    /// Deletes chains, each as far as its provider row and its token row really went.
+    /// Deletes chains, each only as far as the delete before succeeded.
     pub(crate) async fn delete_chains(&self, chains: Vec<Chain>, counts: &mut Tally) -> Result<(), Stop> {
         let providers = self.judge_providers(&chains, counts).await?;
         self.delete_in_order(chains, providers, counts).await
     }
 
-    /// Looks at the provider rows that the dead tokens name.
+    /// Judges the provider rows that the dead tokens name.
     async fn judge_providers(&self, chains: &[Chain], counts: &mut Tally) -> Result<Providers, Stop> {
         let mut providers = Providers::default();
         let named: Vec<(&RowKey, &Condemned)> =
@@ -72,17 +72,17 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
             return Ok(providers);
         }
         let providers_named: Vec<RowKey> = named.iter().map(|(key, _)| (*key).clone()).collect();
-        // At half price: a provider row is older than the token that names it, by as long as that has lived. One that a
-        // read could still miss would be left behind, for the index repair; none would be deleted. A refresh token's may have
-        // gone with the access token a moment ago, and must not be counted once more.
+        // Eventually consistent where possible, which costs half: a provider row is older than the token that names it. One
+        // that a read could still miss would be left for the repair; none would be deleted wrongly. A refresh token's may
+        // have been deleted with the access token a moment ago, and must not be counted again.
         let looks = if named.iter().any(|(_, target)| integrity::access_token_of(target.row()).is_some()) {
             self.store.get_consistent(&providers_named).await?
         } else {
             self.store.get_eventual(&providers_named).await?
         };
         let mut found: HashMap<RowKey, Lookup> = providers_named.into_iter().zip(looks).collect();
-        // A refresh token names the provider row of the access token that it was issued with. That one is worth a look only
-        // while the provider row is there: mostly it has gone with the access token, earlier in the run.
+        // A refresh token names the provider row of the access token that it was issued with. The access token is read only
+        // while the provider row exists: mostly both were deleted earlier in the run.
         let issued_with: Vec<Option<RowKey>> = named
             .iter()
             .map(|(key, target)| {
@@ -94,7 +94,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
             let looks = self.store.get_consistent(&access_keys).await?;
             found.extend(access_keys.into_iter().zip(looks));
         }
-        // One that names another provider row takes that one along, and not this.
+        // An access token that names another provider row does not count.
         let same = |provider: &RowKey, access_token: &RowKey| match found.get(access_token) {
             Some(Lookup::Found(row)) if named_provider(row).as_ref() == Some(provider) => Some(row),
             _ => None,
@@ -106,7 +106,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         let mut seen = HashSet::new();
         for ((key, _), access_token) in named.iter().zip(&issued_with) {
             let access_token = access_token.as_ref();
-            let could_not_look = access_token
+            let unread = access_token
                 .is_some_and(|key| found.get(key) == Some(&Lookup::Unread) || taken_along.in_doubt.contains(key));
             let is_taken = |token: &RowKey| taken_along.reached.contains(token) && same(key, token).is_some();
             if access_token.is_some_and(is_taken) || !seen.insert(*key) {
@@ -114,7 +114,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
             }
             match found.get(*key) {
                 Some(Lookup::Absent) => {}
-                Some(Lookup::Found(row)) if !could_not_look => {
+                Some(Lookup::Found(row)) if !unread => {
                     counts.read(bucket::provider());
                     self.judge_provider(row.clone(), Referrers::Unknown, &mut providers, &mut undecided, counts);
                 }
@@ -127,8 +127,8 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         Ok(providers)
     }
 
-    /// Which of these access tokens are dead and can be reached from the index: each takes its provider row along, in a
-    /// step of its own. Without this a dry run, in which they are still there, would count the row twice.
+    /// Which of these access tokens are dead and reachable from the index: their own step deletes the provider row. Without
+    /// this a dry run, in which they still exist, would count the row twice.
     async fn taken_along<'r>(&self, access_tokens: impl Iterator<Item = &'r Row>) -> Result<TakenAlong, Stop> {
         let (now, policy) = (self.now, &self.policy);
         let Some(kind) = IndexKind::all().find(|kind| kind.target.name == integrity::ACCESS_TOKENS) else {
@@ -210,13 +210,13 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         Ok(())
     }
 
-    /// Which of these provider rows a live row of the actor names, rows that are `going` left out. Reads the actor's token
-    /// rows, consistently, a page at a time.
+    /// Which of these provider rows a live row of the actor names, without the rows that are about to be deleted. Reads the
+    /// actor's token rows consistently, a page at a time.
     pub(crate) async fn referenced(
         &self,
         actor: &str,
         rows: &[Row],
-        going: &HashSet<RowKey>,
+        deleting: &HashSet<RowKey>,
     ) -> Result<Vec<bool>, StoreError> {
         let names: Vec<&str> = rows.iter().map(|row| row.name_in(bucket::provider()).unwrap_or_default()).collect();
         let mut referenced = vec![false; rows.len()];
@@ -227,7 +227,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
             let of =
                 PageOf { owner: actor, prefix, after: after.as_deref(), until: None, reading, size: PageSize::Paced };
             let page = self.store.page(of).await?;
-            for row in page.rows.iter().filter(|row| !going.contains(&row.key)) {
+            for row in page.rows.iter().filter(|row| !deleting.contains(&row.key)) {
                 for (referenced, name) in referenced.iter_mut().zip(&names) {
                     *referenced |= needs_provider(row, name, self.now, &self.policy);
                 }
@@ -239,7 +239,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         }
     }
 
-    /// Provider rows, then the token rows whose provider row did not stay, then index rows.
+    /// Provider rows, then the token rows whose provider row was not kept, then index rows.
     pub(crate) async fn delete_in_order(
         &self,
         chains: Vec<Chain>,
@@ -250,7 +250,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         let keys: Vec<RowKey> = dead.keys().cloned().collect();
         let outcomes = self.delete(dead.into_values().collect(), counts).await?;
         let provider_outcomes: HashMap<RowKey, DeleteOutcome> = keys.into_iter().zip(outcomes).collect();
-        let provider_stays = |key: &RowKey| {
+        let provider_is_kept = |key: &RowKey| {
             unjudged.contains(key)
                 || provider_outcomes.get(key).is_some_and(|outcome| *outcome != DeleteOutcome::Deleted)
         };
@@ -258,9 +258,9 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         let (mut targets, mut their_index_rows, mut index_rows) = (Vec::new(), Vec::new(), Vec::new());
         for chain in chains {
             match chain.target {
-                // Dangling: there is nothing that the index row leads to.
+                // Dangling: the index row points at nothing.
                 None => index_rows.extend(chain.index_rows),
-                Some(target) if chain.provider.as_ref().is_some_and(provider_stays) => {
+                Some(target) if chain.provider.as_ref().is_some_and(provider_is_kept) => {
                     counts.skipped(target.bucket());
                     chain.index_rows.iter().for_each(|row| counts.skipped(row.bucket()));
                 }
@@ -286,8 +286,8 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
     }
 }
 
-/// Whether a row that is not dead itself names the provider row `name`. One that cannot be read but holds the name
-/// counts: better kept.
+/// Whether a row that is not dead itself names the provider row `name`. A malformed row that contains the name counts, so
+/// that the provider row is kept.
 pub(crate) fn needs_provider(row: &Row, name: &str, now: EpochSeconds, policy: &Policy) -> bool {
     let Some(bucket) = row.known_bucket().filter(|bucket| bucket::can_refer(bucket)) else { return false };
     let names_it = match Fields::read(&row.data) {
