@@ -90,7 +90,7 @@ async fn the_binary_cleans_a_table_under_the_runtime_interface_emulator() {
 async fn the_binary_ends_before_its_timeout_and_the_next_invocation_goes_on() {
     let endpoint = engine(EngineKind::Embedded).endpoint();
     let (client, prefix) = new_table(endpoint).await;
-    let rows = settled(now(), 50, 9);
+    let rows = settled(now(), 30, 9);
     write_rows(&client, &format!("{prefix}_attributes"), &rows).await.unwrap();
     let rie = Rie::start(&daily_cleanup(), &environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]), 3);
     let (mut cut_off, mut waited) = (0, 0);

@@ -40,7 +40,6 @@ def reachable(graph, start, kinds):
 
 
 def main():
-    # One member at a time: the features of the whole workspace would hide what a crate sees by itself.
     metadata = json.loads(subprocess.check_output(["cargo", "metadata", "--locked", "--format-version", "1"]))
     names = {package["id"]: package["name"] for package in metadata["packages"]}
     members = {names[member]: member for member in metadata["workspace_members"]}
