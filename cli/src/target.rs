@@ -144,7 +144,12 @@ impl Target {
 }
 
 async fn connect(common: &Common, endpoint: Option<&str>, environment: &Environment) -> Client {
-    let to = Connection { endpoint, region: common.region.as_deref(), profile: common.profile.as_deref() };
+    let to = Connection {
+        endpoint,
+        region: common.region.as_deref(),
+        profile: common.profile.as_deref(),
+        ..Connection::default()
+    };
     let client = dynamo::connect(to).await;
     // A local engine takes any credentials; looking for real ones would only take time.
     let is_local = endpoint.is_some_and(is_loopback);

@@ -47,6 +47,9 @@ pub struct Connection<'a> {
     pub endpoint: Option<&'a str>,
     pub region: Option<&'a str>,
     pub profile: Option<&'a str>,
+    /// The environment has the SDK's own variable for DynamoDB's endpoint, and it is empty, as the template declares it for local runs. The SDK
+    /// takes that for an address.
+    pub empty_endpoint: bool,
 }
 
 /// A client.
@@ -74,6 +77,12 @@ pub async fn connect(to: Connection<'_>) -> Client {
         loader = loader.profile_name(profile);
     }
     let config = loader.load().await;
+    if to.endpoint.is_none() && to.empty_endpoint {
+        let endpoint = config.endpoint_url().map(str::to_owned);
+        let mut own = aws_sdk_dynamodb::config::Builder::from(&config);
+        own.set_endpoint_url(endpoint);
+        return Client::from_conf(own.build());
+    }
     if to.endpoint.is_some() && config.region().is_none() {
         // A local engine serves every region: which one is signed for does not matter, but one has to be.
         return Client::new(&config.into_builder().region(Region::from_static("us-east-1")).build());

@@ -161,7 +161,13 @@ mod tests {
         let lines = Arc::default();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(Kept(Arc::clone(&lines))), || {
             let (job, absent) = ("cleanup", None::<u64>);
-            tracing::info!(rows.read = 3, rows.deleted = 1.5, json.buckets = r#"{"a": {"read": 3}}"#, absent, "{job} finished");
+            tracing::info!(
+                rows.read = 3,
+                rows.deleted = 1.5,
+                json.buckets = r#"{"a": {"read": 3}}"#,
+                absent,
+                "{job} finished"
+            );
             tracing::error!(error.kind = "Store", error.text = %"two words", json.odd = "no JSON", "cleanup failed");
         });
         let lines = lines.lock().unwrap();

@@ -182,8 +182,7 @@ impl Measurement {
         if deletes {
             document = document.flag(metric::OVERDUE, self.is_overdue());
             if !matches!(self.ttl, TtlHealth::Unknown(_)) {
-                document =
-                    document.flag(metric::TTL_ON, matches!(self.ttl, TtlHealth::On | TtlHealth::TurningOn));
+                document = document.flag(metric::TTL_ON, matches!(self.ttl, TtlHealth::On | TtlHealth::TurningOn));
             }
         }
         if self.ended == Ended::Complete {
@@ -219,7 +218,10 @@ impl Measurement {
     fn by_kind(&self, of: impl Fn(&Counts) -> u64) -> Value {
         let mut kinds: Map<String, Value> = KINDS.iter().map(|(_, kind)| ((*kind).to_owned(), json!(0))).collect();
         for (name, counts) in self.census.buckets(OwnerKind::System) {
-            let kind = KINDS.iter().find(|(bucket, _)| name.trim_start_matches('_') == *bucket).map_or(OTHER, |(_, kind)| kind);
+            let kind = KINDS
+                .iter()
+                .find(|(bucket, _)| name.trim_start_matches('_') == *bucket)
+                .map_or(OTHER, |(_, kind)| kind);
             let sum = kinds.get(kind).and_then(Value::as_u64).unwrap_or(0) + of(counts);
             kinds.insert(kind.to_owned(), json!(sum));
         }

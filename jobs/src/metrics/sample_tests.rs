@@ -5,8 +5,8 @@ use std::cell::Cell;
 use super::{Measurement, OwnerKind, Sampling, measure_with};
 use crate::run::clock::RunClock;
 use crate::store::{
-    Billing, Budget, Consistency, InspectTable, Page, PageOf, PageSize, ReadRows, Result, ScanPage, ScanTable, TableFigures,
-    TtlSetting, Usage,
+    Billing, Budget, Consistency, InspectTable, Page, PageOf, PageSize, ReadRows, Result, ScanPage, ScanTable,
+    TableFigures, TtlSetting, Usage,
 };
 use shared::bucket::{BUCKETS, Bucket, OAUTH_OWNER};
 use shared::integrity::Lookup;
@@ -20,8 +20,12 @@ const ROW_BYTES: u64 = 400;
 const WHOLE_PAGE: usize = 2_600;
 
 /// Shares of the rows, and of them the dead.
-const MIX: [(&str, f64, f64); 4] =
-    [("_access_token_index", 0.5, 0.3), ("_refresh_token_index", 0.3, 0.1), ("spa_access_tokens", 0.19, 0.6), ("_oauth_sessions", 0.01, 0.9)];
+const MIX: [(&str, f64, f64); 4] = [
+    ("_access_token_index", 0.5, 0.3),
+    ("_refresh_token_index", 0.3, 0.1),
+    ("spa_access_tokens", 0.19, 0.6),
+    ("_oauth_sessions", 0.01, 0.9),
+];
 
 /// Rows of the OAuth system actor, sorted as DynamoDB sorts them; whether each is dead.
 struct Memory {
@@ -86,7 +90,9 @@ impl ReadRows for Memory {
             PageSize::Rows(rows) => usize::try_from(rows).unwrap().min(WHOLE_PAGE),
             PageSize::Paced | PageSize::Whole => WHOLE_PAGE,
         };
-        let first = self.rows.partition_point(|(key, ..)| key.as_str() < of.prefix || of.after.is_some_and(|after| key.as_str() <= after));
+        let first = self.rows.partition_point(|(key, ..)| {
+            key.as_str() < of.prefix || of.after.is_some_and(|after| key.as_str() <= after)
+        });
         let wanted = |(key, ..): &&(String, &'static Bucket, bool)| {
             key.starts_with(of.prefix) && of.until.is_none_or(|until| key.as_str() <= until)
         };
