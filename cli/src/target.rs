@@ -150,6 +150,7 @@ async fn connect(common: &Common, endpoint: Option<&str>, environment: &Environm
         profile: common.profile.as_deref(),
         // A local engine accepts any credentials; a search for real ones would only take time.
         any_credentials: endpoint.is_some_and(is_loopback) && !has_own,
+        ..Connection::default()
     })
     .await
 }

@@ -50,6 +50,8 @@ pub struct Connection<'a> {
     pub profile: Option<&'a str>,
     /// Sign with made-up credentials, which a local engine accepts.
     pub any_credentials: bool,
+    /// The SDK's own variable for DynamoDB's endpoint is empty, as the template declares it: the SDK would take that for an address.
+    pub empty_endpoint: bool,
 }
 
 /// A client.
@@ -80,6 +82,12 @@ pub async fn connect(to: Connection<'_>) -> Client {
         loader = loader.credentials_provider(Credentials::new("local", "local", None, None, "a local engine"));
     }
     let config = loader.load().await;
+    if to.endpoint.is_none() && to.empty_endpoint {
+        let endpoint = config.endpoint_url().map(str::to_owned);
+        let mut own = aws_sdk_dynamodb::config::Builder::from(&config);
+        own.set_endpoint_url(endpoint);
+        return Client::from_conf(own.build());
+    }
     if to.endpoint.is_some() && config.region().is_none() {
         // A local engine serves every region: which one is signed for does not matter, but one has to be.
         return Client::new(&config.into_builder().region(Region::from_static("us-east-1")).build());

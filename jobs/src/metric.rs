@@ -39,7 +39,7 @@ metrics! {
     OVERDUE = "Overdue", "Count";
     /// DynamoDB's own count, up to six hours old. AWS publishes no such metric itself.
     TABLE_ROWS = "TableRows", "Count";
-    /// By one run of the cleanup or the repair, or one batch of the cascade. A dry run has none.
+    /// By one run of the cleanup or the repair. A dry run has none, nor has the cascade, which would send it in every hour.
     ROWS_DELETED = "RowsDeleted", "Count";
 }
 

@@ -76,9 +76,7 @@ class Stack:
         self.often = {name: every(expression) for name, expression in expressions.items()}
         self.counts = metrics_of("metrics.jsonl")
         self.runs = metrics_of("cleanup-metrics.jsonl") | metrics_of("repair-metrics.jsonl")
-        self.cascade = cascade
-        if cascade:
-            self.runs |= metrics_of("cascade-metrics.jsonl")
+        assert not (GOLDEN / "cascade-metrics.jsonl").exists(), "the cascade sends metrics, in every hour"
         self.all = self.counts | self.runs
 
 
@@ -97,11 +95,11 @@ def bill(rows, cascade=False):
 
     # A metric is paid for in each hour in which it was sent.
     count_hours = stack.often["metrics"] + stack.often["audit"]
-    run_hours = HOURS if cascade else stack.often["cleanup"] + stack.often["repair"]
+    run_hours = stack.often["cleanup"] + stack.often["repair"]
     line("metrics of the counts", f"{len(stack.counts)} × ${METRIC:.2f} × {count_hours:.0f} of {HOURS} hours",
          len(stack.counts) * METRIC * count_hours / HOURS)
-    where = "all" if cascade else f"{run_hours:.0f} of {HOURS}"
-    line("metrics of the runs", f"{len(stack.runs)} × ${METRIC:.2f} × {where} hours", len(stack.runs) * METRIC * run_hours / HOURS)
+    line("metrics of the runs", f"{len(stack.runs)} × ${METRIC:.2f} × {run_hours:.0f} of {HOURS} hours",
+         len(stack.runs) * METRIC * run_hours / HOURS)
     line("alarms", f"{stack.alarms} on one metric each × ${ALARM:.2f}", stack.alarms * ALARM)
     assert stack.shown <= FREE_METRICS
     line("dashboard", f"{stack.shown} metrics: free as one of an account's first {FREE_DASHBOARDS} with up to {FREE_METRICS}; otherwise ${DASHBOARD:.2f}", 0.0)

@@ -6,9 +6,10 @@ use dynamo::ReadOnly;
 use jobs::explain::{Shape, Shown, document, explain as explain_row, find};
 use jobs::store::{InspectTable, ReadRows, TtlSetting};
 use serde_json::{Value, json};
+use shared::bucket::BUCKETS;
 use shared::expiry::Policy;
 use shared::integrity::Lookup;
-use shared::mask::plain;
+use shared::mask::{Masked, plain};
 use shared::row::{Row, RowKey};
 use shared::settings::{ExpiredRows, Purpose};
 use shared::time::{EpochSeconds, Utc};
@@ -132,24 +133,38 @@ async fn find_rows(table: &ReadOnly, wanted: &Wanted, shown: Shown) -> Result<Fo
             let without = if incomplete {
                 "The row could not be read.".to_owned()
             } else {
-                "There is no such row. It was never written, or it is gone: removed by the application, by a cleanup or by \
-                 TTL. For ActingWeb a token without its row is invalid."
-                    .to_owned()
+                let name = BUCKETS.iter().find_map(|bucket| key.sort.strip_prefix(&*bucket.sort_prefix()));
+                let name = name.unwrap_or(&key.sort);
+                format!(
+                    "There is no such row. It was never written, or it is gone: removed by the application, by a cleanup or \
+                     by TTL. For ActingWeb a token without its row is invalid. {}",
+                    in_the_log(name)
+                )
             };
             Ok(Found { rows, without, incomplete })
         }
         Wanted::Token(token) => {
             let found = find(table, token).await?;
             let without = format!(
-                "No row of {} is in any of the {} places where it can be. It looks like {}. {}",
+                "No row of {} is in any of the {} places where it can be. It looks like {}. {} {}",
                 shown.name(token),
                 found.looked_at,
                 found.shape.words(),
-                meaning(found.shape)
+                meaning(found.shape),
+                in_the_log(token)
             );
             Ok(Found { rows: found.rows, without, incomplete: found.incomplete })
         }
     }
+}
+
+/// How to find out whether a run deleted a row: the lines are there if the functions logged at DEBUG.
+fn in_the_log(name: &str) -> String {
+    format!(
+        "If LogLevel is DEBUG, the functions' logs say whether a run deleted it, and why: filter message = 'row deleted' and \
+         name = '{}' (docs/monitoring.md, \"A log line\").",
+        Masked(name)
+    )
 }
 
 /// What it means that there is no row.

@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn create_and_update_request_the_same_and_delete_nothing() {
-        let properties = json!({"ServiceToken": "arn", "ServiceTimeout": "60", "TableName": "a_attributes"});
+        let properties = json!({"ServiceToken": "arn", "ServiceTimeout": "60", "After": ["cleanup", ""], "TableName": "a_attributes"});
         let wanted = Action::SetUp(Properties { table: "a_attributes".to_owned(), ttl: true, stream: false });
         assert_eq!(read(&event("Create", properties.clone())).action, Ok(wanted.clone()));
         assert_eq!(read(&event("Update", properties)).action, Ok(wanted));

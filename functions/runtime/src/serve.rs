@@ -16,6 +16,9 @@ use jobs::run::RunError;
 use shared::settings::{self, Environment};
 use shared::time::EpochSeconds;
 
+/// The SDK's own variable.
+const ENDPOINT: &str = "AWS_ENDPOINT_URL_DYNAMODB";
+
 /// Serves invocations until the container ends.
 pub async fn serve<E: InvocationError>(
     crate_name: &str,
@@ -26,8 +29,12 @@ pub async fn serve<E: InvocationError>(
     let environment: Environment =
         environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
     logging::start(crate_name, logging::level(&environment));
-    let client =
-        dynamo::connect(Connection { endpoint: settings::endpoint(&environment), ..Connection::default() }).await;
+    let client = dynamo::connect(Connection {
+        endpoint: settings::endpoint(&environment),
+        empty_endpoint: environment.get(ENDPOINT).is_some_and(|value| value.trim().is_empty()),
+        ..Connection::default()
+    })
+    .await;
     let function = Function::new(client, environment).telling(print);
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
         logging::set_request(&event.context.request_id);

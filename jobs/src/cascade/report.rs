@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Batch, NAME};
-use crate::metric::Document;
+use super::Batch;
 use crate::run::clock::RunClock;
 use crate::run::report::{Outcome, RunReport, Tally};
 use crate::store::{StoreError, Usage};
@@ -97,10 +96,5 @@ impl CascadeReport {
     pub fn to_answer(&self) -> Value {
         let failures: Vec<Value> = self.failed.iter().map(|sequence| json!({"itemIdentifier": sequence})).collect();
         json!({"batchItemFailures": failures})
-    }
-
-    /// The metric of the batch, as of any other run.
-    pub fn document(&self) -> Option<Document> {
-        self.run.document(NAME)
     }
 }
