@@ -98,7 +98,8 @@ mod tests {
             let token = format!("{{\"client_id\": \"mcp_1\", \"x\": {extra}, \"chain_id\": \"c\"}}");
             let read = marks(Kind::Token, &token).unwrap_or_else(|| panic!("{extra:.20} is unreadable"));
             assert_eq!((read.client.as_deref(), read.chain.as_deref()), (Some("mcp_1"), Some("c")));
-            let session = format!("{{\"user_info\": {extra}, \"token_data\": {{\"x\": {extra}, \"actor_id\": \"ada\"}}}}");
+            let session =
+                format!("{{\"user_info\": {extra}, \"token_data\": {{\"x\": {extra}, \"actor_id\": \"ada\"}}}}");
             assert_eq!(marks(Kind::Session, &session).and_then(|read| read.actor).as_deref(), Some("ada"));
         }
     }

@@ -72,6 +72,11 @@ impl RowKey {
     pub fn in_bucket(owner: impl Into<String>, bucket: &Bucket, name: &str) -> Self {
         Self::new(owner, bucket.sort_key(name))
     }
+
+    /// The row's name in `bucket`; `None` when the key is not one of that bucket's.
+    pub fn name_in(&self, bucket: &Bucket) -> Option<&str> {
+        self.sort.strip_prefix(bucket.name)?.strip_prefix(':')
+    }
 }
 
 impl std::fmt::Debug for RowKey {
@@ -111,7 +116,7 @@ impl Row {
 
     /// The row's name in `bucket`; `None` when the key is not one of that bucket's.
     pub fn name_in(&self, bucket: &Bucket) -> Option<&str> {
-        self.key.sort.strip_prefix(bucket.name)?.strip_prefix(':')
+        self.key.name_in(bucket)
     }
 
     pub fn ttl(&self) -> Ttl {
@@ -143,7 +148,8 @@ impl Row {
 }
 
 /// Why DynamoDB never acts on a TTL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum TtlFault {
     NotANumber,
     /// A Number that is no whole number of seconds.
@@ -152,6 +158,18 @@ pub enum TtlFault {
     Milliseconds,
     /// More than five years past.
     TooOld,
+}
+
+impl TtlFault {
+    /// Completes the sentence "the TTL is ...".
+    pub const fn description(self) -> &'static str {
+        match self {
+            TtlFault::NotANumber => "not a Number",
+            TtlFault::NotWholeSeconds => "not a whole number of seconds",
+            TtlFault::Milliseconds => "in milliseconds instead of seconds",
+            TtlFault::TooOld => "more than five years past",
+        }
+    }
 }
 
 /// What `ttl_timestamp` says.
@@ -164,7 +182,8 @@ pub enum Ttl {
 }
 
 /// A TTL seen from `now`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TtlState {
     Absent,
     Future,
