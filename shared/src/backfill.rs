@@ -10,7 +10,8 @@ use crate::row::{Field, Fields, Raw, Row, RowKey, TTL_TOO_OLD_SECONDS, Ttl};
 use crate::time::EpochSeconds;
 
 /// Why a row is left as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum LeaveReason {
     /// Nobody's business.
     Unknown,
@@ -34,25 +35,6 @@ pub enum LeaveReason {
     Unreferenced,
     /// So old that DynamoDB would never act on the TTL; the cleanups delete it.
     TooOld,
-}
-
-impl LeaveReason {
-    /// The name in the report.
-    pub const fn name(self) -> &'static str {
-        match self {
-            LeaveReason::Unknown => "unknown",
-            LeaveReason::HasTtl => "has_ttl",
-            LeaveReason::MalformedTtl => "malformed_ttl",
-            LeaveReason::Permanent => "permanent",
-            LeaveReason::Malformed => "malformed",
-            LeaveReason::NoTime => "no_time",
-            LeaveReason::UsedUnknownWhen => "used_unknown_when",
-            LeaveReason::TargetAbsent => "target_absent",
-            LeaveReason::TargetUnreadable => "target_unreadable",
-            LeaveReason::Unreferenced => "unreferenced",
-            LeaveReason::TooOld => "too_old",
-        }
-    }
 }
 
 /// What is to be done about a row's TTL.

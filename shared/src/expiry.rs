@@ -1,7 +1,5 @@
 //! When a row is dead: pure decisions on what was read. No I/O, no clock.
 
-use std::fmt;
-
 use crate::bucket::{Bucket, GRACE_SECONDS, REUSE_WINDOW_SECONDS, Rule};
 use crate::row::{Field, Fields, Row, Ttl, TtlState};
 use crate::time::EpochSeconds;
@@ -32,7 +30,8 @@ pub enum Verdict {
 }
 
 /// Why a row stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum KeepReason {
     /// Its own fields, or its TTL, say that it is alive.
     Alive,
@@ -46,12 +45,14 @@ pub enum KeepReason {
     WithoutTtl,
     /// A permanent record.
     Permanent,
-    /// Its stored `bucket` is not the one that was asked for.
+    /// A row of another bucket under a key that begins alike: its stored `bucket` says so.
     Foreign,
     /// An index row whose own TTL says that its target lives.
     NotDue,
     /// An index row whose target is there, and not dead.
     TargetKept,
+    /// An index row with a row of another bucket under the key that it points at: not absence, and no target.
+    TargetForeign,
     /// An index row of the name that was looked for, which leads to another actor.
     Elsewhere,
     /// A provider row that a row which is not dead still names.
@@ -69,7 +70,8 @@ pub enum KeepReason {
 }
 
 /// Why a row goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum DeleteReason {
     /// Dead by its own fields.
     Expired,
@@ -89,32 +91,19 @@ pub enum DeleteReason {
     Legacy,
 }
 
-macro_rules! names {
-    ($type:ty { $($variant:ident => $name:literal),+ $(,)? }) => {
-        impl $type {
-            /// The name in the report, fixed by its users.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-        }
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-    };
+impl KeepReason {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        self.into_str()
+    }
 }
 
-names!(KeepReason {
-    Alive => "alive", Tripwire => "tripwire", Contradiction => "contradiction", Malformed => "malformed",
-    WithoutTtl => "without_ttl", Permanent => "permanent", Foreign => "foreign", NotDue => "not_due",
-    TargetKept => "target_kept", Elsewhere => "elsewhere", Referenced => "referenced", Deferred => "deferred", Young => "young",
-    SeenOnce => "seen_once", LeftToDaily => "left_to_daily", Legacy => "legacy",
-});
-names!(DeleteReason {
-    Expired => "expired", TtlPast => "ttl_past", Consumed => "consumed", Dangling => "dangling",
-    TargetDead => "target_dead", Unreferenced => "unreferenced", Unindexed => "unindexed", Legacy => "legacy",
-});
+impl DeleteReason {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        self.into_str()
+    }
+}
 
 /// What the row's own fields say, before its TTL is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

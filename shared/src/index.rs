@@ -1,7 +1,7 @@
 //! Which index buckets point at which bucket of the actors, and when an index row is due.
 
-use crate::bucket::{self, BUCKETS, Bucket, Owner, Rule, TTL_SKEW_SECONDS};
-use crate::row::{Row, Ttl, TtlState};
+use crate::bucket::{self, BUCKETS, Bucket, OAUTH_OWNER, Owner, Rule, TTL_SKEW_SECONDS};
+use crate::row::{Row, RowKey, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
 /// The index buckets of one target bucket: one of each generation of names.
@@ -29,6 +29,14 @@ fn pointers_at(target_name: &str) -> impl Iterator<Item = &'static Bucket> {
     BUCKETS.iter().filter(move |index| matches!(index.rule, Rule::Pointer { target } if target == target_name))
 }
 
+/// The keys that an index row for a token, a code or a client can have, in both generations, the older one first.
+pub fn keys_of(token: &RowKey, bucket: &Bucket) -> impl Iterator<Item = (&'static Bucket, RowKey)> + use<> {
+    let (name, target) = (token.name_in(bucket).map(str::to_owned), bucket.name);
+    name.into_iter().flat_map(move |name| {
+        pointers_at(target).map(move |index| (index, RowKey::in_bucket(OAUTH_OWNER, index, &name)))
+    })
+}
+
 /// Whether a row of the bucket that TTL removes leaves rows behind: an index row that points at it, a provider row that it
 /// alone named.
 pub fn leaves_rows_behind(bucket: &Bucket) -> bool {
@@ -54,6 +62,12 @@ pub fn is_due(row: &Row, index: &Bucket, now: EpochSeconds) -> bool {
         (Ttl::At(at), TtlState::Future) => now > at.plus(-lead(index)),
         (Ttl::At(_) | Ttl::Absent | Ttl::Malformed, _) => true,
     }
+}
+
+/// Whether an index row has outlived its own TTL, or has none that DynamoDB acts on: it is part of the backlog. Every overdue
+/// row is due; rows of buckets without a TTL are due on every run, and never overdue.
+pub fn is_overdue(row: &Row, index: &Bucket, now: EpochSeconds) -> bool {
+    target_of(index).is_some() && index.ttl.is_some() && row.ttl().state(now) != TtlState::Future
 }
 
 /// Seconds from a target's own expiry to the TTL of its index row.

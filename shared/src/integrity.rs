@@ -1,4 +1,5 @@
-//! What the rows that point at each other say: index row, target, provider row. Pure decisions, as in `expiry`.
+//! Decisions on rows that point at each other: index row, target, provider row. Pure, as in `expiry`. The cleanup, the repair
+//! and `explain` all decide by these functions.
 
 use crate::bucket::{self, Bucket, Rule};
 use crate::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
@@ -6,7 +7,7 @@ use crate::index;
 use crate::row::{Field, Fields, Raw, Row, RowKey, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
-/// What a look at one key found. Only `Absent`, from a consistent read that succeeded, may delete anything.
+/// The result of reading one key. Only `Absent`, from a consistent read that succeeded, may delete anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     Found(Row),
@@ -15,10 +16,10 @@ pub enum Lookup {
     Unread,
 }
 
-/// What an index row asks for before it can be judged.
+/// What has to be read before an index row can be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Nothing: it stays, whatever it points at.
+    /// Nothing: it is kept, whatever it points at.
     Settled(KeepReason),
     /// The row at this key decides.
     LookAt(RowKey),
@@ -32,7 +33,7 @@ pub fn ask(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy)
     ask_anyway(row, index_bucket, now, policy)
 }
 
-/// The same for the repair, which looks at every index row, due or not: a target can be gone before its time.
+/// The same for the repair, which reads the target of every index row, due or not: a target can be deleted early.
 pub fn ask_anyway(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Question {
     if index::target_of(index_bucket).is_none() || !row.is_of(index_bucket) {
         return Question::Settled(KeepReason::Foreign);
@@ -76,7 +77,7 @@ pub fn compare(
         Lookup::Unread => return None,
         Lookup::Absent => Verdict::Delete(DeleteReason::Dangling),
         // Another bucket's row under the target's key: older releases would read it, so it is not absence.
-        Lookup::Found(target) if !target.is_of(target_bucket) => Verdict::Keep(KeepReason::Foreign),
+        Lookup::Found(target) if !target.is_of(target_bucket) => Verdict::Keep(KeepReason::TargetForeign),
         Lookup::Found(target) => match expiry::judge(target, target_bucket, now, policy) {
             Verdict::Delete(_) => Verdict::Delete(DeleteReason::TargetDead),
             Verdict::Keep(KeepReason::Deferred) => Verdict::Keep(KeepReason::Deferred),
@@ -84,6 +85,11 @@ pub fn compare(
         },
     };
     Some(expiry::defer(verdict, row.ttl().state(now), policy))
+}
+
+/// Whether the cleanup comes to a token through this index row: the row is due, and points at the token.
+pub fn reaches(row: &Row, index_bucket: &Bucket, token: &RowKey, now: EpochSeconds, policy: &Policy) -> bool {
+    matches!(ask(row, index_bucket, now, policy), Question::LookAt(key) if key == *token)
 }
 
 /// Which rows that are not dead themselves name a provider row.
@@ -174,9 +180,112 @@ pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy:
     }
 }
 
+/// Which part of the repair judges the rows of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairPart {
+    Index,
+    /// By themselves: records, and rows that only ActingWeb 3.2.1 read.
+    Alone,
+    Token,
+    Provider,
+    LeftToCleanup,
+}
+
+pub fn repair_part(bucket: &Bucket) -> RepairPart {
+    match bucket.rule {
+        Rule::Pointer { .. } => RepairPart::Index,
+        Rule::Unread | Rule::Never => RepairPart::Alone,
+        Rule::Provider => RepairPart::Provider,
+        Rule::ExpiresAt | Rule::Refresh if bucket::can_refer(bucket) => RepairPart::Token,
+        Rule::SinceCreated { .. }
+        | Rule::ExpiresAt
+        | Rule::ExpiresAtIfPresent
+        | Rule::Refresh
+        | Rule::ReplayMarker { .. }
+        | Rule::TtlOnly => RepairPart::LeftToCleanup,
+    }
+}
+
+/// [`compare`] for the repair: it deletes what leads nowhere, and leaves an index row with a dead target to the cleanup.
+pub fn repair_index(
+    row: &Row,
+    index_bucket: &Bucket,
+    target: &Lookup,
+    now: EpochSeconds,
+    policy: &Policy,
+) -> Option<Verdict> {
+    Some(match compare(row, index_bucket, target, now, policy)? {
+        Verdict::Delete(reason) if reason != DeleteReason::Dangling => Verdict::Keep(KeepReason::LeftToDaily),
+        verdict => verdict,
+    })
+}
+
+/// Whether an index row leads to a token. Ordered: of two index rows the greater one decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Indexed {
+    No,
+    Unread,
+    Yes,
+}
+
+impl Indexed {
+    /// By the row under one of the token's index keys.
+    pub fn by(found: &Lookup, token: &RowKey) -> Self {
+        match found {
+            // Whether this run has deleted it already or not, it does not lead to the token.
+            Lookup::Found(row) if leads_elsewhere(row, token) => Indexed::No,
+            // Whatever is there, the key is not empty.
+            Lookup::Found(_) => Indexed::Yes,
+            Lookup::Unread => Indexed::Unread,
+            Lookup::Absent => Indexed::No,
+        }
+    }
+}
+
+/// Judges a token row for the repair. `None`: the index could not be read.
+pub fn repair_token(
+    row: &Row,
+    bucket: &Bucket,
+    indexed: Indexed,
+    sighting: impl FnOnce() -> Sighting,
+    now: EpochSeconds,
+    policy: &Policy,
+) -> Option<Verdict> {
+    match indexed {
+        Indexed::Unread => None,
+        Indexed::No => Some(judge_unindexed(row, bucket, sighting(), now, policy)),
+        Indexed::Yes => Some(match expiry::judge(row, bucket, now, policy) {
+            Verdict::Delete(_) => Verdict::Keep(KeepReason::LeftToDaily),
+            kept @ Verdict::Keep(_) => kept,
+        }),
+    }
+}
+
+/// Judges a provider row for the repair. One that a deleted token names is as old as that token, and is deleted with it.
+pub fn repair_provider(
+    row: &Row,
+    referrers: Referrers,
+    named_by_deleted: bool,
+    sighting: impl FnOnce() -> Sighting,
+    now: EpochSeconds,
+    policy: &Policy,
+) -> Option<Verdict> {
+    if named_by_deleted {
+        judge_provider(row, referrers, now, policy)
+    } else {
+        judge_lone_provider(row, referrers, sighting(), now, policy)
+    }
+}
+
 /// The name of the provider row that a token row refers to.
 pub fn provider_named_by(row: &Row) -> Option<String> {
     Fields::read(&row.data)?.google_token_key
+}
+
+/// The key of the provider row that a token row refers to.
+pub fn provider_key(row: &Row) -> Option<RowKey> {
+    let name = provider_named_by(row)?;
+    Some(RowKey::in_bucket(&row.key.owner, bucket::provider(), &name)).filter(RowKey::is_storable)
 }
 
 /// The bucket of the tokens that provider rows are written for.
@@ -185,7 +294,7 @@ pub const ACCESS_TOKENS: &str = "mcp_tokens";
 /// The access token row that a refresh token was issued with.
 pub fn access_token_of(refresh: &Row) -> Option<RowKey> {
     let name = Fields::read(&refresh.data)?.access_token?;
-    Some(RowKey::in_bucket(&refresh.key.owner, bucket::of_actor(ACCESS_TOKENS)?, &name))
+    Some(RowKey::in_bucket(&refresh.key.owner, bucket::of_actor(ACCESS_TOKENS)?, &name)).filter(RowKey::is_storable)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! `janitor ttl backfill`: gives rows the TTL that they should have.
+//! `janitor ttl backfill`: sets the TTL that rows should have.
 
 use std::io::Write;
 
 use jobs::backfill::{self, Backfilled, Counts, Ended};
 use jobs::store::{Budget, Usage};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Question, can_ask, confirm, stop_on_signals};
 use crate::fail::{DONE, Failure, UNFINISHED};
@@ -18,8 +18,6 @@ struct Pass {
     usage: Usage,
 }
 
-/// # Errors
-/// When the table could not be had, or it was not confirmed.
 pub(super) async fn backfill(
     target: &Target,
     apply: bool,
@@ -32,7 +30,7 @@ pub(super) async fn backfill(
     stop_on_signals(target.watch);
     if !yes {
         let dry = pass(target, true, screen).await?;
-        tell(&dry, target, &place, screen, out)?;
+        report(&dry, target, &place, screen, out)?;
         let may_go_on = dry.filled.set() > 0 && dry.filled.ended == Ended::Through && !target.watch.is_stopped();
         if !apply || !may_go_on {
             if may_go_on && !screen.quiet && !screen.json {
@@ -53,7 +51,7 @@ pub(super) async fn backfill(
         confirm(question, target.watch, out).await?;
     }
     let real = pass(target, false, screen).await?;
-    tell(&real, target, &place, screen, out)?;
+    report(&real, target, &place, screen, out)?;
     code(&real)
 }
 
@@ -73,15 +71,7 @@ fn code(pass: &Pass) -> Result<u8, Failure> {
     }
 }
 
-fn outcome(ended: &Ended) -> &'static str {
-    match ended {
-        Ended::Through => "complete",
-        Ended::Stopped => "stopped",
-        Ended::Fault(_) => "failed",
-    }
-}
-
-fn tell(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
     if screen.json {
         writeln!(out, "{}", document(pass, target, place))?;
         return Ok(());
@@ -109,7 +99,7 @@ fn tell(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut i
     let used = format!("{read} read and {write} write units, {} requests", grouped(usage.requests));
     writeln!(out, "{}", screen.paragraph("used ", &used))?;
     for (n, what) in [
-        (filled.lost_races(), "changed or went in between, and were left alone"),
+        (filled.lost_races(), "changed or were deleted in the meantime, and were left alone"),
         (filled.skipped(), "could not be read or written: run it again"),
     ] {
         if n > 0 {
@@ -117,7 +107,7 @@ fn tell(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut i
         }
     }
     if filled.ended == Ended::Stopped {
-        let rest = "what was set stays set, and another run does the rest";
+        let rest = "the TTLs that were set are kept, and another run sets the rest";
         writeln!(out, "{}", screen.paragraph("stopped before the end: ", rest))?;
     }
     Ok(())
@@ -131,28 +121,19 @@ fn left(counts: &Counts) -> String {
 
 fn document(pass: &Pass, target: &Target, place: &Place) -> Value {
     let Pass { dry, filled, usage } = pass;
-    let buckets: Map<String, Value> = filled
-        .buckets
-        .iter()
-        .map(|(name, counts)| {
-            let counts = json!({"read": counts.read, "set": counts.set, "left": counts.left,
-                "lost_race": counts.lost_race, "skipped": counts.skipped});
-            ((*name).to_owned(), counts)
-        })
-        .collect();
     json!({
         "table": target.settings.table,
         "account": place.account,
         "region": place.region,
         "mode": if *dry { "dry-run" } else { "write" },
         "complete": filled.ended == Ended::Through && filled.skipped() == 0,
-        "outcome": outcome(&filled.ended),
+        "outcome": filled.ended.into_str(),
         "read": filled.read(),
         "set": filled.set(),
         "lost_race": filled.lost_races(),
         "skipped": filled.skipped(),
         "write_units_needed": filled.write_units,
-        "buckets": buckets,
+        "buckets": filled.buckets,
         "capacity": {"read_units": usage.read_units, "write_units": usage.write_units},
         "requests": usage.requests,
     })

@@ -3,9 +3,11 @@
 use std::io::Write;
 
 use dynamo::ReadOnly;
-use jobs::explain::{Shape, Shown, document, explain as explain_row, find};
+use jobs::explain::{
+    Document, FieldShown, Moment, RelationShown, Shape, Shown, VerdictShown, explain as explain_row, find,
+};
 use jobs::store::{InspectTable, ReadRows, TtlSetting};
-use serde_json::{Value, json};
+use serde_json::json;
 use shared::bucket::BUCKETS;
 use shared::expiry::Policy;
 use shared::integrity::Lookup;
@@ -20,7 +22,7 @@ use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::screen::{Screen, seconds};
 use crate::target::Target;
 
-/// What is asked for.
+/// The row to explain.
 enum Wanted {
     Row(RowKey),
     /// A bare token, from standard input.
@@ -30,13 +32,11 @@ enum Wanted {
 /// What was found.
 struct Found {
     rows: Vec<Row>,
-    /// What there is to say when there is none.
+    /// The text if there are none.
     without: String,
     incomplete: bool,
 }
 
-/// # Errors
-/// When what was asked for is no row, or the table could not be read.
 pub async fn explain(
     common: &Common,
     options: &Explaining,
@@ -54,7 +54,7 @@ pub async fn explain(
     let found = find_rows(&table, &wanted, shown).await?;
     let mut rows = Vec::new();
     for row in found.rows {
-        rows.push(document(&explain_row(&table, row, now, &policy).await?, shown));
+        rows.push(Document::new(&explain_row(&table, row, now, &policy).await?, shown));
     }
     if screen.json {
         let moment = json!({"epoch": now.get(), "utc": Utc(now).to_string()});
@@ -72,7 +72,7 @@ pub async fn explain(
             if i > 0 {
                 writeln!(out)?;
             }
-            tell(row, now, screen, out)?;
+            print(row, now, screen, out)?;
         }
         if rows.is_empty() {
             writeln!(out, "{}", screen.paragraph("", &found.without))?;
@@ -136,8 +136,8 @@ async fn find_rows(table: &ReadOnly, wanted: &Wanted, shown: Shown) -> Result<Fo
                 let name = BUCKETS.iter().find_map(|bucket| key.sort.strip_prefix(&*bucket.sort_prefix()));
                 let name = name.unwrap_or(&key.sort);
                 format!(
-                    "There is no such row. It was never written, or it is gone: removed by the application, by a cleanup or \
-                     by TTL. For ActingWeb a token without its row is invalid. {}",
+                    "There is no such row. It was never written, or it was removed by the application, by a cleanup or by TTL. \
+                     A token without its row is invalid for ActingWeb. {}",
                     in_the_log(name)
                 )
             };
@@ -146,10 +146,10 @@ async fn find_rows(table: &ReadOnly, wanted: &Wanted, shown: Shown) -> Result<Fo
         Wanted::Token(token) => {
             let found = find(table, token).await?;
             let without = format!(
-                "No row of {} is in any of the {} places where it can be. It looks like {}. {} {}",
+                "There is no row for {} under any of the {} keys that it can have. It looks like {}. {} {}",
                 shown.name(token),
                 found.looked_at,
-                found.shape.words(),
+                found.shape.description(),
                 meaning(found.shape),
                 in_the_log(token)
             );
@@ -171,23 +171,23 @@ fn in_the_log(name: &str) -> String {
 fn meaning(shape: Shape) -> &'static str {
     match shape {
         Shape::AccessToken | Shape::RefreshToken | Shape::AuthCode => {
-            "Every use of it goes through its index row, so ActingWeb takes it for invalid: revoked, expired and cleaned \
-             up, or never issued here. If a row of it is left under an actor, no release can use it, and the index repair \
-             removes it; to see that row, name it by OWNER BUCKET NAME."
+            "Every use of it starts at its index row, so it is invalid for ActingWeb: revoked, expired and cleaned up, or \
+             never issued here. If its row still exists under an actor, no release can use it, and the index repair \
+             removes it; to explain that row, give OWNER BUCKET NAME."
         }
         Shape::Client => {
-            "Every lookup of a client goes through its index row, so ActingWeb does not know it. If its record is left \
-             under an actor, name it by OWNER BUCKET NAME."
+            "Every lookup of a client starts at its index row, so ActingWeb does not know it. If its record still exists \
+             under an actor, give OWNER BUCKET NAME."
         }
         Shape::Provider => {
-            "A provider row is an actor's: unless it is a code's, it is found only with its OWNER, in bucket \
-             mcp_google_tokens."
+            "A provider row belongs to an actor: unless it is a code's, give its OWNER, the bucket mcp_google_tokens, and \
+             its NAME."
         }
         Shape::SpaAccessToken | Shape::SpaRefreshToken | Shape::ReplayMarker | Shape::Session => {
-            "ActingWeb takes it for invalid: used up, revoked, expired and cleaned up, or never issued here."
+            "It is invalid for ActingWeb: used, revoked, expired and cleaned up, or never issued here."
         }
-        Shape::Actor => "No tombstone of such an actor is there; its own rows are found by OWNER BUCKET NAME.",
-        Shape::Other => "If it is a row's name all the same, name the row by OWNER BUCKET NAME.",
+        Shape::Actor => "There is no tombstone of such an actor; to explain one of its rows, give OWNER BUCKET NAME.",
+        Shape::Other => "If it is the name of a row, give OWNER BUCKET NAME.",
     }
 }
 
@@ -200,90 +200,74 @@ pub(super) fn from_now(of: i64) -> String {
     }
 }
 
-fn moment(at: &Value) -> String {
-    let text = |name: &str| at[name].as_str().unwrap_or_default().to_owned();
-    format!("{}  {}  {}", at["epoch"], text("utc"), from_now(at["seconds_from_now"].as_i64().unwrap_or(0)))
+fn moment(at: &Moment) -> String {
+    format!("{}  {}  {}", at.epoch, at.utc, from_now(at.seconds_from_now))
 }
 
 /// The document, for people.
-fn tell(row: &Value, now: EpochSeconds, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+fn print(row: &Document, now: EpochSeconds, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
     // Also what is revealed: a terminal must not act on it.
-    let text = |value: &Value| plain(value.as_str().unwrap_or("(none)"));
-    let head = format!("{} {} of {}", text(&row["bucket"]), text(&row["name"]), text(&row["owner_kind"]));
+    let bucket = |bucket: &Option<String>| plain(bucket.as_deref().unwrap_or("(none)"));
+    let head = format!("{} {} of {}", bucket(&row.place.bucket), plain(&row.place.name), row.owner_kind);
     writeln!(out, "{}", screen.bold(&head))?;
-    let mut line = |lead: &str, text: &str| -> Result<(), Failure> {
-        writeln!(out, "{}", screen.paragraph(&format!("  {lead:<15}"), text))?;
-        Ok(())
-    };
-    line("owner", &text(&row["owner"]))?;
-    if row["known"] != true {
-        line("never touched", &format!("because {}", text(&row["never_touched_because"])))?;
+    let mut line = |lead: &str, text: &str| writeln!(out, "{}", screen.paragraph(&format!("  {lead:<15}"), text));
+    line("owner", &plain(&row.place.owner))?;
+    if let Some(why) = row.never_touched_because {
+        line("never touched", &format!("because {why}"))?;
         return Ok(());
     }
-    line("what", &text(&row["purpose"]))?;
-    line("read by", &format!("{} under this bucket name", text(&row["read_by"])))?;
+    line("purpose", row.purpose.unwrap_or_default())?;
+    line("read by", &format!("{} under this bucket name", row.read_by.unwrap_or_default()))?;
     line("now", &format!("{now}  {}", Utc(now)))?;
-    match row["fields"].as_object() {
-        None => line("data", "no JSON object: it carries no times")?,
+    match &row.fields {
+        None => line("data", "not a JSON object: it has no times")?,
         Some(fields) => {
             for (name, value) in fields {
-                line(name, &if value.is_object() { moment(value) } else { value.to_string().replace('"', "") })?;
+                let text = match value {
+                    FieldShown::At(at) => moment(at),
+                    FieldShown::Is(used) => used.to_string(),
+                    FieldShown::Malformed(text) => (*text).to_owned(),
+                };
+                line(name, &text)?;
             }
         }
     }
-    let ttl = &row["ttl"];
-    let ttl = match (ttl["at"].is_object(), ttl["fault"].as_str()) {
-        (true, None) => moment(&ttl["at"]),
-        (true, Some(fault)) => format!("{}  {fault}: DynamoDB never acts on it", moment(&ttl["at"])),
-        (false, Some(fault)) => format!("malformed ({fault}): DynamoDB never acts on it"),
-        (false, None) => "none".to_owned(),
+    let ttl = match (&row.ttl.at, row.ttl.fault) {
+        (Some(at), None) => moment(at),
+        (Some(at), Some(fault)) => format!("{}  {fault}: DynamoDB never acts on it", moment(at)),
+        (None, Some(fault)) => format!("malformed ({fault}): DynamoDB never acts on it"),
+        (None, None) => "none".to_owned(),
     };
     line("ttl_timestamp", &ttl)?;
-    line("rule", &text(&row["rule"]))?;
-    match row["verdict"].as_object() {
-        None => line("verdict", "could not be told: a row that decides over it could not be read")?,
-        Some(verdict) => line(
-            "verdict",
-            &format!("{} ({}): {}", text(&verdict["is"]), spaced(&verdict["reason"]), text(&verdict["because"])),
-        )?,
+    line("rule", row.rule.as_deref().unwrap_or_default())?;
+    match &row.verdict {
+        None => line("verdict", "unknown: a row that decides over it could not be read")?,
+        Some(verdict) => line("verdict", &format!("{}: {}", short(verdict), verdict.because.unwrap_or_default()))?,
     }
     // Rows that point at each other can end a row before its own time does.
-    let is_dead = row["verdict"]["is"] == "dead";
-    let from = &row["dead_from"];
-    let from = match (from["seconds_from_now"].as_i64(), is_dead) {
+    let is_dead = row.verdict.as_ref().is_some_and(|verdict| verdict.is == "dead");
+    let from = match (&row.dead_from, is_dead) {
         (None, false) => "never by itself".to_owned(),
-        (None, true) => "now, by what other rows say; never by itself".to_owned(),
-        (Some(1..), true) => format!("now, by what other rows say; by itself {}", moment(from)),
-        (Some(_), _) => moment(from),
+        (None, true) => "now, because of other rows; never by itself".to_owned(),
+        (Some(at), true) if at.seconds_from_now > 0 => format!("now, because of other rows; by itself {}", moment(at)),
+        (Some(at), _) => moment(at),
     };
     line("dead from", &from)?;
-    for (lead, relations) in [("points at", &row["points_at"]), ("pointed at by", &row["pointed_at_by"])] {
-        for relation in relations.as_array().into_iter().flatten() {
-            let verdict = match relation["verdict"]["is"].as_str() {
-                None => String::new(),
-                Some(is) => format!(", {is} ({})", spaced(&relation["verdict"]["reason"])),
-            };
-            let what = format!(
-                "{}: {} {}: {}{verdict}",
-                text(&relation["tie"]),
-                text(&relation["bucket"]),
-                text(&relation["name"]),
-                text(&relation["found"])
-            );
-            line(lead, &what)?;
+    for (lead, relations) in [("points at", &row.points_at), ("pointed at by", &row.pointed_at_by)] {
+        for RelationShown { place, tie, found, verdict } in relations {
+            let verdict = verdict.as_ref().map_or_else(String::new, |verdict| format!(", {}", short(verdict)));
+            line(lead, &format!("{tie}: {} {}: {found}{verdict}", bucket(&place.bucket), plain(&place.name)))?;
         }
     }
-    for name in ["daily-cleanup", "index-repair"] {
-        let course = &row["functions"][name];
-        let reason =
-            if course["reason"].is_null() { String::new() } else { format!(" ({})", spaced(&course["reason"])) };
-        let does = text(&course["does"]).replace('-', " ");
-        let does = if does == "does not come by" { does } else { format!("{does} it") };
-        line(name, &format!("{does}{reason}: {}", text(&course["because"])))?;
+    for (name, course) in
+        [("daily-cleanup", &row.functions.daily_cleanup), ("index-repair", &row.functions.index_repair)]
+    {
+        let reason = course.reason.map_or_else(String::new, |reason| format!(" ({})", reason.replace('_', " ")));
+        line(name, &format!("{} it{reason}: {}", course.does.replace('-', " "), course.because))?;
     }
     Ok(())
 }
 
-fn spaced(reason: &Value) -> String {
-    reason.as_str().unwrap_or_default().replace('_', " ")
+fn short(verdict: &VerdictShown) -> String {
+    format!("{} ({})", verdict.is, verdict.reason.replace('_', " "))
 }

@@ -1,4 +1,4 @@
-//! `janitor ttl`: the table's TTL. That of a single row, and the backfill, have files of their own.
+//! `janitor ttl`: the table's TTL. `ttl_row` is the TTL of a single row, `backfill` sets missing ones.
 
 use std::io::Write;
 use std::time::Duration;
@@ -17,15 +17,13 @@ use crate::fail::{DONE, FINDINGS, Failure};
 use crate::screen::{Screen, seconds};
 use crate::target::{Place, Target, now};
 
-/// What whoever switches TTL on has to know.
-const ENABLING: &str = "From then on DynamoDB removes every row whose ttl_timestamp has passed, within days and for good: also a \
-    row whose own fields say that it is alive, which janitor sweep keeps and counts as a contradiction. Look at what it \
-    counts first: switching TTL off again takes an hour.";
-/// Between two looks at a table that is being switched.
+/// The warning before TTL is switched on.
+const ENABLING: &str = "From then on DynamoDB removes every row whose ttl_timestamp has passed, within days and permanently: also a \
+    row that is alive by its own fields, which janitor cleanup keeps and counts as a contradiction. Check that count \
+    first: switching TTL off again takes an hour.";
+/// The pause between two reads of the setting.
 const POLL: Duration = Duration::from_secs(2);
 
-/// # Errors
-/// When the table could not be had, or the change was refused.
 pub async fn ttl(common: &Common, command: &TtlCommand, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
     let target = Target::new(common, common.overrides(), Purpose::DailyCleanup).await?;
     match command {
@@ -109,7 +107,7 @@ async fn enable(
     let name = &target.settings.table;
     let setting = table.ttl_setting().await?;
     let (_, attribute, words) = in_words(&setting);
-    let (outcome, told, code) = match (ttl::plan(&setting, false), applying.apply) {
+    let (outcome, text, code) = match (ttl::plan(&setting, false), applying.apply) {
         (TtlStep::Accept, _) => ("was-on", words, DONE),
         (TtlStep::AcceptEnabling, _) => ("being-enabled", words, DONE),
         (TtlStep::Refuse, _) => return Err(other_attribute(name, attribute.unwrap_or_default())),
@@ -136,7 +134,7 @@ async fn enable(
                 Switched::NowOn => ("now-on", format!("TTL is now on for {TTL_ATTRIBUTE}"), DONE),
                 Switched::BeingEnabled => (
                     "being-enabled",
-                    "DynamoDB is switching TTL on, which takes up to an hour; janitor ttl status tells when it is"
+                    "DynamoDB is switching TTL on, which takes up to an hour; janitor ttl status shows when it is on"
                         .to_owned(),
                     DONE,
                 ),
@@ -146,7 +144,7 @@ async fn enable(
     if screen.json {
         writeln!(out, "{}", json!({"table": name, "outcome": outcome, "applied": applying.apply}))?;
     } else {
-        writeln!(out, "{}", screen.paragraph("", &format!("table {name}: {told}")))?;
+        writeln!(out, "{}", screen.paragraph("", &format!("table {name}: {text}")))?;
         if outcome.starts_with("would-") && !screen.quiet {
             writeln!(out, "{}", screen.warn(&screen.paragraph("warning: ", ENABLING)))?;
         }
@@ -160,7 +158,7 @@ fn other_attribute(table: &str, attribute: &str) -> Failure {
     ))
 }
 
-/// The switch's own texts are for a stack's events; here somebody is at a terminal.
+/// The texts of `SwitchError` are for a stack's events; these are for a terminal.
 fn switch_failed(error: SwitchError, name: &str) -> Failure {
     match error {
         SwitchError::OtherAttribute { table, attribute } => other_attribute(&table, &attribute),
@@ -169,7 +167,7 @@ fn switch_failed(error: SwitchError, name: &str) -> Failure {
             "TTL was switched off less than an hour ago, and DynamoDB refuses another change for up to an hour: run this again later",
         ),
         SwitchError::NotShown { .. } | SwitchError::OutOfTime => Failure::unfinished(format!(
-            "DynamoDB did not show TTL of table {name} as on in time: look with janitor ttl status, and run this again"
+            "DynamoDB did not show TTL of table {name} as on in time: check with janitor ttl status, and run this again"
         )),
         SwitchError::TableBusy { .. } => Failure::unfinished(format!(
             "another change of table {name} is under way: run this again when the table is active"

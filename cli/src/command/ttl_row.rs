@@ -33,7 +33,7 @@ async fn read(table: &Dynamo, row: &RowName, screen: Screen) -> Result<Option<Ro
     }
 }
 
-fn not_there(screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+fn report_absence(screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
     if screen.json {
         writeln!(out, "{}", json!({"found": false}))?;
     } else {
@@ -50,14 +50,16 @@ fn ttl_in_words(row: &Row, now: EpochSeconds) -> String {
     match (row.ttl(), row.ttl_fault(now)) {
         (Ttl::Absent, _) => "none".to_owned(),
         (Ttl::At(at), None) => moment(at, now),
-        (Ttl::At(at), Some(_)) => format!("{}, which is so long past that DynamoDB never acts on it", moment(at, now)),
+        (Ttl::At(at), Some(fault)) => {
+            format!("{}, {}: DynamoDB never acts on it", moment(at, now), fault.description())
+        }
         (Ttl::Malformed, _) => "malformed: DynamoDB never acts on it".to_owned(),
     }
 }
 
 pub(super) async fn get(target: &Target, name: &RowName, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
     let table = target.open().await?;
-    let Some(row) = read(&table, name, screen).await? else { return not_there(screen, out) };
+    let Some(row) = read(&table, name, screen).await? else { return report_absence(screen, out) };
     let now = now();
     let fault = row.ttl_fault(now).is_some();
     if screen.json {
@@ -105,7 +107,7 @@ pub(super) async fn change(
     out: &mut impl Write,
 ) -> Result<u8, Failure> {
     let table = target.open().await?;
-    let Some(row) = read(&table, name, screen).await? else { return not_there(screen, out) };
+    let Some(row) = read(&table, name, screen).await? else { return report_absence(screen, out) };
     let bucket = may_change(&row, to)?;
     let now = now();
     let has_it = to.is_none() && row.ttl == Raw::Absent;
@@ -118,7 +120,7 @@ pub(super) async fn change(
     };
     let warning = too_early.map(|end| {
         format!(
-            "the row's own end comes later, {}: once its TTL has passed, it may be removed though it is alive",
+            "the row's own end comes later, {}: once its TTL has passed, it may be removed while it is alive",
             moment(end, now)
         )
     });
@@ -153,13 +155,13 @@ pub(super) async fn change(
     } else {
         writeln!(out, "{}", screen.paragraph(&format!("{}: ", outcome.replace('-', " ")), &what))?;
         writeln!(out, "{}", screen.paragraph("it was: ", &ttl_in_words(&row, now)))?;
-        // Whoever was asked has read it.
+        // The prompt has already shown it.
         if let Some(text) = warning.filter(|_| applying.yes || !applying.apply) {
             writeln!(out, "{}", screen.warn(&screen.paragraph("warning: ", &text)))?;
         }
         if to.is_some() && !screen.quiet {
             let note = format!(
-                "the seconds are taken as they are; ActingWeb itself adds {TTL_SKEW_SECONDS} for clock skew to every TTL that it stores"
+                "the seconds are used as given; ActingWeb itself adds {TTL_SKEW_SECONDS} for clock skew to every TTL that it stores"
             );
             writeln!(out, "{}", screen.paragraph("note: ", &note))?;
         }

@@ -1,37 +1,37 @@
-//! Gives rows the `ttl_timestamp` that they should have and have not: written before ActingWeb 3.7.4, or consumed by a
-//! release that dropped it. Nothing else of a row is touched, no row is created, and a row that changes in between is
-//! left alone.
+//! Sets the missing `ttl_timestamp` of rows that were written before ActingWeb 3.7.4, or consumed by a release that dropped
+//! it. Nothing else of a row is changed, no row is created, and a row that changes in the meantime is left alone.
 //!
-//! The table is read by Scan, in segments; rows stream through, so memory stays flat.
+//! The table is read by Scan, in segments; rows are streamed, so memory stays flat.
 
 mod end;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 
 pub use end::own_end;
-pub use shared::backfill::{LeaveReason, Plan, plan, plan_by_referrers, plan_by_target, written_with};
 
-use crate::store::{Budget, Consistency, PageOf, PageSize, ReadRows, Result, ScanTable, StoreError, WriteTtl};
+use crate::store::{Budget, Consistency, PageOf, ReadRows, Result, ScanTable, StoreError, WriteTtl, pages, scan_pages};
+use shared::backfill::{LeaveReason, Plan, plan, plan_by_referrers, plan_by_target, written_with};
 use shared::bucket::{self, Bucket, REFERRERS_PREFIX};
 use shared::row::{Row, RowKey};
 use shared::time::EpochSeconds;
 
-/// Parts of the table that are read on their own, and how many of them at a time.
+/// Segments of the Scan, and how many are read concurrently.
 const SEGMENTS: i32 = 8;
-const SEGMENTS_SIDE_BY_SIDE: usize = 2;
-/// Writes under way at a time, of one page.
-const WRITES_SIDE_BY_SIDE: usize = 8;
-/// After this many rows in a row that the store could not serve, the run gives up instead of knocking on.
-const FAULTS_IN_A_ROW: u32 = 25;
+const CONCURRENT_SEGMENTS: usize = 2;
+/// Concurrent writes of one page.
+const CONCURRENT_WRITES: usize = 8;
+/// After this many consecutive rows that the store could not write, the run gives up.
+const MAX_CONSECUTIVE_FAULTS: u32 = 25;
 
-/// What is counted under a row that is of no known bucket.
+/// The name under which rows of unknown buckets are counted.
 pub const UNKNOWN: &str = "(unknown)";
 
-/// What became of the rows of one bucket.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Counts of the rows of one bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     pub read: u64,
     /// Given a TTL; in a dry run, would be.
@@ -43,16 +43,19 @@ pub struct Counts {
     pub skipped: u64,
 }
 
-/// How a backfill ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a backfill ended. The names are those in the report.
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Ended {
+    #[strum(serialize = "complete")]
     Through,
-    /// Somebody asked it to stop, or its time was up.
+    /// It was interrupted, or hit its deadline.
     Stopped,
+    #[strum(serialize = "failed")]
     Fault(StoreError),
 }
 
-/// What a backfill came to.
+/// The result of a backfill.
 #[derive(Clone, Debug)]
 pub struct Backfilled {
     pub buckets: BTreeMap<&'static str, Counts>,
@@ -96,11 +99,11 @@ struct Backfill<'a, S> {
     dry: bool,
     buckets: RefCell<BTreeMap<&'static str, Counts>>,
     write_units: RefCell<u64>,
-    faults_in_a_row: RefCell<u32>,
+    consecutive_faults: RefCell<u32>,
     ended: RefCell<Option<Ended>>,
 }
 
-/// Goes over the whole table. A dry run sends no write, and counts what a real one would set.
+/// Reads the whole table. A dry run sends no writes, and counts what a real run would set.
 pub async fn backfill<S>(store: &S, now: EpochSeconds, dry: bool) -> Backfilled
 where
     S: ScanTable + ReadRows + WriteTtl + Budget,
@@ -111,12 +114,12 @@ where
         dry,
         buckets: RefCell::default(),
         write_units: RefCell::default(),
-        faults_in_a_row: RefCell::default(),
+        consecutive_faults: RefCell::default(),
         ended: RefCell::default(),
     };
     futures_util::stream::iter(0..SEGMENTS)
         .map(|segment| Box::pin(work.segment(segment)))
-        .buffer_unordered(SEGMENTS_SIDE_BY_SIDE)
+        .buffer_unordered(CONCURRENT_SEGMENTS)
         .for_each(async |()| {})
         .await;
     Backfilled {
@@ -128,30 +131,25 @@ where
 
 impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
     async fn segment(&self, segment: i32) {
-        let mut after: Option<RowKey> = None;
+        let mut pages = pin!(scan_pages(self.store, segment, SEGMENTS));
         while !self.is_over() {
-            let next = match self.store.scan(segment, SEGMENTS, after.as_ref()).await {
-                Ok(page) => {
-                    let rows = page.rows.len() as u64;
-                    if let Err(error) = self.page(page.rows).await {
-                        self.end(error);
-                    }
-                    self.store.progressed(rows, 0);
-                    page.next
+            let worked = match pages.try_next().await {
+                Ok(None) => return,
+                Ok(Some(rows)) => {
+                    let read = rows.len() as u64;
+                    let worked = self.page(rows).await;
+                    self.store.progressed(read, 0);
+                    worked
                 }
-                Err(error) => {
-                    self.end(error);
-                    None
-                }
+                Err(error) => Err(error),
             };
-            after = next;
-            if after.is_none() {
-                return;
+            if let Err(error) = worked {
+                self.end(error);
             }
         }
     }
 
-    /// No new work is begun once somebody asked for a stop, the time is up or the store gave out.
+    /// No new work is started after an interrupt, the deadline or a fault.
     fn is_over(&self) -> bool {
         if self.ended.borrow().is_none() && self.store.time_is_up() {
             *self.ended.borrow_mut() = Some(Ended::Stopped);
@@ -159,7 +157,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         self.ended.borrow().is_some()
     }
 
-    /// The first fault is the one to tell; it outweighs the clock.
+    /// The first fault is reported; it outweighs the deadline.
     fn end(&self, error: StoreError) {
         let mut ended = self.ended.borrow_mut();
         match (&*ended, error) {
@@ -174,7 +172,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
     }
 
     fn leave(&self, bucket: &'static str, reason: LeaveReason) {
-        self.count(bucket, |counts| *counts.left.entry(reason.name()).or_default() += 1);
+        self.count(bucket, |counts| *counts.left.entry(reason.into_str()).or_default() += 1);
     }
 
     fn skip(&self, bucket: &'static Bucket) {
@@ -208,7 +206,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         }
     }
 
-    /// Index rows, by what they point at: looked up a batch at a time.
+    /// Index rows, by their targets, which are read in batches.
     async fn ask_targets(&self, pointers: Vec<(Row, &'static Bucket, RowKey)>, dated: &mut Vec<Dated>) -> Result<()> {
         let keys: Vec<RowKey> = pointers.iter().map(|(_, _, target)| target.clone()).collect();
         let targets = if keys.is_empty() { Vec::new() } else { self.store.get_consistent(&keys).await? };
@@ -218,7 +216,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         Ok(())
     }
 
-    /// Provider rows, by the tokens of their actor: one reading of an actor for all of its provider rows of the page.
+    /// Provider rows, by the tokens of their actor: an actor is read once for all of its provider rows on the page.
     async fn ask_referrers(&self, providers: Vec<Row>, dated: &mut Vec<Dated>) -> Result<()> {
         let mut by_actor: HashMap<String, Vec<Row>> = HashMap::new();
         for row in providers {
@@ -245,34 +243,19 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
     async fn written(&self, actor: &str, rows: &[Row]) -> Result<Vec<Option<EpochSeconds>>> {
         let names: Vec<&str> = rows.iter().map(|row| row.name_in(bucket::provider()).unwrap_or_default()).collect();
         let mut written: Vec<Option<EpochSeconds>> = vec![None; rows.len()];
-        let mut after: Option<String> = None;
-        loop {
-            let of = PageOf {
-                owner: actor,
-                prefix: REFERRERS_PREFIX,
-                after: after.as_deref(),
-                until: None,
-                reading: Consistency::Strong,
-                size: PageSize::Paced,
-            };
-            let page = self.store.page(of).await?;
-            for row in &page.rows {
+        let mut pages = pin!(pages(self.store, PageOf::all(actor, REFERRERS_PREFIX, Consistency::Strong)));
+        while let Some(rows) = pages.try_next().await? {
+            for row in &rows {
                 for (written, name) in written.iter_mut().zip(&names) {
-                    let at = written_with(row, name);
-                    *written = match (*written, at) {
-                        (Some(one), Some(other)) => Some(one.min(other)),
-                        (one, other) => one.or(other),
-                    };
+                    // The earliest one.
+                    *written = written.iter().copied().chain(written_with(row, name)).min();
                 }
             }
-            after = page.next;
-            if after.is_none() {
-                return Ok(written);
-            }
         }
+        Ok(written)
     }
 
-    /// A few writes at a time. What is in flight when it is stopped is finished.
+    /// A few writes at a time. Writes in flight are finished after a stop.
     async fn write(&self, dated: Vec<Dated>) -> Result<()> {
         for row in &dated {
             *self.write_units.borrow_mut() += u64::from(row.row.write_units());
@@ -283,7 +266,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         }
         let results = futures_util::stream::iter(dated)
             .map(|row| Box::pin(self.write_one(row)))
-            .buffer_unordered(WRITES_SIDE_BY_SIDE)
+            .buffer_unordered(CONCURRENT_WRITES)
             .collect::<Vec<Result<()>>>()
             .await;
         results.into_iter().collect()
@@ -302,16 +285,16 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
             Ok(false) => self.count(bucket.name, |counts| counts.lost_race += 1),
             Err(error) => {
                 self.skip(bucket);
-                let mut faults = self.faults_in_a_row.borrow_mut();
+                let mut faults = self.consecutive_faults.borrow_mut();
                 *faults += 1;
                 return match error {
                     error if !error.is_passing() => Err(error),
-                    _ if *faults >= FAULTS_IN_A_ROW => Err(StoreError::KeepsFailing { pieces: *faults }),
+                    _ if *faults >= MAX_CONSECUTIVE_FAULTS => Err(StoreError::KeepsFailing { pieces: *faults }),
                     _ => Ok(()),
                 };
             }
         }
-        *self.faults_in_a_row.borrow_mut() = 0;
+        *self.consecutive_faults.borrow_mut() = 0;
         Ok(())
     }
 }

@@ -18,13 +18,13 @@ use futures_util::StreamExt;
 use serde_json::Value;
 
 pub use report::{Broken, CascadeReport, Records};
-pub use shared::cascade::{Ignored, Record, RemovedToken, index_row, provider_row, read};
 
 use crate::run::clock::RunClock;
 use crate::run::report::{Outcome, Tally};
 use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, StoreError};
 use crate::walk::{Context, Stop};
 use shared::bucket::{self, Bucket};
+use shared::cascade::{Record, RemovedToken, index_row, provider_row, read};
 use shared::expiry::{Condemned, KeepReason, Policy, Verdict};
 use shared::integrity::{Lookup, Referrers};
 use shared::row::{Row, RowKey};

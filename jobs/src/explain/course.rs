@@ -1,27 +1,27 @@
-//! What each function does with a row: the decisions that the functions make, on what was read around the row.
+//! What each job does with a row: the jobs' own decisions, on the rows that were read around it.
 
-use super::around::{Around, Indexed, Reached, Referrer, is_dead, reached};
+use super::around::{Around, IndexRow, Referrer};
 use crate::repair;
-use shared::bucket::{self, Bucket, OAUTH_OWNER, Owner, Rule};
+use shared::bucket::{Bucket, OAUTH_OWNER, Owner, Rule};
 use shared::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
-use shared::integrity::{self, Lookup, Question, Referrers, Sighting};
-use shared::row::Row;
+use shared::integrity::{self, Indexed, Lookup, Question, Referrers, RepairPart, Sighting};
+use shared::row::{Row, RowKey};
 use shared::time::EpochSeconds;
 
-/// What a function does with a row when it runs now.
+/// What a job does with a row when it runs now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     Delete(DeleteReason),
     Keep(KeepReason),
-    /// The row stays, because the function does not come by it.
+    /// The row is kept, because the job does not reach it.
     NotMet(NotMet),
-    /// Not one of our rows.
+    /// Not a row of a known bucket.
     NeverTouched,
-    /// A row that decides over it could not be read: the function skips such a row.
+    /// A row that decides over it could not be read: the job skips such a row.
     CouldNotTell,
 }
 
-/// Why a function does not come by a row.
+/// Why a job does not reach a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMet {
     /// No index row leads to the token.
@@ -30,154 +30,149 @@ pub enum NotMet {
     IndexNotDue,
     /// Its index row is left to the table's TTL.
     IndexLeftToTtl,
-    /// No dead token that the daily cleanup comes by names the provider row.
+    /// No dead token that the cleanup reaches names the provider row.
     NoDeadToken,
-    /// What only ActingWeb 3.2.1 wrote is the repair's.
+    /// Rows that only ActingWeb 3.2.1 read are the repair's.
     LeftToRepair,
 }
 
-impl From<Verdict> for Course {
-    fn from(verdict: Verdict) -> Self {
+impl From<Option<Verdict>> for Course {
+    fn from(verdict: Option<Verdict>) -> Self {
         match verdict {
-            Verdict::Delete(reason) => Course::Delete(reason),
-            Verdict::Keep(reason) => Course::Keep(reason),
+            None => Course::CouldNotTell,
+            Some(Verdict::Delete(reason)) => Course::Delete(reason),
+            Some(Verdict::Keep(reason)) => Course::Keep(reason),
         }
     }
 }
 
-fn or_skip(verdict: Option<Verdict>) -> Course {
-    verdict.map_or(Course::CouldNotTell, Course::from)
+/// Decides over one row, as a job that runs now would.
+#[derive(Clone, Copy)]
+pub(super) struct Decider<'a> {
+    pub around: &'a Around,
+    pub now: EpochSeconds,
+    pub policy: &'a Policy,
 }
 
-/// The daily cleanup pages the system actors' rows, and comes to an actor's rows through the index alone.
-pub(super) fn daily(row: &Row, bucket: &'static Bucket, around: &Around, now: EpochSeconds, policy: &Policy) -> Course {
-    match (bucket.owner, bucket.rule) {
-        (Owner::Legacy, _) => Course::NotMet(NotMet::LeftToRepair),
-        (_, Rule::Pointer { .. }) => match integrity::ask(row, bucket, now, policy) {
-            Question::Settled(reason) => Course::Keep(reason),
-            Question::LookAt(_) => by_target(row, bucket, around, now, policy),
-        },
-        (_, Rule::Provider) => daily_provider(row, around, now, policy),
-        (Owner::Actor, _) => match reached(&row.key, &around.index_rows, now, policy) {
-            Reached::Yes => expiry::judge(row, bucket, now, policy).into(),
-            Reached::NotDue => Course::NotMet(NotMet::IndexNotDue),
-            Reached::LeftToTtl => Course::NotMet(NotMet::IndexLeftToTtl),
-            Reached::No => Course::NotMet(NotMet::NoIndexRow),
-            Reached::Unread => Course::CouldNotTell,
-        },
-        (Owner::System(_), _) => expiry::judge(row, bucket, now, policy).into(),
-    }
-}
-
-fn by_target(row: &Row, bucket: &Bucket, around: &Around, now: EpochSeconds, policy: &Policy) -> Course {
-    let target = around.target.as_ref().map_or(&Lookup::Unread, |(_, found)| found);
-    or_skip(integrity::compare(row, bucket, target, now, policy))
-}
-
-/// A provider row goes with a dead token that names it, unless a live one names it too.
-fn daily_provider(row: &Row, around: &Around, now: EpochSeconds, policy: &Policy) -> Course {
-    let met = around.referrers.iter().filter(|referrer| referrer.names_it).any(|referrer| {
-        is_dead(&referrer.row, referrer.bucket, now, policy)
-            && reached(&referrer.row.key, &referrer.index_rows, now, policy) == Reached::Yes
-            && !leaves_it_to_the_access_token(referrer, now, policy)
-    });
-    if !met {
-        return Course::NotMet(NotMet::NoDeadToken);
-    }
-    let needed = around.referrers.iter().any(|referrer| referrer.needs_it);
-    let referrers = if needed { Referrers::Some } else { Referrers::None };
-    or_skip(integrity::judge_provider(row, referrers, now, policy))
-}
-
-/// A refresh token leaves the provider row to the access token that it was issued with, when that one goes as well.
-fn leaves_it_to_the_access_token(referrer: &Referrer, now: EpochSeconds, policy: &Policy) -> bool {
-    referrer.access_token.as_ref().is_some_and(|(token, index_rows)| {
-        token.known_bucket().is_some_and(|bucket| is_dead(token, bucket, now, policy))
-            && reached(&token.key, index_rows, now, policy) == Reached::Yes
-    })
-}
-
-/// The index repair reads the whole table.
-pub(super) fn repair(
-    row: &Row,
-    bucket: &'static Bucket,
-    around: &Around,
-    now: EpochSeconds,
-    policy: &Policy,
-) -> Course {
-    match bucket.rule {
-        Rule::Pointer { .. } => match integrity::ask_anyway(row, bucket, now, policy) {
-            Question::Settled(reason) => Course::Keep(reason),
-            Question::LookAt(_) => match by_target(row, bucket, around, now, policy) {
-                Course::Delete(reason) if reason != DeleteReason::Dangling => Course::Keep(KeepReason::LeftToDaily),
-                course => course,
+impl Decider<'_> {
+    /// Whether the row is dead, whichever job deletes it.
+    pub(super) fn verdict(&self, row: &Row, bucket: &Bucket) -> Option<Verdict> {
+        match bucket.rule {
+            Rule::Pointer { .. } => match integrity::ask_anyway(row, bucket, self.now, self.policy) {
+                Question::Settled(reason) => Some(Verdict::Keep(reason)),
+                Question::LookAt(_) => integrity::compare(row, bucket, self.around.target(), self.now, self.policy),
             },
-        },
-        Rule::Unread | Rule::Never => expiry::judge(row, bucket, now, policy).into(),
-        Rule::Provider => repair_provider(row, around, now, policy),
-        Rule::ExpiresAt | Rule::Refresh if bucket::can_refer(bucket) => {
-            repair_token(row, bucket, &around.index_rows, around.seen.as_ref(), now, policy)
-        }
-        Rule::SinceCreated { .. }
-        | Rule::ExpiresAt
-        | Rule::ExpiresAtIfPresent
-        | Rule::Refresh
-        | Rule::ReplayMarker { .. }
-        | Rule::TtlOnly => Course::Keep(KeepReason::LeftToDaily),
-    }
-}
-
-/// A token that nothing in the index has the name of goes once it is old enough.
-fn repair_token(
-    row: &Row,
-    bucket: &Bucket,
-    index_rows: &[Indexed],
-    seen: Option<&Row>,
-    now: EpochSeconds,
-    policy: &Policy,
-) -> Course {
-    if !integrity::could_go_unindexed(row, bucket, now, policy) {
-        return integrity::judge_unindexed(row, bucket, Sighting::First, now, policy).into();
-    }
-    let is_there = |indexed: &Indexed| matches!(&indexed.found, Lookup::Found(index_row) if !integrity::leads_elsewhere(index_row, &row.key));
-    let is_hidden = |indexed: &Indexed| indexed.found == Lookup::Unread;
-    match (index_rows.iter().any(is_there), index_rows.iter().any(is_hidden)) {
-        (true, _) => match expiry::judge(row, bucket, now, policy) {
-            Verdict::Delete(_) => Course::Keep(KeepReason::LeftToDaily),
-            Verdict::Keep(reason) => Course::Keep(reason),
-        },
-        (false, true) => Course::CouldNotTell,
-        (false, false) => {
-            let sighting = repair::sighting(seen, &row.key, now, policy.grace);
-            integrity::judge_unindexed(row, bucket, sighting, now, policy).into()
+            Rule::Provider => self.judge_provider(row),
+            _ => Some(expiry::judge(row, bucket, self.now, self.policy)),
         }
     }
-}
 
-/// A provider row that no token which stays names goes; with the token that names it, or by itself once it is old enough.
-fn repair_provider(row: &Row, around: &Around, now: EpochSeconds, policy: &Policy) -> Course {
-    // The OAuth system actor has no end of rows: there, each stands alone, and only live tokens count.
-    let alone = row.key.owner == OAUTH_OWNER;
-    let goes = |referrer: &&Referrer| {
-        let seen = around.seen.as_ref();
-        let course = repair_token(&referrer.row, referrer.bucket, &referrer.index_rows, seen, now, policy);
-        !alone && matches!(course, Course::Delete(_))
-    };
-    let named = || around.referrers.iter().filter(|referrer| referrer.names_it);
-    let needed = !alone && named().any(|referrer| !goes(&referrer));
-    let taken_along = named().any(|referrer| goes(&referrer));
-    let referrers = if needed { Referrers::Some } else { Referrers::None };
-    let verdict = if taken_along {
-        integrity::judge_provider(row, referrers, now, policy)
-    } else {
-        let sighting = repair::sighting(around.seen.as_ref(), &row.key, now, policy.grace);
-        integrity::judge_lone_provider(row, referrers, sighting, now, policy)
-    };
-    // Read again before it goes: a live token may name it in a text that cannot be read.
-    let needed_after_all =
-        around.referrers.iter().filter(|referrer| referrer.needs_it).any(|referrer| !goes(&referrer));
-    match verdict {
-        Some(Verdict::Delete(DeleteReason::Unreferenced)) if needed_after_all => Course::Keep(KeepReason::Referenced),
-        verdict => or_skip(verdict),
+    /// The cleanup pages the system actors' rows, and reaches an actor's rows through the index alone.
+    pub(super) fn cleanup(&self, row: &Row, bucket: &Bucket) -> Course {
+        match (bucket.owner, bucket.rule) {
+            (Owner::Legacy, _) => Course::NotMet(NotMet::LeftToRepair),
+            (_, Rule::Pointer { .. }) => match integrity::ask(row, bucket, self.now, self.policy) {
+                Question::Settled(reason) => Course::Keep(reason),
+                Question::LookAt(_) => self.verdict(row, bucket).into(),
+            },
+            // A provider row is deleted with a dead token that names it, unless a live one names it too.
+            (_, Rule::Provider) => {
+                let reached = self.around.referrers.iter().any(|referrer| {
+                    referrer.names_it
+                        && matches!(self.verdict(&referrer.row, referrer.bucket), Some(Verdict::Delete(_)))
+                        && self.not_reached(&referrer.row.key, &referrer.index_rows).is_none()
+                });
+                if reached { self.judge_provider(row).into() } else { Course::NotMet(NotMet::NoDeadToken) }
+            }
+            (Owner::Actor, _) => match self.not_reached(&row.key, &self.around.index_rows) {
+                None => self.verdict(row, bucket).into(),
+                Some(course) => course,
+            },
+            (Owner::System(_), _) => self.verdict(row, bucket).into(),
+        }
+    }
+
+    fn judge_provider(&self, row: &Row) -> Option<Verdict> {
+        let needed = self.around.referrers.iter().any(|referrer| referrer.needs_it);
+        let referrers = if needed { Referrers::Some } else { Referrers::None };
+        integrity::judge_provider(row, referrers, self.now, self.policy)
+    }
+
+    /// `None` when an index row leads the cleanup to the token.
+    fn not_reached(&self, token: &RowKey, index_rows: &[IndexRow]) -> Option<Course> {
+        let mut why = Course::NotMet(NotMet::NoIndexRow);
+        for IndexRow { bucket, found, .. } in index_rows {
+            let row = match found {
+                Lookup::Absent => continue,
+                Lookup::Unread => {
+                    why = Course::CouldNotTell;
+                    continue;
+                }
+                Lookup::Found(row) => row,
+            };
+            if integrity::reaches(row, bucket, token, self.now, self.policy) {
+                return None;
+            }
+            let leads_here = integrity::target_key(row, bucket).as_ref() == Some(token);
+            why = match (why, integrity::ask(row, bucket, self.now, self.policy)) {
+                (Course::CouldNotTell, _) => why,
+                (_, Question::Settled(KeepReason::NotDue)) if leads_here => Course::NotMet(NotMet::IndexNotDue),
+                (Course::NotMet(NotMet::NoIndexRow), Question::Settled(KeepReason::Deferred)) if leads_here => {
+                    Course::NotMet(NotMet::IndexLeftToTtl)
+                }
+                _ => why,
+            };
+        }
+        Some(why)
+    }
+
+    /// The repair reads the whole table.
+    pub(super) fn repair(&self, row: &Row, bucket: &Bucket) -> Course {
+        match integrity::repair_part(bucket) {
+            RepairPart::Index => match integrity::ask_anyway(row, bucket, self.now, self.policy) {
+                Question::Settled(reason) => Course::Keep(reason),
+                Question::LookAt(_) => {
+                    integrity::repair_index(row, bucket, self.around.target(), self.now, self.policy).into()
+                }
+            },
+            RepairPart::Alone => self.verdict(row, bucket).into(),
+            RepairPart::Token => self.repair_token(row, bucket, &self.around.index_rows).into(),
+            RepairPart::Provider => self.repair_provider(row).into(),
+            RepairPart::LeftToCleanup => Course::Keep(KeepReason::LeftToDaily),
+        }
+    }
+
+    fn sighting(&self, key: &RowKey) -> Sighting {
+        repair::sighting(self.around.seen.as_ref(), key, self.now, self.policy.grace)
+    }
+
+    fn repair_token(&self, row: &Row, bucket: &Bucket, index_rows: &[IndexRow]) -> Option<Verdict> {
+        if !integrity::could_go_unindexed(row, bucket, self.now, self.policy) {
+            return Some(integrity::judge_unindexed(row, bucket, Sighting::First, self.now, self.policy));
+        }
+        let indexed = index_rows.iter().map(|index| Indexed::by(&index.found, &row.key)).max().unwrap_or(Indexed::No);
+        let sighting = || self.sighting(&row.key);
+        integrity::repair_token(row, bucket, indexed, sighting, self.now, self.policy)
+    }
+
+    fn repair_provider(&self, row: &Row) -> Option<Verdict> {
+        // The OAuth system actor has no end of rows: there each is judged alone, and only live tokens count.
+        let alone = row.key.owner == OAUTH_OWNER;
+        let is_deleted = |referrer: &&Referrer| {
+            let verdict = self.repair_token(&referrer.row, referrer.bucket, &referrer.index_rows);
+            !alone && matches!(verdict, Some(Verdict::Delete(_)))
+        };
+        let (deleted, kept): (Vec<&Referrer>, Vec<&Referrer>) = self.around.referrers.iter().partition(is_deleted);
+        let needed = !alone && kept.iter().any(|referrer| referrer.names_it);
+        let referrers = if needed { Referrers::Some } else { Referrers::None };
+        let named_by_deleted = deleted.iter().any(|referrer| referrer.names_it);
+        let sighting = || self.sighting(&row.key);
+        match integrity::repair_provider(row, referrers, named_by_deleted, sighting, self.now, self.policy) {
+            // The actor's rows are read again before it is deleted: a live token may name it in a text that cannot be read.
+            Some(Verdict::Delete(DeleteReason::Unreferenced)) if kept.iter().any(|referrer| referrer.needs_it) => {
+                Some(Verdict::Keep(KeepReason::Referenced))
+            }
+            verdict => verdict,
+        }
     }
 }

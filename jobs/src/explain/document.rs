@@ -1,13 +1,13 @@
-//! An explanation as JSON: one stable document. What is printed for people is made from it, so that they cannot differ.
+//! An explanation as one stable document. The text for people is made from it, so that the two cannot differ.
 
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
 
-use super::{Course, Explanation, Relation, Standing, words};
+use super::{Course, Explanation, Relation, Standing, Tie, words};
 use shared::bucket::{BUCKETS, Owner};
 use shared::expiry::Verdict;
 use shared::integrity::Lookup;
 use shared::mask::{Masked, plain};
-use shared::row::{Field, RowKey, Ttl, TtlState};
+use shared::row::{Field, Fields, RowKey, Ttl, TtlState};
 use shared::time::{EpochSeconds, Utc};
 
 /// Whether secrets are shown.
@@ -18,7 +18,7 @@ pub enum Shown {
 }
 
 impl Shown {
-    /// A name, which is a token more often than not.
+    /// A name: mostly a token.
     pub fn name(self, name: &str) -> String {
         match self {
             Shown::Masked => Masked(name).to_string(),
@@ -26,13 +26,13 @@ impl Shown {
         }
     }
 
-    /// An owner: the system actors are no secret.
+    /// An owner: the system actors are not secret.
     pub fn owner(self, owner: &str) -> String {
         let is_system = BUCKETS.iter().any(|bucket| bucket.owner != Owner::Actor && bucket.owner.holds(owner));
         if is_system || owner.starts_with("_actingweb_") { plain(owner) } else { self.name(owner) }
     }
 
-    /// A bucket: before the first colon it is a word of the application, behind it the id of somebody.
+    /// A bucket: a word of the application, then perhaps a colon and somebody's id.
     pub fn bucket(self, bucket: &str) -> String {
         match bucket.split_once(':') {
             Some((word, id)) => format!("{}:{}", plain(word), self.name(id)),
@@ -42,156 +42,223 @@ impl Shown {
 }
 
 /// The document of one row.
-pub fn document(told: &Explanation, shown: Shown) -> Value {
-    let row = &told.row;
-    let name = place(&row.key, row.bucket.text(), shown);
-    let (bucket, why_not) = match told.standing {
-        Standing::Ours(bucket) => (Some(bucket), None),
-        Standing::NotOurs(why) => (None, Some(words::not_ours(why))),
-    };
-    json!({
-        "owner": name["owner"],
-        "bucket": name["bucket"],
-        "name": name["name"],
-        "owner_kind": words::owner_kind(&row.key.owner),
-        "known": bucket.is_some(),
-        "never_touched_because": why_not,
-        "purpose": bucket.map(words::purpose),
-        "read_by": bucket.map(words::generation),
-        "bytes": row.bytes,
-        "fields": fields(told),
-        "ttl": ttl(told),
-        "rule": bucket.map(|bucket| words::rule(bucket, &told.policy)),
-        "verdict": verdict(told),
-        "dead_from": told.dead_from.map(|at| moment(at, told.now)),
-        "points_at": relations(&told.points_at, shown),
-        "pointed_at_by": relations(&told.pointed_at_by, shown),
-        "functions": {
-            "daily-cleanup": course(told.daily),
-            "index-repair": course(told.repair),
-        },
-    })
+#[derive(Serialize)]
+pub struct Document {
+    #[serde(flatten)]
+    pub place: Place,
+    pub owner_kind: &'static str,
+    pub known: bool,
+    pub never_touched_because: Option<&'static str>,
+    pub purpose: Option<&'static str>,
+    pub read_by: Option<&'static str>,
+    pub bytes: usize,
+    /// The fields that a decision can depend on, in the order of a row's life. Absent ones are left out.
+    #[serde(serialize_with = "as_map")]
+    pub fields: Option<Vec<(&'static str, FieldShown)>>,
+    pub ttl: TtlShown,
+    pub rule: Option<String>,
+    pub verdict: Option<VerdictShown>,
+    pub dead_from: Option<Moment>,
+    pub points_at: Vec<RelationShown>,
+    pub pointed_at_by: Vec<RelationShown>,
+    pub functions: Functions,
 }
 
-/// Owner, bucket and name. A row that says no bucket, or another than its key begins with, has a key and no name.
-fn place(key: &RowKey, bucket: Option<&str>, shown: Shown) -> Value {
-    let named = bucket.and_then(|bucket| Some((bucket, key.sort.strip_prefix(bucket)?.strip_prefix(':')?)));
-    match named {
-        Some((bucket, name)) => {
-            json!({"owner": shown.owner(&key.owner), "bucket": shown.bucket(bucket), "name": shown.name(name)})
+/// Owner, bucket and name. A row without a bucket, or with another than its key begins with, has a key and no name.
+#[derive(Serialize)]
+pub struct Place {
+    pub owner: String,
+    pub bucket: Option<String>,
+    pub name: String,
+}
+
+#[derive(Serialize)]
+pub struct Moment {
+    pub epoch: i64,
+    pub utc: String,
+    pub seconds_from_now: i64,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum FieldShown {
+    At(Moment),
+    Is(bool),
+    Malformed(&'static str),
+}
+
+#[derive(Serialize)]
+pub struct TtlShown {
+    pub state: TtlState,
+    pub at: Option<Moment>,
+    pub fault: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+pub struct VerdictShown {
+    pub is: &'static str,
+    pub reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+pub struct RelationShown {
+    #[serde(flatten)]
+    pub place: Place,
+    pub tie: Tie,
+    pub found: &'static str,
+    pub verdict: Option<VerdictShown>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Functions {
+    pub daily_cleanup: CourseShown,
+    pub index_repair: CourseShown,
+}
+
+#[derive(Serialize)]
+pub struct CourseShown {
+    pub does: &'static str,
+    pub reason: Option<&'static str>,
+    pub because: &'static str,
+}
+
+fn as_map<S: Serializer>(fields: &Option<Vec<(&'static str, FieldShown)>>, to: S) -> Result<S::Ok, S::Error> {
+    match fields {
+        None => to.serialize_none(),
+        Some(fields) => to.collect_map(fields.iter().map(|(name, value)| (name, value))),
+    }
+}
+
+impl Document {
+    pub fn new(explained: &Explanation, shown: Shown) -> Self {
+        let (row, now) = (&explained.row, explained.now);
+        let (bucket, why_not) = match explained.standing {
+            Standing::Ours(bucket) => (Some(bucket), None),
+            Standing::NotOurs(why) => (None, Some(words::not_ours(why))),
+        };
+        let ttl_at = match row.ttl() {
+            Ttl::At(at) => Some(Moment::new(at, now)),
+            Ttl::Absent | Ttl::Malformed => None,
+        };
+        let relations = |relations: &[Relation]| relations.iter().map(|one| RelationShown::new(one, shown)).collect();
+        Self {
+            place: Place::new(&row.key, row.bucket.text(), shown),
+            owner_kind: words::owner_kind(&row.key.owner),
+            known: bucket.is_some(),
+            never_touched_because: why_not,
+            purpose: bucket.map(words::purpose),
+            read_by: bucket.map(words::generation),
+            bytes: row.bytes,
+            fields: explained.fields.as_ref().filter(|_| bucket.is_some()).map(|fields| shown_fields(fields, now)),
+            ttl: TtlShown {
+                state: row.ttl().state(now),
+                at: ttl_at,
+                fault: row.ttl_fault(now).map(shared::row::TtlFault::description),
+            },
+            rule: bucket.map(|bucket| words::rule(bucket, &explained.policy)),
+            verdict: explained
+                .verdict
+                .map(|verdict| VerdictShown { because: Some(words::because(verdict)), ..VerdictShown::new(verdict) }),
+            dead_from: explained.dead_from.map(|at| Moment::new(at, now)),
+            points_at: relations(&explained.points_at),
+            pointed_at_by: relations(&explained.pointed_at_by),
+            functions: Functions {
+                daily_cleanup: CourseShown::new(explained.daily),
+                index_repair: CourseShown::new(explained.repair),
+            },
         }
-        None => json!({
-            "owner": shown.owner(&key.owner),
-            "bucket": bucket.map(|bucket| shown.bucket(bucket)),
-            "name": shown.name(&key.sort),
-        }),
     }
 }
 
-fn moment(at: EpochSeconds, now: EpochSeconds) -> Value {
-    json!({"epoch": at.get(), "utc": Utc(at).to_string(), "seconds_from_now": at.since(now)})
-}
-
-/// The fields that a decision can hang on, in the order of a row's life. Absent ones are left out.
-fn fields(told: &Explanation) -> Value {
-    let (Some(fields), Standing::Ours(_)) = (&told.fields, told.standing) else { return Value::Null };
-    let mut known = Map::new();
-    let times = [
-        ("created_at", fields.created_at),
-        ("seen_at", fields.seen_at),
-        ("retrieved_at", fields.retrieved_at),
-        ("expires_at", fields.expires_at),
-        ("exp", fields.exp),
-        ("used_at", fields.used_at),
-    ];
-    for (name, field) in times {
-        match field {
-            Field::Missing => {}
-            Field::Malformed => drop(known.insert(name.to_owned(), json!("malformed"))),
-            Field::Is(at) => drop(known.insert(name.to_owned(), moment(at, told.now))),
-        }
-    }
-    match fields.used {
-        Field::Missing => {}
-        Field::Malformed => drop(known.insert("used".to_owned(), json!("malformed"))),
-        Field::Is(used) => drop(known.insert("used".to_owned(), json!(used))),
-    }
-    Value::Object(known)
-}
-
-fn ttl(told: &Explanation) -> Value {
-    let state = match told.row.ttl().state(told.now) {
-        TtlState::Absent => "absent",
-        TtlState::Future => "future",
-        TtlState::Past => "past",
-        TtlState::Malformed => "malformed",
-    };
-    let at = match told.row.ttl() {
-        Ttl::At(at) => moment(at, told.now),
-        Ttl::Absent | Ttl::Malformed => Value::Null,
-    };
-    json!({"state": state, "at": at, "fault": told.row.ttl_fault(told.now).map(words::ttl_fault)})
-}
-
-fn verdict(told: &Explanation) -> Value {
-    match told.verdict {
-        None => Value::Null,
-        Some(verdict) => {
-            let (is, reason) = parts(verdict);
-            json!({"is": is, "reason": reason, "because": words::because(verdict)})
+impl Place {
+    fn new(key: &RowKey, bucket: Option<&str>, shown: Shown) -> Self {
+        let name = bucket.and_then(|bucket| key.sort.strip_prefix(bucket)?.strip_prefix(':'));
+        Self {
+            owner: shown.owner(&key.owner),
+            bucket: bucket.map(|bucket| shown.bucket(bucket)),
+            name: shown.name(name.unwrap_or(&key.sort)),
         }
     }
 }
 
-fn parts(verdict: Verdict) -> (&'static str, &'static str) {
-    match verdict {
-        Verdict::Delete(reason) => ("dead", reason.name()),
-        Verdict::Keep(reason) => ("stays", reason.name()),
+impl Moment {
+    fn new(at: EpochSeconds, now: EpochSeconds) -> Self {
+        Self { epoch: at.get(), utc: Utc(at).to_string(), seconds_from_now: at.since(now) }
     }
 }
 
-fn course(course: Course) -> Value {
-    let (does, reason) = match course {
-        Course::Delete(reason) => ("deletes", Some(reason.name())),
-        Course::Keep(reason) => ("keeps", Some(reason.name())),
-        Course::NotMet(_) => ("does-not-come-by", None),
-        Course::NeverTouched => ("never-touches", None),
-        Course::CouldNotTell => ("skips", None),
+fn shown_fields(fields: &Fields, now: EpochSeconds) -> Vec<(&'static str, FieldShown)> {
+    let time = |field| match field {
+        Field::Missing => None,
+        Field::Malformed => Some(FieldShown::Malformed("malformed")),
+        Field::Is(at) => Some(FieldShown::At(Moment::new(at, now))),
     };
-    json!({"does": does, "reason": reason, "because": words::course(course)})
+    let used = match fields.used {
+        Field::Missing => None,
+        Field::Malformed => Some(FieldShown::Malformed("malformed")),
+        Field::Is(used) => Some(FieldShown::Is(used)),
+    };
+    [
+        ("created_at", time(fields.created_at)),
+        ("seen_at", time(fields.seen_at)),
+        ("retrieved_at", time(fields.retrieved_at)),
+        ("expires_at", time(fields.expires_at)),
+        ("exp", time(fields.exp)),
+        ("used_at", time(fields.used_at)),
+        ("used", used),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
+    .collect()
 }
 
-fn relations(relations: &[Relation], shown: Shown) -> Vec<Value> {
-    relations
-        .iter()
-        .map(|relation| {
-            let bucket = match &relation.found {
-                Lookup::Found(row) => row.bucket.text(),
-                Lookup::Absent | Lookup::Unread => bucket_of(&relation.key),
-            };
-            let mut told = place(&relation.key, bucket, shown);
-            let found = match &relation.found {
-                Lookup::Found(row) if row.known_bucket().is_none() => "another bucket's row",
-                Lookup::Found(_) => "there",
-                Lookup::Absent => "not there",
-                Lookup::Unread => "could not be read",
-            };
-            told["tie"] = json!(words::tie(relation.tie));
-            told["found"] = json!(found);
-            told["verdict"] = relation.verdict.map_or(Value::Null, |verdict| {
-                let (is, reason) = parts(verdict);
-                json!({"is": is, "reason": reason})
-            });
-            told
-        })
-        .collect()
+impl VerdictShown {
+    fn new(verdict: Verdict) -> Self {
+        let (is, reason) = match verdict {
+            Verdict::Delete(reason) => ("dead", reason.name()),
+            Verdict::Keep(reason) => ("kept", reason.name()),
+        };
+        Self { is, reason, because: None }
+    }
 }
 
-/// The bucket of a key that was made from a known one.
+impl CourseShown {
+    fn new(course: Course) -> Self {
+        let (does, reason) = match course {
+            Course::Delete(reason) => ("deletes", Some(reason.name())),
+            Course::Keep(reason) => ("keeps", Some(reason.name())),
+            Course::NotMet(_) => ("does-not-reach", None),
+            Course::NeverTouched => ("never-touches", None),
+            Course::CouldNotTell => ("skips", None),
+        };
+        Self { does, reason, because: words::course(course) }
+    }
+}
+
+impl RelationShown {
+    fn new(relation: &Relation, shown: Shown) -> Self {
+        let (bucket, found) = match &relation.found {
+            Lookup::Found(row) if row.known_bucket().is_none() => (row.bucket.text(), "another bucket's row"),
+            Lookup::Found(row) => (row.bucket.text(), "there"),
+            Lookup::Absent => (bucket_of(&relation.key), "not there"),
+            Lookup::Unread => (bucket_of(&relation.key), "could not be read"),
+        };
+        Self {
+            place: Place::new(&relation.key, bucket, shown),
+            tie: relation.tie,
+            found,
+            verdict: relation.verdict.map(VerdictShown::new),
+        }
+    }
+}
+
+/// The bucket of a key that was made from a known bucket.
 fn bucket_of(key: &RowKey) -> Option<&'static str> {
     BUCKETS
         .iter()
-        .filter(|bucket| bucket.owner.holds(&key.owner) && key.sort.starts_with(&bucket.sort_prefix()))
-        .map(|bucket| bucket.name)
-        .next()
+        .find(|bucket| bucket.owner.holds(&key.owner) && key.name_in(bucket).is_some())
+        .map(|known| known.name)
 }

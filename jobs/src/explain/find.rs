@@ -1,12 +1,14 @@
 //! The rows that a bare token can be, by its name.
 
+use std::collections::BTreeSet;
+
 use crate::store::{ReadRows, Result};
 use shared::bucket::{self, BUCKETS, Bucket, OAUTH_OWNER, Owner};
 use shared::index;
 use shared::integrity::{self, Lookup};
 use shared::row::{Row, RowKey};
 
-/// What a name looks like. It says what to tell of a name that is not there; every place is looked at all the same.
+/// The shape of a name. It only decides the text for a name that is not found: every key is read in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     AccessToken,
@@ -42,7 +44,7 @@ impl Shape {
         }
     }
 
-    pub const fn words(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Shape::AccessToken => "an MCP access token",
             Shape::RefreshToken => "an MCP refresh token",
@@ -54,31 +56,28 @@ impl Shape {
             Shape::ReplayMarker => "a replay marker (a SHA-256), or a refresh token of a single-page application",
             Shape::Session => "a session id, a state nonce, an exchange ticket or an e-mail verification token",
             Shape::Actor => "an actor id",
-            Shape::Other => "nothing that ActingWeb mints",
+            Shape::Other => "nothing that ActingWeb issues",
         }
     }
 }
 
-/// What the name of every provider row begins with; the one of a code is followed by the code.
+/// The prefix of every provider row's name; for a code, the code follows.
 const PROVIDER: &str = "google_token_";
 
-/// What was found under a bare name.
+/// The rows that were found under a bare name.
 #[derive(Clone, Debug)]
 pub struct Candidates {
     pub shape: Shape,
     /// Index rows before what they point at.
     pub rows: Vec<Row>,
-    /// Places that were looked at.
+    /// Keys that were read.
     pub looked_at: usize,
     /// Some of them could not be read.
     pub incomplete: bool,
 }
 
-/// Looks a bare name up wherever it can be: every bucket of the system actors, of both generations, and through the index
-/// the row of the actor.
-///
-/// # Errors
-/// When the table could not be read.
+/// Reads every key that a bare name can have: in every bucket of the system actors, of both generations, and through the
+/// index the row of the actor.
 pub async fn find<S: ReadRows>(store: &S, name: &str) -> Result<Candidates> {
     let mut keys = system_keys(name);
     // The provider row of a code is named after the code, and the code's index row knows the actor.
@@ -86,47 +85,42 @@ pub async fn find<S: ReadRows>(store: &S, name: &str) -> Result<Candidates> {
     if let Some(code) = code {
         keys.extend(system_keys(code));
     }
-    let (mut rows, mut incomplete) = (Vec::new(), false);
-    let mut looked_at = keys.len();
-    for found in store.get_consistent(&keys).await? {
-        match found {
-            Lookup::Found(row) => rows.push(row),
-            Lookup::Absent => {}
-            Lookup::Unread => incomplete = true,
-        }
-    }
-    let mut further: Vec<RowKey> = rows.iter().filter_map(|row| target(row, code.is_some().then_some(name))).collect();
-    further.retain(|key| !keys.contains(key));
-    further.sort_unstable();
-    further.dedup();
-    looked_at += further.len();
-    if !further.is_empty() {
-        for found in store.get_consistent(&further).await? {
-            match found {
-                Lookup::Found(row) => rows.push(row),
-                Lookup::Absent => {}
-                Lookup::Unread => incomplete = true,
-            }
-        }
-    }
+    let mut found = Candidates { shape: Shape::of(name), rows: Vec::new(), looked_at: 0, incomplete: false };
+    found.read(store, &keys).await?;
+    let further = found.rows.iter().filter_map(|row| target(row, code.is_some().then_some(name)));
+    let further: BTreeSet<RowKey> = further.filter(|key| !keys.contains(key)).collect();
+    found.read(store, &further.into_iter().collect::<Vec<_>>()).await?;
     if code.is_some() {
-        // Only the way there: what was asked for is the provider row.
-        rows.retain(|row| row.is_of(bucket::provider()));
+        // The code's own rows only lead to the provider row.
+        found.rows.retain(|row| row.is_of(bucket::provider()));
     }
-    Ok(Candidates { shape: Shape::of(name), rows, looked_at, incomplete })
+    Ok(found)
 }
 
-/// Every place of `name` that can be told without knowing an actor. Clients that registered themselves, and their
-/// tokens, are the OAuth system actor's.
+impl Candidates {
+    async fn read<S: ReadRows>(&mut self, store: &S, keys: &[RowKey]) -> Result<()> {
+        self.looked_at += keys.len();
+        let found = if keys.is_empty() { Vec::new() } else { store.get_consistent(keys).await? };
+        for found in found {
+            match found {
+                Lookup::Found(row) => self.rows.push(row),
+                Lookup::Absent => {}
+                Lookup::Unread => self.incomplete = true,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every key of `name` that needs no actor id. Clients that registered themselves, and their tokens, belong to the OAuth
+/// system actor.
 fn system_keys(name: &str) -> Vec<RowKey> {
-    let mut keys: Vec<RowKey> = BUCKETS
+    let keys: BTreeSet<RowKey> = BUCKETS
         .iter()
         .flat_map(|bucket| owners(bucket).iter().map(move |owner| RowKey::in_bucket(*owner, bucket, name)))
         .filter(RowKey::is_storable)
         .collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
+    keys.into_iter().collect()
 }
 
 fn owners(bucket: &Bucket) -> &'static [&'static str] {

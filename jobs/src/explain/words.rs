@@ -1,20 +1,19 @@
-//! The sentences: what a bucket is for, what its rule says, why a verdict is what it is.
+//! The sentences: the purpose of a bucket, its rule, and the reason of a verdict.
 
-use super::{Course, NotMet, NotOurs, Tie};
+use super::{Course, NotMet, NotOurs};
 use shared::bucket::{Bucket, Generation, OAUTH_OWNER, Owner, Rule};
 use shared::expiry::{DeleteReason, KeepReason, Policy, Verdict};
-use shared::row::TtlFault;
 
 /// What rows of a bucket are for.
-pub fn purpose(bucket: &Bucket) -> &'static str {
+pub(super) fn purpose(bucket: &Bucket) -> &'static str {
     match (bucket.owner, bucket.name) {
         (Owner::Legacy, _) => "an index row of ActingWeb 3.2.1, which no release since 3.3 reads",
         (_, "oauth_sessions" | "_oauth_sessions") => {
-            "a sign-in under way: the provider's tokens wait here, for ten minutes, until the application has its actor"
+            "a sign-in in progress: it holds the provider's tokens for ten minutes, until the application has its actor"
         }
         (_, "spa_access_tokens") => "the access token of a single-page application, good for an hour",
         (_, "spa_refresh_tokens") => {
-            "the refresh token of a single-page application; once consumed, the tripwire that reveals a thief"
+            "the refresh token of a single-page application; once consumed, the tripwire that detects theft"
         }
         (_, "auth_code_index" | "_auth_code_index") => "leads from an authorization code to the actor who holds it",
         (_, "access_token_index" | "_access_token_index") => "leads from an MCP access token to the actor who holds it",
@@ -22,14 +21,14 @@ pub fn purpose(bucket: &Bucket) -> &'static str {
             "leads from an MCP refresh token to the actor who holds it"
         }
         (_, "client_index" | "_client_index") => "leads from a registered client to the actor who holds it",
-        (_, "_id_token_replay") => "remembers an ID token that was presented, so that it is not taken twice",
+        (_, "_id_token_replay") => "remembers an ID token that was presented, so that it is not accepted twice",
         (_, "_oauth_state_nonces") => "the state of a sign-in that comes back by form post, for ten minutes",
         (_, "_apple_exchange_tickets") => "a mobile application's ticket for its tokens, good for five minutes",
         (_, "_email_verify_tokens") => "the token of an e-mail verification link, good for a day",
         (_, "_deleted_actors") => "the tombstone of a deleted actor, which suppresses late writes for thirty days",
         (_, "mcp_auth_codes") => "an MCP client's authorization code, good for ten minutes",
         (_, "mcp_tokens") => "an MCP client's access token, good for an hour",
-        (_, "mcp_refresh_tokens") => "an MCP client's refresh token; once consumed, the tripwire that reveals a thief",
+        (_, "mcp_refresh_tokens") => "an MCP client's refresh token; once consumed, the tripwire that detects theft",
         (_, "mcp_google_tokens") => "the provider's own tokens, kept for the MCP code or token that names them",
         (_, "mcp_clients") => "the record of a registered MCP client",
         _ => "",
@@ -37,7 +36,7 @@ pub fn purpose(bucket: &Bucket) -> &'static str {
 }
 
 /// Which releases read the bucket under its name.
-pub fn generation(bucket: &Bucket) -> &'static str {
+pub(super) fn generation(bucket: &Bucket) -> &'static str {
     match bucket.generation {
         Generation::Old => "up to ActingWeb 3.9.2",
         Generation::New => "ActingWeb 3.10 and later",
@@ -46,7 +45,7 @@ pub fn generation(bucket: &Bucket) -> &'static str {
 }
 
 /// What kind of owner a row has.
-pub fn owner_kind(owner: &str) -> &'static str {
+pub(super) fn owner_kind(owner: &str) -> &'static str {
     match owner {
         OAUTH_OWNER => "the OAuth system actor",
         shared::bucket::SYSTEM_OWNER => "the system actor",
@@ -59,7 +58,7 @@ pub fn owner_kind(owner: &str) -> &'static str {
 }
 
 /// When a row of the bucket is dead.
-pub fn rule(bucket: &Bucket, policy: &Policy) -> String {
+pub(super) fn rule(bucket: &Bucket, policy: &Policy) -> String {
     match bucket.rule {
         Rule::SinceCreated { seconds } => format!("dead when now - created_at > {seconds}"),
         Rule::ExpiresAt => "dead when now > expires_at".to_owned(),
@@ -89,10 +88,10 @@ pub fn rule(bucket: &Bucket, policy: &Policy) -> String {
 pub(super) fn not_ours(why: NotOurs) -> &'static str {
     match why {
         NotOurs::OwnState => "it is this project's own state",
-        NotOurs::NoBucket => "it has no bucket attribute that says whose it is",
+        NotOurs::NoBucket => "it has no bucket attribute",
         NotOurs::KeyOfAnother => "its key does not begin with the bucket that it claims",
-        NotOurs::OtherOwner => "this owner has no such bucket: only the name is known",
-        NotOurs::UnknownBucket => "its bucket is none of those that hold tokens, whatever its key begins with",
+        NotOurs::OtherOwner => "the name of its bucket is known, but this owner has no such bucket",
+        NotOurs::UnknownBucket => "its bucket is not in the list of known buckets, whatever its key begins with",
     }
 }
 
@@ -105,41 +104,42 @@ pub(super) fn because(verdict: Verdict) -> &'static str {
 
 fn keep(reason: KeepReason) -> &'static str {
     match reason {
-        KeepReason::Alive => "its own times, or its TTL where it has none, say that it is alive",
-        KeepReason::Tripwire => "it was consumed, and whoever presents it again gives a thief away: it has to stay",
+        KeepReason::Alive => "its own times, or its TTL if it has none, have not passed",
+        KeepReason::Tripwire => "it was consumed, and presenting it again would reveal a theft, so it has to be kept",
         KeepReason::Contradiction => {
-            "its TTL has passed, but its own fields say that it is alive: a deployment with longer lifetimes"
+            "its TTL has passed, but by its own fields it is alive: this deployment has longer lifetimes"
         }
-        KeepReason::Malformed => "what it says, or its TTL, cannot be read, and nothing else proves that it is dead",
-        KeepReason::WithoutTtl => "only a TTL could end it, and it has none",
+        KeepReason::Malformed => "its fields or its TTL cannot be read, and nothing else proves that it is dead",
+        KeepReason::WithoutTtl => "it can only expire by its TTL, and it has none",
         KeepReason::Permanent => "it is a permanent record",
-        KeepReason::Foreign => "another bucket's row is under the key that it points at: that is not absence",
-        KeepReason::NotDue => "its own TTL says that what it points at cannot have expired yet",
-        KeepReason::TargetKept => "what it points at is there, and not dead",
-        KeepReason::Elsewhere => "it leads to another actor",
-        KeepReason::Referenced => "a row that is not dead, or that stays for now, names it",
-        KeepReason::Deferred => "it is dead, and left to the table's TTL as was asked",
-        KeepReason::Young => {
-            "it is so young that it may be half-written: whether anything leads to it is not asked yet"
+        KeepReason::Foreign => "it is a row of another bucket under a key that begins alike",
+        KeepReason::TargetForeign => "the key that it points at holds a row of another bucket, which is not absence",
+        KeepReason::NotDue => "by its own TTL, its target cannot have expired yet",
+        KeepReason::TargetKept => "its target exists and is not dead",
+        KeepReason::Elsewhere => "it points at another actor",
+        KeepReason::Referenced => "a row that is not dead, or that is kept for now, names it",
+        KeepReason::Deferred => "it is dead, and left to the table's TTL as configured",
+        KeepReason::Young => "it is so young that its index row may not be written yet",
+        KeepReason::SeenOnce => {
+            "nothing points at it, its age is unknown, and this is the first time that it was found so"
         }
-        KeepReason::SeenOnce => "nothing leads to it, its age is unknown, and it was not seen so before",
-        KeepReason::LeftToDaily => "it is the daily cleanup's to judge",
-        KeepReason::Legacy => "only ActingWeb 3.2.1 read it, and nobody asked to remove it",
+        KeepReason::LeftToDaily => "the daily cleanup judges it",
+        KeepReason::Legacy => "only ActingWeb 3.2.1 read it, and removing such rows was not requested",
     }
 }
 
 fn delete(reason: DeleteReason) -> &'static str {
     match reason {
-        DeleteReason::Expired => "it is past its time by its own fields",
+        DeleteReason::Expired => "it has expired by its own fields",
         DeleteReason::TtlPast => {
-            "its TTL, which carries an hour of grace, has passed, and nothing in it says otherwise"
+            "its TTL, which includes an hour of grace, has passed, and nothing in the row contradicts it"
         }
-        DeleteReason::Consumed => "it was consumed, and both its reuse window and its own time are over",
-        DeleteReason::Dangling => "what it points at is not there, on a consistent read",
-        DeleteReason::TargetDead => "what it points at is dead, and goes with it",
+        DeleteReason::Consumed => "it was consumed, and both its reuse window and its lifetime are over",
+        DeleteReason::Dangling => "its target does not exist, by a consistent read",
+        DeleteReason::TargetDead => "its target is dead and is deleted with it",
         DeleteReason::Unreferenced => "no live row of its actor names it",
-        DeleteReason::Unindexed => "no index row of either generation leads to it: no release can use it",
-        DeleteReason::Legacy => "only ActingWeb 3.2.1 read it, and removing such rows was asked for",
+        DeleteReason::Unindexed => "no index row of either generation points at it, so no release can use it",
+        DeleteReason::Legacy => "only ActingWeb 3.2.1 read it, and removing such rows was requested",
     }
 }
 
@@ -147,40 +147,21 @@ pub(super) fn course(course: Course) -> &'static str {
     match course {
         Course::Delete(reason) => delete(reason),
         Course::Keep(reason) => keep(reason),
-        Course::NeverTouched => "it is none of this project's rows",
-        Course::CouldNotTell => "a row that decides over it could not be read: such a row is skipped",
+        Course::NeverTouched => "its bucket is not one that this project cleans",
+        Course::CouldNotTell => "a row that decides over it could not be read, so it is skipped",
         Course::NotMet(NotMet::NoIndexRow) => {
-            "it comes to an actor's rows through the index, and nothing there leads here"
+            "it reaches an actor's rows through the index, and no index row points at this one"
         }
         Course::NotMet(NotMet::IndexNotDue) => {
-            "it comes to an actor's rows through the index, and this index row is not due"
+            "it reaches an actor's rows through the index, and the index row is not due"
         }
         Course::NotMet(NotMet::IndexLeftToTtl) => {
-            "it comes to an actor's rows through the index, and this index row is left to the table's TTL"
+            "it reaches an actor's rows through the index, and the index row is left to the table's TTL"
         }
         Course::NotMet(NotMet::NoDeadToken) => {
-            "it comes to a provider row through a dead code or token that names it, and there is none that it can reach"
+            "it reaches a provider row through a dead code or token that names it, and it can reach none"
         }
-        Course::NotMet(NotMet::LeftToRepair) => "rows of ActingWeb 3.2.1 are the index repair's",
-    }
-}
-
-pub(super) fn ttl_fault(fault: TtlFault) -> &'static str {
-    match fault {
-        TtlFault::NotANumber => "not a Number",
-        TtlFault::NotWholeSeconds => "not a whole number of seconds",
-        TtlFault::Milliseconds => "milliseconds",
-        TtlFault::TooOld => "more than five years past",
-    }
-}
-
-pub(super) fn tie(tie: Tie) -> &'static str {
-    match tie {
-        Tie::IndexRow => "index row",
-        Tie::Target => "target",
-        Tie::Provider => "provider row",
-        Tie::AccessToken => "access token",
-        Tie::Referrer => "named by",
+        Course::NotMet(NotMet::LeftToRepair) => "the index repair handles rows of ActingWeb 3.2.1",
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::lag::{Ages, Lags};
-use shared::bucket::{JANITOR_OWNER, Owner, Rule};
+use shared::bucket::{JANITOR_OWNER, Owner};
 use shared::expiry::{self, Policy, Verdict};
+use shared::index;
 use shared::row::{Field, Fields, Row, Ttl, TtlFault, TtlState};
 use shared::time::EpochSeconds;
 
@@ -50,10 +51,7 @@ impl Never {
     pub const fn name(self) -> &'static str {
         match self {
             Never::Absent => "absent",
-            Never::Fault(TtlFault::NotANumber) => "not_a_number",
-            Never::Fault(TtlFault::NotWholeSeconds) => "not_whole_seconds",
-            Never::Fault(TtlFault::Milliseconds) => "milliseconds",
-            Never::Fault(TtlFault::TooOld) => "too_old",
+            Never::Fault(fault) => fault.into_str(),
         }
     }
 }
@@ -167,7 +165,6 @@ impl Census {
         };
         let is_new = created.is_some_and(|at| (0..3_600).contains(&now.since(at)));
         counts.created_last_hour += u64::from(is_new);
-        let is_pointer = matches!(bucket.rule, Rule::Pointer { .. });
         let died = match expiry::judge(row, bucket, *now, policy) {
             Verdict::Delete(_) => expiry::dead_from(row, bucket, policy),
             Verdict::Keep(_) => None,
@@ -179,8 +176,7 @@ impl Census {
             counts.oldest_dead = counts.oldest_dead.max(Some(age));
             counts.dead_ages.add(age);
         }
-        // The daily run looks at the target of an index row without a TTL that says otherwise, too.
-        let due = is_pointer && bucket.ttl.is_some() && ttl.state(*now) != TtlState::Future;
+        let due = index::is_overdue(row, bucket, *now);
         counts.due += u64::from(due);
         let since = died.or(passed.filter(|_| due));
         let after_last_run = since.is_some_and(|from| last_run_at.is_some_and(|at| from > at));

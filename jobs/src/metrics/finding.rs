@@ -6,7 +6,6 @@ use super::{Ended, Measurement, WATCHED};
 use crate::cleanup;
 use crate::store::{Result, TtlSetting};
 use shared::bucket::TTL_ATTRIBUTE;
-use shared::row::TtlFault;
 
 /// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,11 +122,10 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     }
     for (why, rows) in &total.never {
         let problem = match why {
-            Never::Absent => "there is none, though ActingWeb gives such rows one; `janitor ttl backfill` can set it",
-            Never::Fault(TtlFault::NotANumber) => "it is not a Number",
-            Never::Fault(TtlFault::NotWholeSeconds) => "it is no whole number of seconds",
-            Never::Fault(TtlFault::Milliseconds) => "it is in milliseconds instead of seconds",
-            Never::Fault(TtlFault::TooOld) => "it is more than five years past",
+            Never::Absent => {
+                "there is none, though ActingWeb gives such rows one; `janitor ttl backfill` can set it".to_owned()
+            }
+            Never::Fault(fault) => format!("it is {}", fault.description()),
         };
         let kind = match why {
             Never::Absent => "ttl-absent",

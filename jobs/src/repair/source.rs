@@ -8,7 +8,7 @@ use crate::store::{Budget, Result, ScanTable};
 use crate::walk::{Context, Source};
 use shared::bucket::{self, Bucket, JANITOR_OWNER, OAUTH_OWNER, Rule};
 use shared::expiry::{self, Condemned, KeepReason};
-use shared::integrity::{self, Question};
+use shared::integrity::{self, Question, RepairPart};
 use shared::row::{Fields, Row, RowKey};
 
 /// Rows that a piece looks at before it is handed on, work or not, so that the deadline is seen.
@@ -169,22 +169,22 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
             return 0;
         };
         counts.read(bucket);
-        match bucket.rule {
-            Rule::Pointer { .. } => match integrity::ask_anyway(&row, bucket, *now, policy) {
+        match integrity::repair_part(bucket) {
+            RepairPart::Index => match integrity::ask_anyway(&row, bucket, *now, policy) {
                 Question::Settled(reason) => counts.kept(bucket, reason),
                 Question::LookAt(target) => {
                     units.push(Unit::Index { row, bucket, target });
                     return 1;
                 }
             },
-            Rule::Unread | Rule::Never => match expiry::condemn(row, bucket, *now, policy) {
+            RepairPart::Alone => match expiry::condemn(row, bucket, *now, policy) {
                 Ok(condemned) => {
                     units.push(Unit::Dead(condemned));
                     return 1;
                 }
                 Err(reason) => counts.kept(bucket, reason),
             },
-            Rule::Provider | Rule::ExpiresAt | Rule::Refresh if of_an_actor(bucket) => {
+            RepairPart::Provider | RepairPart::Token => {
                 // The OAuth system actor has no end of rows: there, each stands alone.
                 let alone = row.key.owner == OAUTH_OWNER;
                 let work = self.examine_actors_row(row, bucket, counts);
@@ -194,7 +194,7 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
                 }
                 return work;
             }
-            _ => counts.kept(bucket, KeepReason::LeftToDaily),
+            RepairPart::LeftToCleanup => counts.kept(bucket, KeepReason::LeftToDaily),
         }
         0
     }
@@ -219,11 +219,6 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
         }
         0
     }
-}
-
-/// Whether the bucket's rows decide over each other: tokens and provider rows.
-fn of_an_actor(bucket: &Bucket) -> bool {
-    bucket::can_refer(bucket) || bucket.rule == Rule::Provider
 }
 
 /// Characters of a range key that a cursor shows behind the bucket: see `walk::Cursor`.

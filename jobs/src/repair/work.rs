@@ -10,9 +10,9 @@ use crate::store::{
 use crate::walk::tally::Tally;
 use crate::walk::{Chain, Providers, Stop};
 use shared::bucket::{self, Bucket, Generation, OAUTH_OWNER, Rule};
-use shared::expiry::{self, Condemned, DeleteReason, KeepReason, Verdict};
-use shared::index::IndexKind;
-use shared::integrity::{self, Lookup, Referrers};
+use shared::expiry::{Condemned, DeleteReason, KeepReason, Verdict};
+use shared::index::{self, IndexKind};
+use shared::integrity::{self, Indexed, Lookup, Referrers};
 use shared::row::{Row, RowKey};
 use shared::time::EpochSeconds;
 
@@ -44,14 +44,6 @@ impl Others {
     fn decide(&self, row: &Row, now: EpochSeconds) -> bool {
         !self.partial && integrity::provider_age(row, now).is_some_and(|age| age > SETTLED_SECONDS)
     }
-}
-
-/// Whether an index row leads to a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Indexed {
-    Yes,
-    No,
-    Unread,
 }
 
 impl<S> RepairWalk<'_, S>
@@ -87,12 +79,9 @@ where
         let (mut chains, mut by_old_index) = (Vec::new(), Vec::new());
         for (pointer, target) in pointers.into_iter().zip(targets) {
             let Pointer { row, bucket, .. } = pointer;
-            match integrity::compare(&row, bucket, &target, now, policy) {
+            match integrity::repair_index(&row, bucket, &target, now, policy) {
                 None => counts.skipped(bucket),
-                Some(Verdict::Delete(DeleteReason::Dangling)) => {
-                    chains.push(Chain::dangling(Condemned::new(row, bucket, DeleteReason::Dangling)));
-                }
-                Some(Verdict::Delete(_)) => counts.kept(bucket, KeepReason::LeftToDaily),
+                Some(Verdict::Delete(reason)) => chains.push(Chain::dangling(Condemned::new(row, bucket, reason))),
                 Some(Verdict::Keep(reason)) => {
                     counts.kept(bucket, reason);
                     let is_client = bucket::of_actor(CLIENTS).is_some_and(|clients| bucket.rule == pointer_to(clients));
@@ -146,44 +135,27 @@ where
             let (mut deleting, mut deleting_names) = (HashSet::new(), HashSet::new());
             for (row, bucket) in doubtful {
                 let named = integrity::provider_named_by(&row);
-                let kept = match indexed.next().unwrap_or(Indexed::Unread) {
-                    Indexed::Unread => {
+                let indexed = indexed.next().unwrap_or(Indexed::Unread);
+                let sighting = || self.seen.sighting(&row.key);
+                match integrity::repair_token(&row, bucket, indexed, sighting, now, policy) {
+                    None => {
                         counts.skipped(bucket);
-                        true
+                        needed.extend(named);
                     }
-                    Indexed::Yes => {
-                        counts.kept(
-                            bucket,
-                            match expiry::judge(&row, bucket, now, policy) {
-                                Verdict::Delete(_) => KeepReason::LeftToDaily,
-                                Verdict::Keep(reason) => reason,
-                            },
-                        );
-                        true
-                    }
-                    Indexed::No => {
-                        let sighting = self.seen.sighting(&row.key);
-                        match integrity::judge_unindexed(&row, bucket, sighting, now, policy) {
-                            Verdict::Keep(reason) => {
-                                if reason == KeepReason::SeenOnce {
-                                    self.seen.remember(&row.key);
-                                }
-                                counts.kept(bucket, reason);
-                                true
-                            }
-                            Verdict::Delete(reason) => {
-                                deleting.insert(row.key.clone());
-                                deleting_names.extend(named.clone());
-                                let mut chain = Chain::default();
-                                chain.set_target(Condemned::new(row, bucket, reason));
-                                chains.push(chain);
-                                false
-                            }
+                    Some(Verdict::Keep(reason)) => {
+                        if reason == KeepReason::SeenOnce {
+                            self.seen.remember(&row.key);
                         }
+                        counts.kept(bucket, reason);
+                        needed.extend(named);
                     }
-                };
-                if kept {
-                    needed.extend(named);
+                    Some(Verdict::Delete(reason)) => {
+                        deleting.insert(row.key.clone());
+                        deleting_names.extend(named);
+                        let mut chain = Chain::default();
+                        chain.set_target(Condemned::new(row, bucket, reason));
+                        chains.push(chain);
+                    }
                 }
             }
             let others = Others { needed, deleting, deleting_names, partial };
@@ -200,9 +172,8 @@ where
                 .filter(|i| indexed[*i] == Indexed::No)
                 .filter_map(|i| {
                     let (key, bucket) = &tokens[i];
-                    let name = key.sort.strip_prefix(&bucket.sort_prefix())?;
-                    let index = IndexKind { target: bucket }.buckets().find(|index| index.generation == generation)?;
-                    Some((i, RowKey::in_bucket(OAUTH_OWNER, index, name)))
+                    let (_, key) = index::keys_of(key, bucket).find(|(index, _)| index.generation == generation)?;
+                    Some((i, key))
                 })
                 .collect();
             if open.is_empty() {
@@ -210,14 +181,7 @@ where
             }
             let keys: Vec<RowKey> = open.iter().map(|(_, key)| key.clone()).collect();
             for ((i, _), found) in open.into_iter().zip(self.context.store.get_consistent(&keys).await?) {
-                indexed[i] = match found {
-                    // It points elsewhere, whether this run has deleted it already or not.
-                    Lookup::Found(row) if integrity::leads_elsewhere(&row, &tokens[i].0) => Indexed::No,
-                    // Also a malformed one: the token is not unindexed.
-                    Lookup::Found(_) => Indexed::Yes,
-                    Lookup::Unread => Indexed::Unread,
-                    Lookup::Absent => Indexed::No,
-                };
+                indexed[i] = Indexed::by(&found, &tokens[i].0);
             }
         }
         Ok(indexed)
@@ -238,12 +202,8 @@ where
             let name = row.name_in(bucket).unwrap_or_default();
             let is_needed = others.needed.iter().any(|needed| needed == name);
             let referrers = if is_needed { Referrers::Some } else { Referrers::None };
-            let sighting = if others.deleting_names.contains(name) { None } else { Some(self.seen.sighting(&row.key)) };
-            let verdict = match sighting {
-                None => integrity::judge_provider(&row, referrers, now, policy),
-                Some(sighting) => integrity::judge_lone_provider(&row, referrers, sighting, now, policy),
-            };
-            match verdict {
+            let (deleting_names, sighting) = (others.deleting_names.contains(name), || self.seen.sighting(&row.key));
+            match integrity::repair_provider(&row, referrers, deleting_names, sighting, now, policy) {
                 Some(Verdict::Delete(DeleteReason::Unreferenced)) if !others.decide(&row, now) => {
                     unreferenced.entry(row.key.owner.clone()).or_default().push(row);
                 }

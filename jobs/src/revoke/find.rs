@@ -6,12 +6,15 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::pin::pin;
 
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 
-use crate::store::{Budget, Consistency, PageOf, PageSize, ReadRows, Result, ScanConsistently, ScanTable, StoreError};
+use crate::store::{
+    Budget, Consistency, PageOf, ReadRows, Result, ScanConsistently, ScanTable, StoreError, follow, pages,
+};
 use shared::bucket::{self, BUCKETS, Bucket, OAUTH_OWNER, REFERRERS_PREFIX};
-use shared::index::IndexKind;
+use shared::index;
 use shared::integrity::Lookup;
 use shared::revocation::{Belongs, Kind, Revoked, Selection, Selector, kind};
 use shared::row::{Row, RowKey};
@@ -43,7 +46,8 @@ pub struct Found {
 }
 
 /// How much of the table has to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reach {
     /// The actor's own partition, and the sessions and SPA tokens.
     Partition,
@@ -61,14 +65,6 @@ impl Reach {
             Selector::Token(_) => Reach::Lookup,
         }
     }
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Reach::Partition => "partition",
-            Reach::Table => "table",
-            Reach::Lookup => "lookup",
-        }
-    }
 }
 
 /// Finds every row that the selection claims, and teaches it what they lead to.
@@ -81,7 +77,7 @@ pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: 
     let search = Search { store, reading, held: RefCell::new(Held::new(selection)) };
     match &selector {
         Selector::Actor(actor) => {
-            search.page(actor, REFERRERS_PREFIX).await?;
+            search.query(actor, REFERRERS_PREFIX).await?;
             search.sessions_and_spa_tokens().await?;
         }
         Selector::Client { .. } => search.table().await?,
@@ -190,29 +186,24 @@ impl<S: Searchable> Search<'_, S> {
         if self.store.time_is_up() { Err(StoreError::OutOfTime) } else { Ok(!held.more) }
     }
 
-    /// All rows of `owner` whose range key begins with `prefix`.
-    async fn page(&self, owner: &str, prefix: &str) -> Result<()> {
-        let mut after: Option<String> = None;
-        loop {
-            let of = PageOf {
-                owner,
-                prefix,
-                after: after.as_deref(),
-                until: None,
-                reading: self.reading,
-                size: PageSize::Paced,
-            };
-            let page = self.store.page(of).await?;
-            after = page.next;
-            if !self.examine(page.rows)? || after.is_none() {
-                return Ok(());
+    async fn examine_pages(&self, pages: impl Stream<Item = Result<Vec<Row>>>) -> Result<()> {
+        let mut pages = pin!(pages);
+        while let Some(rows) = pages.try_next().await? {
+            if !self.examine(rows)? {
+                break;
             }
         }
+        Ok(())
+    }
+
+    /// All rows of `owner` whose range key begins with `prefix`.
+    async fn query(&self, owner: &str, prefix: &str) -> Result<()> {
+        self.examine_pages(pages(self.store, PageOf::all(owner, prefix, self.reading))).await
     }
 
     async fn sessions_and_spa_tokens(&self) -> Result<()> {
         for bucket in BUCKETS.iter().filter(|bucket| matches!(kind(bucket), Some(Kind::Session | Kind::Spa))) {
-            self.page(OAUTH_OWNER, &bucket.sort_prefix()).await?;
+            self.query(OAUTH_OWNER, &bucket.sort_prefix()).await?;
         }
         Ok(())
     }
@@ -220,17 +211,14 @@ impl<S: Searchable> Search<'_, S> {
     /// Every row there is.
     async fn table(&self) -> Result<()> {
         let segment = |segment: i32| async move {
-            let mut after: Option<RowKey> = None;
-            loop {
+            let pages = follow(None, |after: Option<RowKey>| async move {
                 let page = match self.reading {
                     Consistency::Eventual => self.store.scan(segment, SEGMENTS, after.as_ref()).await?,
                     Consistency::Strong => self.store.scan_consistently(segment, SEGMENTS, after.as_ref()).await?,
                 };
-                after = page.next;
-                if !self.examine(page.rows)? || after.is_none() {
-                    return Ok(());
-                }
-            }
+                Ok((page.rows, page.next))
+            });
+            self.examine_pages(pages).await
         };
         let all = futures_util::stream::iter(0..SEGMENTS).map(segment);
         all.buffer_unordered(usize::try_from(SEGMENTS).unwrap_or(1)).try_collect().await
@@ -244,7 +232,7 @@ impl<S: Searchable> Search<'_, S> {
                 (held.selection.size(), held.selection.owners().clone(), held.selection.is_in_spa())
             };
             for owner in &owners {
-                self.page(owner, REFERRERS_PREFIX).await?;
+                self.query(owner, REFERRERS_PREFIX).await?;
             }
             if in_spa {
                 self.sessions_and_spa_tokens().await?;
@@ -264,10 +252,8 @@ impl<S: Searchable> Search<'_, S> {
             let held = self.held.borrow();
             let providers = held.selection.providers();
             let providers = providers.map(|(owner, name)| RowKey::in_bucket(owner, bucket::provider(), name));
-            let index_rows = held.rows.iter().flat_map(|row| {
-                let kinds = IndexKind::all().filter(|kind| kind.target == row.bucket());
-                kinds.flat_map(IndexKind::buckets).map(|bucket| RowKey::in_bucket(OAUTH_OWNER, bucket, row.name()))
-            });
+            let index_rows =
+                held.rows.iter().flat_map(|row| index::keys_of(row.key(), row.bucket()).map(|(_, key)| key));
             providers.chain(index_rows).filter(|key| !held.taken.contains(key)).collect()
         };
         self.get_consistent(keys).await

@@ -1,4 +1,4 @@
-//! What still works after a revocation. Whoever runs it on a bad day must not believe that more was done than was.
+//! What is still accepted after a revocation: an operator must not believe that more was done than was.
 
 use shared::bucket::Family;
 use shared::revocation::{Kind, Revoked, Selector, State};
@@ -8,50 +8,44 @@ use shared::time::EpochSeconds;
 /// `handlers/mcp.py`.
 const CACHED_SECONDS: u32 = 300;
 
-/// One thing that is still accepted, or may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One thing that is still accepted, or may be. The names are those in the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum Remaining {
     /// By the MCP endpoint, for minutes.
+    #[strum(serialize = "mcp-token-cache")]
     Cached,
     /// Provider tokens, at the provider and by the library.
+    #[strum(serialize = "provider-tokens")]
     AtTheProvider,
     /// The client, with its secret or a new consent.
+    #[strum(serialize = "client-registration")]
     Client,
-    /// The actor, by everything that is no token of these kinds.
+    /// The actor, by everything that is not a token of these kinds.
+    #[strum(serialize = "actor-credentials")]
     Actor,
     /// Sign-ins that are not finished.
+    #[strum(serialize = "unfinished-sign-ins")]
     Unassigned(u64),
-    /// Rows that do not say whose they are.
+    /// Rows that do not name their owner.
+    #[strum(serialize = "unreadable-rows")]
     Unreadable(u64),
     /// Rows that could not be deleted.
+    #[strum(serialize = "rows-left")]
     Left(u64),
 }
 
 impl Remaining {
-    /// The name in the answer, fixed by its users.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Remaining::Cached => "mcp-token-cache",
-            Remaining::AtTheProvider => "provider-tokens",
-            Remaining::Client => "client-registration",
-            Remaining::Actor => "actor-credentials",
-            Remaining::Unassigned(_) => "unfinished-sign-ins",
-            Remaining::Unreadable(_) => "unreadable-rows",
-            Remaining::Left(_) => "rows-left",
-        }
-    }
-
     pub fn text(self) -> String {
         match self {
             Remaining::Cached => format!(
-                "each process of the application keeps MCP access tokens in memory for up to {CACHED_SECONDS} s: until then \
-                 it may accept one that is gone; a restart ends that at once. SPA tokens and sessions are read from the \
-                 table each time"
+                "each process of the application caches MCP access tokens for up to {CACHED_SECONDS} s and may accept a deleted \
+                 one until then; a restart clears the cache. SPA tokens and sessions are read from the table each time"
             ),
             Remaining::AtTheProvider => {
-                "what the sign-in provider issued is deleted here and not revoked there: it is valid \
-                 until it expires or the user, or you, revoke it at the provider; the library accepts a provider's own \
-                 access token as well, by asking the provider"
+                "the sign-in provider's tokens are deleted here but not revoked there: they are valid until they expire, or \
+                 until the user or you revoke them at the provider; the library also accepts a provider's own access token, \
+                 after asking the provider"
                     .to_owned()
             }
             Remaining::Client => {
@@ -60,8 +54,8 @@ impl Remaining {
                     .to_owned()
             }
             Remaining::Actor => {
-                "the actor itself was not touched: its passphrase, its trust relationships and their secrets, \
-                 and the provider's tokens among its properties work as before, and it can sign in again"
+                "the actor itself was not changed: its passphrase, its trust relationships and their secrets, and the \
+                 provider's tokens in its properties work as before, and it can sign in again"
                     .to_owned()
             }
             Remaining::Unassigned(sessions) => format!(
@@ -69,17 +63,17 @@ impl Remaining {
                  minutes"
             ),
             Remaining::Unreadable(rows) => format!(
-                "{rows} rows do not say whose they are, because their data cannot be read: they were kept; the library \
-                 accepts one only if it can read it"
+                "{rows} rows were kept because their data cannot be read, so their owner is unknown; the library accepts a row \
+                 only if it can read it"
             ),
             Remaining::Left(rows) => {
-                format!("{rows} rows could not be deleted, or nobody knows: run the same command again")
+                format!("{rows} rows could not be deleted, or the outcome is unknown: run the same command again")
             }
         }
     }
 }
 
-/// What is still accepted once these rows are gone. `left` of them are not.
+/// What is still accepted once these rows are deleted. `left` of them are not.
 pub fn remaining<'r>(
     selector: &Selector,
     rows: impl Iterator<Item = &'r Revoked> + Clone,

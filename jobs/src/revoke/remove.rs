@@ -15,7 +15,8 @@ const TRIES: usize = 5;
 const MOST_ROUNDS: usize = 6;
 
 /// What became of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Fate {
     /// A consistent read found it gone.
     Gone,
@@ -23,16 +24,6 @@ pub enum Fate {
     Unconfirmed,
     /// Still there, or nobody knows.
     Left,
-}
-
-impl Fate {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Fate::Gone => "gone",
-            Fate::Unconfirmed => "unconfirmed",
-            Fate::Left => "left",
-        }
-    }
 }
 
 /// What a revocation came to.

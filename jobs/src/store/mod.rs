@@ -1,7 +1,11 @@
 //! What a use case may ask of the table: one trait a capability, each mirrored by an IAM action. A use case that never
 //! deletes cannot name [`DeleteRows`]. I/O verbs return what was seen, never verdicts.
 
+mod pages;
+
 use std::time::Duration;
+
+pub use pages::{follow, pages, scan_pages};
 
 use serde_json::Value;
 
@@ -108,6 +112,13 @@ pub struct PageOf<'a> {
     pub until: Option<&'a str>,
     pub reading: Consistency,
     pub size: PageSize,
+}
+
+impl<'a> PageOf<'a> {
+    /// All rows of `owner` whose range key begins with `prefix`, at the pace's page size.
+    pub fn all(owner: &'a str, prefix: &'a str, reading: Consistency) -> Self {
+        Self { owner, prefix, after: None, until: None, reading, size: PageSize::Paced }
+    }
 }
 
 /// `dynamodb:Query`, `dynamodb:BatchGetItem`.

@@ -2,14 +2,17 @@
 //! interruption the rest can still be found from the index.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::pin::pin;
+
+use futures_util::TryStreamExt;
 
 use super::tally::Tally;
 use super::{Context, Stop};
-use crate::store::{Consistency, DeleteOutcome, DeleteRows, PageOf, PageSize, ReadRows, StoreError};
+use crate::store::{Consistency, DeleteOutcome, DeleteRows, PageOf, ReadRows, StoreError, pages};
 use shared::bucket::{self, Bucket};
 use shared::expiry::{self, Condemned, KeepReason, Policy, Verdict};
-use shared::index::IndexKind;
-use shared::integrity::{self, Lookup, Question, Referrers};
+use shared::index;
+use shared::integrity::{self, Lookup, Referrers};
 use shared::row::{Fields, Row, RowKey};
 use shared::time::EpochSeconds;
 
@@ -29,15 +32,9 @@ impl Chain {
 
     /// The token row, and the provider row that it names.
     pub(crate) fn set_target(&mut self, target: Condemned) {
-        self.provider = named_provider(target.row());
+        self.provider = integrity::provider_key(target.row());
         self.target = Some(target);
     }
-}
-
-/// The provider row that a token row names.
-fn named_provider(token: &Row) -> Option<RowKey> {
-    let name = integrity::provider_named_by(token)?;
-    Some(RowKey::in_bucket(&token.key.owner, bucket::provider(), &name))
 }
 
 /// The provider rows that the dead tokens of a piece name.
@@ -96,7 +93,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         }
         // An access token that names another provider row does not count.
         let same = |provider: &RowKey, access_token: &RowKey| match found.get(access_token) {
-            Some(Lookup::Found(row)) if named_provider(row).as_ref() == Some(provider) => Some(row),
+            Some(Lookup::Found(row)) if integrity::provider_key(row).as_ref() == Some(provider) => Some(row),
             _ => None,
         };
         let access_tokens =
@@ -131,17 +128,10 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
     /// this a dry run, in which they still exist, would count the row twice.
     async fn taken_along<'r>(&self, access_tokens: impl Iterator<Item = &'r Row>) -> Result<TakenAlong, Stop> {
         let (now, policy) = (self.now, &self.policy);
-        let Some(kind) = IndexKind::all().find(|kind| kind.target.name == integrity::ACCESS_TOKENS) else {
-            return Ok(TakenAlong::default());
-        };
-        let dead =
-            access_tokens.filter(|row| matches!(expiry::judge(row, kind.target, now, policy), Verdict::Delete(_)));
-        let index_keys: Vec<(&RowKey, &'static Bucket, RowKey)> = dead
-            .flat_map(|row| kind.buckets().map(move |bucket| (row, bucket)))
-            .filter_map(|(row, bucket)| {
-                let name = row.name_in(kind.target)?;
-                Some((&row.key, bucket, RowKey::in_bucket(bucket::OAUTH_OWNER, bucket, name)))
-            })
+        let Some(tokens) = bucket::of_actor(integrity::ACCESS_TOKENS) else { return Ok(TakenAlong::default()) };
+        let index_keys: Vec<(&RowKey, &'static Bucket, RowKey)> = access_tokens
+            .filter(|row| matches!(expiry::judge(row, tokens, now, policy), Verdict::Delete(_)))
+            .flat_map(|row| index::keys_of(&row.key, tokens).map(move |(index, key)| (&row.key, index, key)))
             .collect();
         if index_keys.is_empty() {
             return Ok(TakenAlong::default());
@@ -156,7 +146,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
                     taken_along.in_doubt.insert((*token).clone());
                 }
                 Lookup::Found(row) => {
-                    if integrity::ask(&row, bucket, now, policy) == Question::LookAt((*token).clone()) {
+                    if integrity::reaches(&row, bucket, token, now, policy) {
                         taken_along.reached.insert((*token).clone());
                     }
                 }
@@ -220,23 +210,16 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
     ) -> Result<Vec<bool>, StoreError> {
         let names: Vec<&str> = rows.iter().map(|row| row.name_in(bucket::provider()).unwrap_or_default()).collect();
         let mut referenced = vec![false; rows.len()];
-        let mut after: Option<String> = None;
-        loop {
-            let prefix = bucket::REFERRERS_PREFIX;
-            let reading = Consistency::Strong;
-            let of =
-                PageOf { owner: actor, prefix, after: after.as_deref(), until: None, reading, size: PageSize::Paced };
-            let page = self.store.page(of).await?;
-            for row in page.rows.iter().filter(|row| !deleting.contains(&row.key)) {
+        let of = PageOf::all(actor, bucket::REFERRERS_PREFIX, Consistency::Strong);
+        let mut pages = pin!(pages(self.store, of));
+        while let Some(rows) = pages.try_next().await? {
+            for row in rows.iter().filter(|row| !deleting.contains(&row.key)) {
                 for (referenced, name) in referenced.iter_mut().zip(&names) {
                     *referenced |= needs_provider(row, name, self.now, &self.policy);
                 }
             }
-            after = page.next;
-            if after.is_none() {
-                return Ok(referenced);
-            }
         }
+        Ok(referenced)
     }
 
     /// Provider rows, then the token rows whose provider row was not kept, then index rows.

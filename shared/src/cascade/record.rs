@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::bucket::{self, Bucket};
+use crate::bucket::Bucket;
 use crate::index;
 use crate::integrity;
 use crate::row::{Raw, Row, RowKey};
@@ -26,11 +26,8 @@ pub struct RemovedToken {
 }
 
 impl RemovedToken {
-    /// The keys that an index row of it can have, of either generation.
-    pub fn index_keys(&self) -> impl Iterator<Item = (&'static Bucket, RowKey)> {
-        let name = self.token.sort.strip_prefix(&self.bucket.sort_prefix()).unwrap_or_default();
-        let kind = index::IndexKind { target: self.bucket };
-        kind.buckets().map(move |index| (index, RowKey::in_bucket(bucket::OAUTH_OWNER, index, name)))
+    pub fn index_keys(&self) -> impl Iterator<Item = (&'static Bucket, RowKey)> + use<> {
+        index::keys_of(&self.token, self.bucket)
     }
 }
 
@@ -80,9 +77,7 @@ pub fn read(record: &Value, table: &str) -> Record {
     match row.known_bucket().filter(|bucket| index::leaves_rows_behind(bucket)) {
         None => Record::Ignored(Ignored::NothingHangsOnIt),
         Some(bucket) => {
-            let provider = integrity::provider_named_by(&row)
-                .map(|name| RowKey::in_bucket(&row.key.owner, bucket::provider(), &name))
-                .filter(RowKey::is_storable);
+            let provider = integrity::provider_key(&row);
             Record::RemovedToken(RemovedToken { sequence, token: row.key, bucket, provider })
         }
     }

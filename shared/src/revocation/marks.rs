@@ -1,9 +1,7 @@
 //! What a row says of whom it belongs to, and of the rows that it is linked with.
 
-use serde_json::{Map, Value};
-
 use crate::bucket::{Bucket, Family, Rule};
-use crate::row::Row;
+use crate::row::{Members, Row};
 
 /// What a row is to a revocation, in the order in which they go.
 ///
@@ -52,37 +50,72 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// `None` when `data` is not a JSON object: what it belongs to cannot be told.
-    ///
-    /// A key that is there twice is read as Python reads it: the last one counts.
+    /// `None` when Python would not read `data` as an object: then nobody knows whose row it is.
     pub(super) fn read(row: &Row, kind: Kind) -> Option<Self> {
-        let Ok(Value::Object(fields)) = serde_json::from_str(row.data.text()?) else { return None };
+        let fields = Members::read(row.data.text()?)?;
         Some(match kind {
-            // A session that waits for the SPA says whose it is in its `token_data`; one in the middle of a sign-in has the
+            // A session that waits for the SPA names its actor in its `token_data`; one in the middle of a sign-in has the
             // provider's answer there, and belongs to nobody yet.
-            Kind::Session => match fields.get("token_data") {
-                Some(Value::Object(inner)) => Self {
-                    actor: text(inner, "actor_id"),
-                    access_token: text(inner, "access_token"),
-                    refresh_token: text(inner, "refresh_token"),
+            Kind::Session => match fields.raw("token_data").and_then(Members::read) {
+                Some(inner) => Self {
+                    actor: inner.text("actor_id"),
+                    access_token: inner.text("access_token"),
+                    refresh_token: inner.text("refresh_token"),
                     ..Self::default()
                 },
-                _ => Self::default(),
+                None => Self::default(),
             },
             Kind::Spa | Kind::Token => Self {
-                actor: text(&fields, "actor_id"),
-                client: text(&fields, "client_id"),
-                chain: text(&fields, "chain_id"),
-                access_token: text(&fields, "access_token"),
+                actor: fields.text("actor_id"),
+                client: fields.text("client_id"),
+                chain: fields.text("chain_id"),
+                access_token: fields.text("access_token"),
                 refresh_token: None,
-                token_id: text(&fields, "token_id").or_else(|| text(&fields, "access_token_id")),
-                provider: text(&fields, "google_token_key"),
+                token_id: fields.text("token_id").or_else(|| fields.text("access_token_id")),
+                provider: fields.text("google_token_key"),
             },
             Kind::Index | Kind::Provider | Kind::Client => Self::default(),
         })
     }
 }
 
-fn text(fields: &Map<String, Value>, name: &str) -> Option<String> {
-    fields.get(name)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Marks};
+    use crate::row::{Raw, Row, RowKey};
+
+    fn marks(kind: Kind, data: &str) -> Option<Marks> {
+        let key = RowKey::new("ada", "mcp_tokens:aw_1");
+        let row = Row { key, bucket: Raw::Absent, data: Raw::Text(data.to_owned()), ttl: Raw::Absent, bytes: 1 };
+        Marks::read(&row, kind)
+    }
+
+    /// The application accepts a token in such a row, so a revocation that cannot read it leaves a live token behind.
+    #[test]
+    fn reads_every_data_that_python_reads() {
+        let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));
+        for extra in ["NaN", "-Infinity", "1e400", "\"\\ud800\"", deep.as_str()] {
+            let token = format!("{{\"client_id\": \"mcp_1\", \"x\": {extra}, \"chain_id\": \"c\"}}");
+            let read = marks(Kind::Token, &token).unwrap_or_else(|| panic!("{extra:.20} is unreadable"));
+            assert_eq!((read.client.as_deref(), read.chain.as_deref()), (Some("mcp_1"), Some("c")));
+            let session =
+                format!("{{\"user_info\": {extra}, \"token_data\": {{\"x\": {extra}, \"actor_id\": \"ada\"}}}}");
+            assert_eq!(marks(Kind::Session, &session).and_then(|read| read.actor).as_deref(), Some("ada"));
+        }
+    }
+
+    #[test]
+    fn the_last_of_two_equal_keys_counts_and_an_escaped_key_is_the_same_key() {
+        let twice = marks(Kind::Token, "{\"actor_id\": \"ada\", \"actor\\u005fid\": \"bea\", \"client_id\": \"\"}");
+        let twice = twice.expect("an object");
+        assert_eq!((twice.actor.as_deref(), twice.client), (Some("bea"), None));
+    }
+
+    #[test]
+    fn what_python_does_not_read_as_an_object_belongs_to_nobody_known() {
+        for data in ["", "[]", "\"x\"", "nan", "{\"a\": 1,}", "{'actor_id': 1}"] {
+            assert!(marks(Kind::Token, data).is_none(), "{data}");
+        }
+        assert!(marks(Kind::Session, "{\"token_data\": [1]}").is_some_and(|read| read == Marks::default()));
+    }
 }

@@ -1,30 +1,5 @@
-//! Which rows a revocation claims: all that are an actor's, a client's, a chain's or a token's, alive or not. Pure
-//! decisions, as in `expiry`, but on whom a row belongs to instead of its age.
-//!
-//! Only a [`Selection`] makes a [`Revoked`], and only that can be handed to a store's `revoke`:
-//! ```
-//! # use shared::{bucket::Bucket, revocation::{Revoked, Selection}, row::Row, store::RevokeRows};
-//! fn claim(selection: &mut Selection, row: Row, bucket: &'static Bucket) -> Option<Revoked> {
-//!     selection.take(row, bucket).ok()
-//! }
-//! async fn revoke(store: &impl RevokeRows, rows: &[Revoked]) { store.revoke(rows).await; }
-//! ```
-//! It cannot be made by hand:
-//! ```compile_fail
-//! # use shared::{revocation::Revoked, row::Row};
-//! fn forge(row: Row, other: Revoked) -> Revoked { Revoked { row, ..other } }
-//! ```
-//! nor be handed to an ordinary delete:
-//! ```compile_fail
-//! # use shared::{revocation::Revoked, store::DeleteRows};
-//! async fn delete(store: &impl DeleteRows, rows: &[Revoked]) { store.delete(rows).await; }
-//! ```
-//! and a use case that deletes dead rows has no verb for it:
-//! ```compile_fail
-//! # use shared::{revocation::Revoked, store::DeleteRows};
-//! async fn delete(store: &impl DeleteRows, rows: &[Revoked]) { store.revoke(rows).await; }
-//! ```
-//! The functions are built without the feature `revoke`, and so without this module.
+//! Which rows a revocation claims: every row of an actor, a client, a chain or a token, live or not. Pure decisions, as in
+//! `expiry`, but by whom a row belongs to instead of its age. Only a [`Selection`] makes a [`Revoked`].
 
 mod marks;
 mod revoked;
@@ -42,8 +17,9 @@ use crate::integrity::pointed_actor;
 use crate::mask::Masked;
 use crate::row::Row;
 
-/// Whose rows are to go.
-#[derive(Clone, PartialEq, Eq)]
+/// Whose rows to revoke.
+#[derive(Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Selector {
     Actor(String),
     Client {
@@ -52,32 +28,22 @@ pub enum Selector {
         and_record: bool,
     },
     Chain(String),
-    /// A session id, a code, an access or a refresh token: and all of its chain.
+    /// A session id, a code, an access token or a refresh token, with its whole chain.
     Token(String),
 }
 
 impl Selector {
-    /// The name of the selector, as it is typed and reported.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Selector::Actor(_) => "actor",
-            Selector::Client { .. } => "client",
-            Selector::Chain(_) => "chain",
-            Selector::Token(_) => "token",
-        }
-    }
-
     pub fn id(&self) -> &str {
         match self {
             Selector::Actor(id) | Selector::Client { id, .. } | Selector::Chain(id) | Selector::Token(id) => id,
         }
     }
 
-    /// Whether rows go that only another row leads to.
+    /// Whether rows are claimed that only another row leads to.
     fn follows_links(&self) -> bool {
         match self {
             Selector::Chain(_) | Selector::Token(_) => true,
-            // Every row of theirs says so itself, and a link must not lead to somebody else's.
+            // Each of their rows names them itself, and a link must not lead to somebody else's row.
             Selector::Actor(_) | Selector::Client { .. } => false,
         }
     }
@@ -85,16 +51,16 @@ impl Selector {
 
 impl fmt::Debug for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name(), Masked(self.id()))
+        write!(f, "{} {}", self.into_str(), Masked(self.id()))
     }
 }
 
-/// Whether a row is one of the selector's.
+/// Whether a row belongs to a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belongs {
     Yes,
     No,
-    /// Its `data` would say, and cannot be read: kept, and counted.
+    /// Its `data` cannot be read: the row is kept and counted.
     Unreadable,
 }
 
@@ -104,7 +70,7 @@ impl From<bool> for Belongs {
     }
 }
 
-/// Whether the row by itself, without what leads to it, is one of the selector's.
+/// Whether the row belongs to the selector by what is in it, without the rows that lead to it.
 pub fn belongs(row: &Row, bucket: &Bucket, selector: &Selector) -> Belongs {
     let (Some(kind), Some(name)) = (kind(bucket), row.name_in(bucket)) else { return Belongs::No };
     if !row.is_of(bucket) {
@@ -115,7 +81,7 @@ pub fn belongs(row: &Row, bucket: &Bucket, selector: &Selector) -> Belongs {
         None => Belongs::Unreadable,
     };
     match (selector, kind) {
-        // The partition says whose they are, whatever is in them.
+        // The partition decides, whatever is in the row.
         (Selector::Actor(id), Kind::Token | Kind::Provider) => (row.key.owner == *id).into(),
         (Selector::Actor(id), Kind::Session | Kind::Spa) => says(|marks| marks.actor.as_ref(), id),
         (Selector::Actor(_), Kind::Index | Kind::Client) => Belongs::No,
@@ -129,7 +95,7 @@ pub fn belongs(row: &Row, bucket: &Bucket, selector: &Selector) -> Belongs {
         (Selector::Chain(_), Kind::Session | Kind::Provider | Kind::Index | Kind::Client) => Belongs::No,
         (Selector::Token(token), Kind::Session | Kind::Spa | Kind::Token) if name == token => Belongs::Yes,
         (Selector::Token(_), Kind::Spa) => Belongs::No,
-        // The token's own row may be gone, and what it was issued with still there.
+        // The token's own row may be gone, and the tokens issued with it still there.
         (Selector::Token(token), Kind::Session | Kind::Token) => match Marks::read(row, kind) {
             Some(marks) => {
                 [marks.access_token, marks.refresh_token].iter().flatten().any(|named| named == token).into()
@@ -145,19 +111,19 @@ fn is_of_clients(index_bucket: &Bucket) -> bool {
     index::target_of(index_bucket).is_some_and(|target| kind(target) == Some(Kind::Client))
 }
 
-/// A selector, and what the rows found so far have taught about it: the search goes on from there when they are gone.
+/// A selector, and the links that were found in rows so far: a search continues from them when the rows are deleted.
 #[derive(Clone)]
 pub struct Selection {
     selector: Selector,
     chains: HashSet<String>,
-    /// Owner and name of tokens; also of those that were only named.
+    /// Owner and name of tokens, also of tokens that another row only names.
     tokens: HashSet<(String, String)>,
     token_ids: HashSet<(String, String)>,
     /// Owner and name of provider rows.
     providers: BTreeSet<(String, String)>,
-    /// Partitions in which there may be more.
+    /// Partitions that may hold more rows.
     owners: BTreeSet<String>,
-    /// There may be more among the sessions and the SPA tokens.
+    /// The sessions and SPA tokens may hold more rows.
     in_spa: bool,
 }
 
@@ -182,7 +148,7 @@ impl Selection {
         &self.selector
     }
 
-    /// How much is known; it only grows.
+    /// The number of known links; it only grows.
     pub fn size(&self) -> usize {
         self.chains.len() + self.tokens.len() + self.token_ids.len() + self.providers.len() + self.owners.len()
     }
@@ -199,7 +165,7 @@ impl Selection {
         self.providers.iter().map(|(owner, name)| (owner.as_str(), name.as_str()))
     }
 
-    /// Whether the row goes: by what it says itself, or because a row that goes leads to it.
+    /// Whether the row is claimed: by what is in it, or because a claimed row leads to it.
     pub fn claims(&self, row: &Row, bucket: &Bucket) -> Belongs {
         match belongs(row, bucket, &self.selector) {
             Belongs::Yes => Belongs::Yes,
@@ -208,7 +174,7 @@ impl Selection {
         }
     }
 
-    /// Whether an actor was asked for, and this is a session that may become its: of a sign-in that is not finished.
+    /// Whether an actor is revoked and this session may become that actor's: its sign-in is not finished.
     pub fn is_unassigned(&self, row: &Row, bucket: &Bucket) -> bool {
         matches!(self.selector, Selector::Actor(_))
             && kind(bucket) == Some(Kind::Session)
@@ -246,10 +212,7 @@ impl Selection {
             || marks.provider.is_some_and(|provider| self.providers.contains(&pair(owner, &provider)))
     }
 
-    /// Takes the row if it goes, and learns from it what else does.
-    ///
-    /// # Errors
-    /// Why it does not: never `Yes`.
+    /// Claims the row if it belongs to the selection, and follows its links. The error is never `Yes`.
     pub fn take(&mut self, row: Row, bucket: &'static Bucket) -> Result<Revoked, Belongs> {
         match (self.claims(&row, bucket), kind(bucket)) {
             (Belongs::Yes, Some(kind)) => {
@@ -268,7 +231,7 @@ impl Selection {
         let marks = Marks::read(row, kind).unwrap_or_default();
         match kind {
             Kind::Provider | Kind::Client => return,
-            // What is lost of a token may still be found where its index row leads to.
+            // The token's row may still be found through its index row.
             Kind::Index => {
                 if let Some(actor) = pointed_actor(&row.data).filter(|_| !is_of_clients(bucket)) {
                     self.tokens.insert((actor.clone(), name.to_owned()));
@@ -276,7 +239,7 @@ impl Selection {
                 }
                 return;
             }
-            // A session in the middle of a sign-in names the provider's tokens, which are no rows of ours.
+            // A session in the middle of a sign-in names the provider's tokens, which are not rows of this table.
             Kind::Session if marks.actor.is_none() => return,
             Kind::Session | Kind::Spa => self.in_spa = true,
             Kind::Token => {

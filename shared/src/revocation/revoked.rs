@@ -1,4 +1,4 @@
-//! A claimed row: what it is, how it stands, and when it is its turn to go.
+//! A claimed row: its kind, its state, and its place in the order of the deletes.
 
 use super::marks::{Kind, Marks};
 use crate::bucket::Bucket;
@@ -7,7 +7,7 @@ use crate::integrity::pointed_actor;
 use crate::row::{Field, Fields, Row, RowKey};
 use crate::time::EpochSeconds;
 
-/// A row that a revocation claims, alive or not, with what was read of it. Only a [`super::Selection`] makes these.
+/// A row that a revocation claims, live or not, as it was read. Only a [`super::Selection`] makes these.
 #[derive(Clone, Debug)]
 pub struct Revoked {
     row: Row,
@@ -16,29 +16,19 @@ pub struct Revoked {
     is_anchor: bool,
 }
 
-/// How a row that goes stands, for whoever has to decide over it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The state of a claimed row, for the operator who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum State {
     Live,
-    /// Used up; as long as it is there, presenting it again is taken for theft, or within a moment for a lost answer.
+    /// A consumed refresh token: presenting it again is taken for theft.
     Consumed,
     Expired,
     /// Its own fields cannot be read.
     Unreadable,
-    /// Leads to a row, or is what a provider answered: no life of its own.
+    /// An index row or a provider row: it has no expiry of its own.
     Attached,
-}
-
-impl State {
-    pub const fn name(self) -> &'static str {
-        match self {
-            State::Live => "live",
-            State::Consumed => "consumed",
-            State::Expired => "expired",
-            State::Unreadable => "unreadable",
-            State::Attached => "attached",
-        }
-    }
 }
 
 impl Revoked {
@@ -66,13 +56,13 @@ impl Revoked {
         self.row.name_in(self.bucket).unwrap_or_default()
     }
 
-    /// Whether others are used through it. Those are deleted all or none: a token that was listed must not go on working
-    /// because somebody stopped in between.
+    /// Whether other rows are used through it. All of these are deleted before a stop is obeyed: a listed token must not keep
+    /// working because somebody stopped in between.
     pub fn is_way_in(&self) -> bool {
         self.kind == Kind::Index
     }
 
-    /// The actor that the row is of, as far as it says.
+    /// The actor that the row names.
     pub fn actor(&self) -> Option<String> {
         match self.kind {
             Kind::Index => pointed_actor(&self.row.data),
@@ -81,8 +71,8 @@ impl Revoked {
         }
     }
 
-    /// Where the row stands in the order of the deletes. What the selector itself finds goes after what only other rows
-    /// lead to: so a run after one that was cut off still finds all that is left.
+    /// The row's place in the order of the deletes. Rows that the selector finds by themselves come last: then a run after an
+    /// incomplete one still finds everything that is left.
     pub fn turn(&self) -> (bool, Kind) {
         (self.is_anchor, self.kind)
     }
@@ -102,7 +92,7 @@ impl Revoked {
         }
     }
 
-    /// When the row was written and when it ends, by its own fields.
+    /// When the row was written and when it expires, by its own fields.
     pub fn times(&self) -> (Option<EpochSeconds>, Option<EpochSeconds>) {
         let read = |field| match field {
             Field::Is(at) => Some(at),

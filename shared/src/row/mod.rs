@@ -72,6 +72,11 @@ impl RowKey {
     pub fn in_bucket(owner: impl Into<String>, bucket: &Bucket, name: &str) -> Self {
         Self::new(owner, bucket.sort_key(name))
     }
+
+    /// The row's name in `bucket`; `None` when the key is not one of that bucket's.
+    pub fn name_in(&self, bucket: &Bucket) -> Option<&str> {
+        self.sort.strip_prefix(bucket.name)?.strip_prefix(':')
+    }
 }
 
 impl std::fmt::Debug for RowKey {
@@ -111,7 +116,7 @@ impl Row {
 
     /// The row's name in `bucket`; `None` when the key is not one of that bucket's.
     pub fn name_in(&self, bucket: &Bucket) -> Option<&str> {
-        self.key.sort.strip_prefix(bucket.name)?.strip_prefix(':')
+        self.key.name_in(bucket)
     }
 
     pub fn ttl(&self) -> Ttl {
@@ -143,7 +148,8 @@ impl Row {
 }
 
 /// Why DynamoDB never acts on a TTL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum TtlFault {
     NotANumber,
     /// A Number that is no whole number of seconds.
@@ -152,6 +158,18 @@ pub enum TtlFault {
     Milliseconds,
     /// More than five years past.
     TooOld,
+}
+
+impl TtlFault {
+    /// Completes the sentence "the TTL is ...".
+    pub const fn description(self) -> &'static str {
+        match self {
+            TtlFault::NotANumber => "not a Number",
+            TtlFault::NotWholeSeconds => "not a whole number of seconds",
+            TtlFault::Milliseconds => "in milliseconds instead of seconds",
+            TtlFault::TooOld => "more than five years past",
+        }
+    }
 }
 
 /// What `ttl_timestamp` says.
@@ -164,7 +182,8 @@ pub enum Ttl {
 }
 
 /// A TTL seen from `now`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TtlState {
     Absent,
     Future,
@@ -209,40 +228,43 @@ pub enum Field<T> {
     Is(T),
 }
 
-/// The text of the fields of `data` that a decision can hang on. Everything else in it is skipped unread.
-#[derive(Default)]
-struct RawFields<'a> {
-    created_at: Option<&'a str>,
-    expires_at: Option<&'a str>,
-    exp: Option<&'a str>,
-    used: Option<&'a str>,
-    used_at: Option<&'a str>,
-    seen_at: Option<&'a str>,
-    retrieved_at: Option<&'a str>,
-    google_token_key: Option<&'a str>,
-    access_token: Option<&'a str>,
-}
+/// The members of a JSON object, read as Python reads them: the last of two equal keys counts, and null is as good as missing.
+pub(crate) struct Members<'a>(Vec<(Cow<'a, str>, &'a str)>);
 
-impl<'a> RawFields<'a> {
-    /// Of a key that is there twice the last counts, and null is as good as missing: both as Python has it.
-    fn set(&mut self, key: &str, value: &'a str) {
-        let field = match key {
-            "created_at" => &mut self.created_at,
-            "expires_at" => &mut self.expires_at,
-            "exp" => &mut self.exp,
-            "used" => &mut self.used,
-            "used_at" => &mut self.used_at,
-            "seen_at" => &mut self.seen_at,
-            "retrieved_at" => &mut self.retrieved_at,
-            "google_token_key" => &mut self.google_token_key,
-            "access_token" => &mut self.access_token,
-            _ => return,
-        };
-        *field = (value != "null").then_some(value);
+impl<'a> Members<'a> {
+    /// `None` when Python would not read the text as an object.
+    pub(crate) fn read(text: &'a str) -> Option<Self> {
+        let mut members = Vec::new();
+        // A key with half of a surrogate pair in it is no field of ours.
+        python::object(text, |key, value| members.extend(unescaped(key).map(|key| (key, value))))?;
+        Some(Self(members))
+    }
+
+    /// The JSON of a member.
+    pub(crate) fn raw(&self, name: &str) -> Option<&'a str> {
+        let (_, value) = self.0.iter().rfind(|(key, _)| key == name)?;
+        (*value != "null").then_some(value)
+    }
+
+    /// A member that is a string with something in it.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        let text: String = serde_json::from_str(self.raw(name)?).ok()?;
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// All times are integer seconds; anything else is malformed rather than rounded. An integer beyond 64 bits is far in the
+    /// future to Python; one as far in the past is no time that anybody wrote, and proves nothing.
+    fn seconds(&self, name: &str) -> Field<EpochSeconds> {
+        let Some(raw) = self.raw(name) else { return Field::Missing };
+        match raw.parse() {
+            Ok(seconds) => Field::Is(EpochSeconds::new(seconds)),
+            Err(_) if raw.bytes().all(|byte| byte.is_ascii_digit()) => Field::Is(EpochSeconds::new(i64::MAX)),
+            Err(_) => Field::Malformed,
+        }
     }
 }
 
-/// [`RawFields`], read.
+/// The fields of `data` that a decision can depend on.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Fields {
     pub created_at: Field<EpochSeconds>,
@@ -263,49 +285,27 @@ pub struct Fields {
 impl Fields {
     /// `None` when `data` is absent, not text, not JSON, or not an object: malformed, which proves nothing.
     pub fn read(data: &Raw) -> Option<Self> {
-        let mut raw = RawFields::default();
-        python::object(data.text()?, |key, value| {
-            // One with half of a surrogate pair in it is no field of ours.
-            if let Some(key) = unescaped(key) {
-                raw.set(&key, value);
-            }
-        })?;
+        let members = Members::read(data.text()?)?;
         Some(Self {
-            created_at: seconds(raw.created_at),
-            expires_at: seconds(raw.expires_at),
-            exp: seconds(raw.exp),
-            used: match raw.used {
+            created_at: members.seconds("created_at"),
+            expires_at: members.seconds("expires_at"),
+            exp: members.seconds("exp"),
+            used: match members.raw("used") {
                 None => Field::Missing,
                 Some("true") => Field::Is(true),
                 Some("false") => Field::Is(false),
                 Some(_) => Field::Malformed,
             },
-            used_at: seconds(raw.used_at),
-            seen_at: seconds(raw.seen_at),
-            retrieved_at: seconds(raw.retrieved_at),
-            google_token_key: text(raw.google_token_key),
-            access_token: text(raw.access_token),
+            used_at: members.seconds("used_at"),
+            seen_at: members.seconds("seen_at"),
+            retrieved_at: members.seconds("retrieved_at"),
+            google_token_key: members.text("google_token_key"),
+            access_token: members.text("access_token"),
         })
     }
 }
 
-/// All times are integer seconds; anything else is malformed rather than rounded. An integer beyond 64 bits is far in the
-/// future to Python; one as far in the past is no time that anybody wrote, and proves nothing.
-fn seconds(raw: Option<&str>) -> Field<EpochSeconds> {
-    let Some(raw) = raw else { return Field::Missing };
-    match raw.parse() {
-        Ok(seconds) => Field::Is(EpochSeconds::new(seconds)),
-        Err(_) if raw.bytes().all(|byte| byte.is_ascii_digit()) => Field::Is(EpochSeconds::new(i64::MAX)),
-        Err(_) => Field::Malformed,
-    }
-}
-
-fn text(raw: Option<&str>) -> Option<String> {
-    let text: Cow<'_, str> = serde_json::from_str(raw?).ok()?;
-    (!text.is_empty()).then(|| text.into_owned())
-}
-
-/// What a key says, given without its quotes.
+/// A key without its quotes, its escapes resolved.
 fn unescaped(key: &str) -> Option<Cow<'_, str>> {
     if key.contains('\\') {
         serde_json::from_str(&format!("\"{key}\"")).ok().map(Cow::Owned)

@@ -489,7 +489,7 @@ fn only_absence_and_a_dead_target_delete_an_index_row() {
         ("dead", Lookup::Found(token(NOW - 1)), Some(Delete(D::TargetDead))),
         ("alive", Lookup::Found(token(NOW)), Some(Keep(K::TargetKept))),
         ("malformed", Lookup::Found(malformed), Some(Keep(K::TargetKept))),
-        ("another bucket's", Lookup::Found(foreign), Some(Keep(K::Foreign))),
+        ("another bucket's", Lookup::Found(foreign), Some(Keep(K::TargetForeign))),
     ] {
         for ttl in [Raw::Absent, number(NOW - 1), number(NOW + 1)] {
             let index = index_row("_access_token_index", ttl);

@@ -247,8 +247,8 @@ impl Simulation {
                 let records: Vec<Value> = records
                     .into_iter()
                     .filter(|record| {
-                        let read = jobs::cascade::read(record, &self.table);
-                        matches!(read, jobs::cascade::Record::RemovedToken(_))
+                        let read = shared::cascade::read(record, &self.table);
+                        matches!(read, shared::cascade::Record::RemovedToken(_))
                     })
                     .collect();
                 for batch in records.chunks(100) {
