@@ -501,7 +501,7 @@ async fn a_row_with_an_impossible_pointer_does_not_stop_the_run(kind: EngineKind
     for (bucket, index_bucket, name) in
         [("mcp_tokens", "_access_token_index", "aw_1"), ("mcp_refresh_tokens", "_refresh_token_index", "rt_1")]
     {
-        let data = json!({"expires_at": NOW - 9, "google_token_key": long, "access_token": long});
+        let data = json!({"expires_at": NOW - 309, "google_token_key": long, "access_token": long});
         rows.push(Specimen { owner: "actor".to_owned(), bucket: bucket.to_owned(), ..index(name, &data) });
         rows.push(Specimen { bucket: index_bucket.to_owned(), ..index(name, &json!("actor")) });
     }
@@ -524,7 +524,7 @@ async fn a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_
         ttl: None,
         fate: Fate::Goes,
     };
-    let (oauth, token) = ("_actingweb_oauth2", |key: &str| json!({"expires_at": NOW - 9, "google_token_key": key}));
+    let (oauth, token) = ("_actingweb_oauth2", |key: &str| json!({"expires_at": NOW - 309, "google_token_key": key}));
     let mut refresh = token("google_token_2");
     refresh["access_token"] = json!("aw_1");
     let rows = [

@@ -648,7 +648,7 @@ fn a_document_has_no_more_than_a_hundred_metrics() {
 
 #[test]
 fn a_longer_reuse_window_is_counted_with() {
-    let used = json!({"used": true, "used_at": NOW - 180_000, "expires_at": NOW - 1});
+    let used = json!({"used": true, "used_at": NOW - 180_000, "expires_at": NOW - 301});
     let bucket = shared::bucket::find(OAUTH, "spa_refresh_tokens").unwrap();
     let row = tests::rows::row(bucket, "x", tests::rows::json(&used), shared::row::Raw::Absent);
     for (reuse_window, dead) in [(172_800, 1), (200_000, 0)] {
