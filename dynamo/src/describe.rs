@@ -1,6 +1,8 @@
 //! DescribeTable and DescribeTimeToLive.
 
-use aws_sdk_dynamodb::types::{BillingMode, KeyType, ScalarAttributeType, TableDescription, TimeToLiveStatus};
+use aws_sdk_dynamodb::types::{
+    BillingMode, KeyType, OnDemandThroughput, ScalarAttributeType, TableDescription, TimeToLiveStatus,
+};
 
 use super::Dynamo;
 use super::call::Phase;
@@ -10,7 +12,7 @@ use jobs::store::{Billing, InspectTable, Result, StoreError, TableFigures, TtlSe
 
 impl Dynamo {
     /// The table's figures, once it is known to have ActingWeb's keys, and the seconds that this machine's clock is ahead of
-    /// its.
+    /// the table's, negative if it is behind.
     pub(super) async fn check(&self) -> Result<(TableFigures, i64)> {
         let exchange = Exchange::default();
         let answer = self
@@ -18,9 +20,12 @@ impl Dynamo {
                 self.client.describe_table().table_name(&self.table).customize().interceptor(exchange.clone()).send()
             })
             .await?;
-        let ahead = exchange.ahead();
-        if ahead > skew::MOST {
-            return Err(StoreError::ClockAhead { seconds: ahead });
+        let offset = exchange.offset();
+        if offset.abs() > skew::MOST {
+            return Err(match offset {
+                0.. => StoreError::ClockAhead { seconds: offset },
+                _ => StoreError::ClockBehind { seconds: -offset },
+            });
         }
         let table = answer.table.ok_or_else(|| StoreError::TableMissing { table: self.table.clone() })?;
         match foreign_keys(&table) {
@@ -32,7 +37,7 @@ impl Dynamo {
                     bytes: table.table_size_bytes().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0),
                     billing: billing(&table),
                 },
-                ahead,
+                offset,
             )),
         }
     }
@@ -85,7 +90,7 @@ fn foreign_keys(table: &TableDescription) -> Option<String> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "provisioned units are far below 2^52")]
-fn billing(table: &TableDescription) -> Billing {
+pub(super) fn billing(table: &TableDescription) -> Billing {
     let on_demand =
         table.billing_mode_summary().and_then(|summary| summary.billing_mode()) == Some(&BillingMode::PayPerRequest);
     match table.provisioned_throughput() {
@@ -93,6 +98,14 @@ fn billing(table: &TableDescription) -> Billing {
             read_units: units.read_capacity_units().unwrap_or(1) as f64,
             write_units: units.write_capacity_units().unwrap_or(1) as f64,
         },
-        _ => Billing::OnDemand,
+        _ => {
+            // -1 is no maximum.
+            let most = |units: Option<i64>| units.filter(|units| *units > 0).map(|units| units as f64);
+            let own = table.on_demand_throughput();
+            Billing::OnDemand {
+                max_read_units: most(own.and_then(OnDemandThroughput::max_read_request_units)),
+                max_write_units: most(own.and_then(OnDemandThroughput::max_write_request_units)),
+            }
+        }
     }
 }

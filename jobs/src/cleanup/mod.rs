@@ -21,6 +21,7 @@ pub struct DailyCleanup;
 
 impl<S: ReadRows + DeleteRows + Budget> Job<S> for DailyCleanup {
     const NAME: &'static str = NAME;
+    const PERIOD: i64 = 86_400;
 
     async fn walk(
         &self,

@@ -64,7 +64,7 @@ impl Around {
         }
         if bucket.owner == bucket::Owner::Actor {
             around.index_rows = index_rows(store, row, bucket).await?;
-            around.seen = look_surely(store, repair::seen_key()).await?;
+            around.seen = look_surely(store, repair::seen_key(&row.key)).await?;
         }
         if bucket::can_refer(bucket) {
             if let Some(key) = provider_of(row) {

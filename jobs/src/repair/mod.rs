@@ -73,6 +73,7 @@ where
     S: ReadRows + ScanTable + DeleteRows + RestoreClient + ReadActors + OwnState + Budget,
 {
     const NAME: &'static str = NAME;
+    const PERIOD: i64 = 7 * 86_400;
 
     async fn walk(
         &self,
@@ -201,15 +202,15 @@ where
     }
 }
 
-/// Where the repair remembers unreachable rows of unknown age.
-pub(crate) fn seen_key() -> RowKey {
-    RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{}", seen::NAME))
+/// Where the repair remembers a row as unreachable and of unknown age.
+pub(crate) fn seen_key(key: &RowKey) -> RowKey {
+    RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{}", seen::state_name(key)))
 }
 
 /// What the repair remembers of a row, by its state row.
 pub(crate) fn sighting(state: Option<&Row>, key: &RowKey, now: EpochSeconds, grace: i64) -> Sighting {
     let stored = state.and_then(|row| serde_json::from_str(row.data.text()?).ok()).unwrap_or(Value::Null);
-    Seen::of(&stored, now, grace).sighting(key)
+    Seen::of([&stored], now, grace).sighting(key)
 }
 
 /// How far the segments have come.

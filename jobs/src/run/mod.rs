@@ -30,6 +30,8 @@ pub use segment::{run_segment, start};
 pub trait Job<S> {
     /// Of its state row, its lease and its logs.
     const NAME: &'static str;
+    /// Seconds between two scheduled runs.
+    const PERIOD: i64;
 
     /// Walks over its rows, or those of a segment, from where an earlier run stopped.
     async fn walk(
@@ -57,6 +59,7 @@ pub struct Checkpoint<'a, S> {
     store: &'a S,
     name: &'static str,
     state: &'a JobState,
+    now: i64,
     /// Of a dry run, which writes nothing, and of a part, whose cursor travels in its answer.
     silent: bool,
 }
@@ -68,7 +71,7 @@ impl<S: OwnState> Checkpoint<'_, S> {
         if self.silent {
             return Ok(());
         }
-        self.store.write_state(self.name, &json!(self.state.at(cursor))).await
+        self.store.write_state(self.name, &json!(self.state.at(cursor, self.now))).await
     }
 }
 
@@ -196,13 +199,7 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
         clock: &'a RunClock,
         part: Option<(&'a SegmentRun, Segment)>,
     ) -> Result<Self, RunError> {
-        let mut notes = Vec::new();
-        if clock.ahead() > 0 {
-            let ahead = clock.ahead();
-            notes.push(format!(
-                "this machine's clock is {ahead} s ahead of the table's: rows are judged by the table's"
-            ));
-        }
+        let notes = clock.offset_note().into_iter().collect();
         let policy = Policy::default();
         let mut run =
             Self { store, job, settings, clock, part, policy, table_is_empty: false, share_is_known: false, notes };
@@ -280,7 +277,9 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
             return Ok(JobState { cursor: part.cursor.clone(), ..JobState::default() });
         }
         let stored = self.store.read_state(J::NAME).await?;
-        Ok(JobState::from_json(&stored.map_or(Value::Null, |stored| stored.value)))
+        let state = JobState::from_json(&stored.map_or(Value::Null, |stored| stored.value));
+        // What it has passed may have expired since: the walk begins anew.
+        Ok(state.without_stale_cursor(self.clock.now().get(), J::PERIOD))
     }
 
     /// The ceiling on the share of dead rows takes a reading pass of its own.
@@ -346,7 +345,7 @@ impl<'a, S: Store, J: Job<S>> Run<'a, S, J> {
     async fn pass(&self, dry: bool, max_deletes: Option<u64>, state: &JobState, from: &Value) -> Pass {
         let context = Context::new(self.store, self.clock.now(), self.policy, dry, max_deletes);
         let silent = dry || self.part.is_some();
-        let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, silent };
+        let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, now: self.clock.now().get(), silent };
         self.job.walk(&context, self.part.map(|(_, segment)| segment), from, &checkpoint).await
     }
 

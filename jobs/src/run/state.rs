@@ -16,6 +16,9 @@ use shared::expiry::KeepReason;
 pub struct JobState {
     /// Where the next run goes on; null is the beginning. What is in it is the job's own business.
     pub cursor: Value,
+    /// When the run began that wrote the cursor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor_at: Option<i64>,
     /// When the last run began that reached the end, with nothing skipped.
     pub last_complete_at: Option<i64>,
     /// Runs that were stopped by their deadline or by `MAX_DELETES`, one after another.
@@ -59,6 +62,7 @@ impl JobState {
         }
         Self {
             cursor: value["cursor"].clone(),
+            cursor_at: read(&value["cursor_at"]),
             last_complete_at: read(&value["last_complete_at"]),
             consecutive_incomplete_runs: read(&value["consecutive_incomplete_runs"]).unwrap_or(0),
             last_run: read(&value["last_run"]).flatten(),
@@ -72,6 +76,13 @@ impl JobState {
         !self.cursor.is_null()
     }
 
+    /// The state without a cursor that is older than two periods of the job.
+    pub fn without_stale_cursor(self, now: i64, period: i64) -> Self {
+        let written = self.cursor_at.or(self.last_run.as_ref().map(|run| run.at));
+        let stale = written.is_some_and(|written| now.saturating_sub(written) > 2 * period);
+        if stale { Self { cursor: Value::Null, cursor_at: None, ..self } } else { self }
+    }
+
     /// Rows of the system actors that the runs deleted in the `seconds` up to the last one.
     pub fn deleted_within(&self, seconds: i64) -> u64 {
         let last = self.last_run.as_ref().map_or(0, |run| hour(run.at));
@@ -81,8 +92,8 @@ impl JobState {
     }
 
     /// The state in the middle of a run, for the one after it if this one is killed: then its counts are lost.
-    pub fn at(&self, cursor: Value) -> Self {
-        Self { cursor, left: None, ..self.clone() }
+    pub fn at(&self, cursor: Value, now: i64) -> Self {
+        Self { cursor, cursor_at: Some(now), left: None, ..self.clone() }
     }
 
     /// Runs that were cut off one after another, with one more that ended so.
@@ -104,6 +115,7 @@ impl JobState {
         let system = totals.deleted_in.iter().filter(|(name, _)| system_buckets().any(|bucket| bucket.name == **name));
         Some(Self {
             cursor: Value::Null,
+            cursor_at: None,
             last_complete_at: Some(now),
             consecutive_incomplete_runs: 0,
             last_run: Some(LastRun {
@@ -148,6 +160,7 @@ impl JobState {
             last_complete_at: if report.outcome.is_complete() { Some(report.now) } else { self.last_complete_at },
             consecutive_incomplete_runs: self.cut_offs_after(report.outcome),
             cursor: report.next.clone().unwrap_or_default(),
+            cursor_at: report.next.is_some().then_some(report.now),
             last_run: Some(LastRun {
                 at: report.now,
                 previous_at: self.last_run.as_ref().map(|run| run.at),
@@ -181,4 +194,29 @@ fn kept(counts: &BucketCounts, reason: KeepReason) -> u64 {
 
 fn system_buckets() -> impl Iterator<Item = &'static Bucket> {
     BUCKETS.iter().filter(|bucket| matches!(bucket.owner, Owner::System(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::JobState;
+
+    #[test]
+    fn a_cursor_older_than_two_periods_is_dropped() {
+        let day = 86_400;
+        for (written, resumed) in [(0, true), (2 * day, true), (2 * day + 1, false), (90 * day, false), (-day, true)] {
+            let state = json!({"cursor": {"step": "x"}, "cursor_at": 100 * day - written, "last_run": {"at": 5}});
+            let state = JobState::from_json(&state).without_stale_cursor(100 * day, day);
+            assert_eq!(state.is_resumed(), resumed, "{written}");
+            assert_eq!(state.last_run.map(|run| run.at), Some(5));
+        }
+        // Of a release that did not say when: by its last run.
+        let state = json!({"cursor": {"step": "x"}, "last_run": {"at": 97 * day}});
+        assert!(!JobState::from_json(&state).without_stale_cursor(100 * day, day).is_resumed());
+        assert!(JobState::from_json(&state).without_stale_cursor(98 * day, day).is_resumed());
+        // A walk that is resumed every day is under way for as long as it takes.
+        let state = JobState::from_json(&state).at(json!({"step": "y"}), 100 * day);
+        assert!(state.without_stale_cursor(101 * day, day).is_resumed());
+    }
 }
