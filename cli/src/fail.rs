@@ -34,7 +34,8 @@ impl From<StoreError> for Failure {
             StoreError::TableMissing { .. }
             | StoreError::ForeignKeys { .. }
             | StoreError::Credentials { .. }
-            | StoreError::ClockAhead { .. } => USAGE,
+            | StoreError::ClockAhead { .. }
+            | StoreError::ClockBehind { .. } => USAGE,
             StoreError::OutOfTime
             | StoreError::AccessDenied { .. }
             | StoreError::Unreachable { .. }

@@ -124,6 +124,7 @@ impl Target {
             | StoreError::Unavailable { .. }
             | StoreError::KeepsFailing { .. }
             | StoreError::ClockAhead { .. }
+            | StoreError::ClockBehind { .. }
             | StoreError::Rejected { .. } => return error.into(),
         };
         let region = self.function.client.config().region().map(|region| settings::shown(region.as_ref()));

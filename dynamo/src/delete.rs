@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{
 use super::Dynamo;
 use super::call::{Answered, MAX_ATTEMPTS, Phase};
 use super::convert::{BUCKET, DATA, ID, SORT, TTL, text, to_value};
-use super::error::{Fault, by_code};
+use super::error::{Fault, by_code, refuses_content};
 use super::pace::Direction;
 use super::read::sum;
 use jobs::store::{DeleteOutcome, DeleteRows, Deletes, Result, StoreError};
@@ -38,19 +38,36 @@ impl Dynamo {
     pub(super) async fn delete_as_read(&self, rows: &[&Row], begun: Begun) -> Deletes {
         let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
         let size = self.pace.delete_batch();
-        for (batch, outcome) in rows.chunks(size).zip(outcomes.chunks_mut(size)) {
-            // The other batches of a piece would be cut off in flight, and nobody would know what became of them.
+        let all: Vec<usize> = (0..rows.len()).collect();
+        let mut batches: Vec<&[usize]> = all.chunks(size).rev().collect();
+        while let Some(batch) = batches.pop() {
+            // The other batches of a piece would be interrupted in flight, and nobody would know their outcome.
             let done = if begun == Begun::MayStop && self.clock.time_is_up() {
                 Err(StoreError::OutOfTime)
             } else {
-                self.delete_at_once(batch, outcome).await
+                self.delete_at_once(rows, batch, &mut outcomes).await
             };
-            if let Err(stopped) = done {
-                return Deletes { outcomes, stopped: Some(stopped) };
+            match (done, batch) {
+                (Ok(Batch::Answered), _) => {}
+                (Ok(Batch::Refused), [one]) => outcomes[*one] = DeleteOutcome::Refused,
+                // One row is enough for that: it is found by halving, and the others are deleted.
+                (Ok(Batch::Refused), many) => {
+                    let (first, second) = many.split_at(many.len() / 2);
+                    batches.extend([second, first]);
+                }
+                (Err(stopped), _) => return Deletes { outcomes, stopped: Some(stopped) },
             }
         }
         Deletes { outcomes, stopped: None }
     }
+}
+
+/// What a batch came to.
+enum Batch {
+    /// Each row has its outcome.
+    Answered,
+    /// Refused as a whole for what is in it, before anything was done.
+    Refused,
 }
 
 /// What one statement of a batch came to.
@@ -61,13 +78,17 @@ enum Answer {
 
 impl Dynamo {
     /// One batch, its throttled statements tried again within the bounds of any other retry.
-    async fn delete_at_once(&self, rows: &[&Row], outcomes: &mut [DeleteOutcome]) -> Result<()> {
-        let mut open: Vec<usize> = (0..rows.len()).collect();
+    async fn delete_at_once(&self, rows: &[&Row], batch: &[usize], outcomes: &mut [DeleteOutcome]) -> Result<Batch> {
+        let mut open = batch.to_vec();
         for attempt in 1..=MAX_ATTEMPTS {
             let units = open.iter().map(|i| f64::from(rows[*i].write_units())).sum();
             self.wait_to_write(units).await?;
             let answers = match self.send(open.iter().map(|i| rows[*i]), units).await {
                 Ok(answers) => answers,
+                Err(error) if refuses_content(&error) && attempt == 1 => {
+                    self.pace.settle_write(units, 0.0);
+                    return Ok(Batch::Refused);
+                }
                 Err(error) => {
                     // Sent, and its fate is not known: these rows may be gone.
                     let unknown = matches!(
@@ -76,7 +97,7 @@ impl Dynamo {
                     );
                     let outcome = if unknown { DeleteOutcome::Unknown } else { DeleteOutcome::Failed };
                     open.iter().for_each(|i| outcomes[*i] = outcome);
-                    return if error.is_passing() { Ok(()) } else { Err(error) };
+                    return if error.is_passing() { Ok(Batch::Answered) } else { Err(error) };
                 }
             };
             let mut again = Vec::new();
@@ -104,7 +125,7 @@ impl Dynamo {
             self.count(|usage| usage.retries += 1);
             self.back_off(Phase::Work, attempt).await?;
         }
-        Ok(())
+        Ok(Batch::Answered)
     }
 
     async fn send<'r>(&self, rows: impl Iterator<Item = &'r Row>, units: f64) -> Result<Vec<Result<Answer>>> {
@@ -177,7 +198,7 @@ impl Dynamo {
                 table: self.table.clone(),
                 code,
             }),
-            Fault::Final(_) => Ok(Answer::Done(DeleteOutcome::Failed)),
+            Fault::Final(_) => Ok(Answer::Done(DeleteOutcome::Refused)),
         }
     }
 

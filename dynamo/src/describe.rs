@@ -1,6 +1,8 @@
 //! DescribeTable and DescribeTimeToLive.
 
-use aws_sdk_dynamodb::types::{BillingMode, KeyType, ScalarAttributeType, TableDescription, TimeToLiveStatus};
+use aws_sdk_dynamodb::types::{
+    BillingMode, KeyType, OnDemandThroughput, ScalarAttributeType, TableDescription, TimeToLiveStatus,
+};
 
 use super::Dynamo;
 use super::call::Phase;
@@ -10,7 +12,7 @@ use jobs::store::{Billing, InspectTable, Result, StoreError, TableFigures, TtlSe
 
 impl Dynamo {
     /// The table's figures, once it is known to have ActingWeb's keys, and the seconds that this machine's clock is ahead of
-    /// its.
+    /// the table's, negative if it is behind.
     pub(super) async fn check(&self) -> Result<(TableFigures, i64)> {
         let exchange = Exchange::default();
         let answer = self
@@ -18,9 +20,12 @@ impl Dynamo {
                 self.client.describe_table().table_name(&self.table).customize().interceptor(exchange.clone()).send()
             })
             .await?;
-        let ahead = exchange.ahead();
-        if ahead > skew::MOST {
-            return Err(StoreError::ClockAhead { seconds: ahead });
+        let offset = exchange.offset();
+        if offset.abs() > skew::MOST {
+            return Err(match offset {
+                0.. => StoreError::ClockAhead { seconds: offset },
+                _ => StoreError::ClockBehind { seconds: -offset },
+            });
         }
         let table = answer.table.ok_or_else(|| StoreError::TableMissing { table: self.table.clone() })?;
         match foreign_keys(&table) {
@@ -33,7 +38,7 @@ impl Dynamo {
                     billing: billing(&table),
                     stream: stream(&table),
                 },
-                ahead,
+                offset,
             )),
         }
     }
@@ -92,7 +97,7 @@ fn stream(table: &TableDescription) -> Option<String> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "provisioned units are far below 2^52")]
-fn billing(table: &TableDescription) -> Billing {
+pub(super) fn billing(table: &TableDescription) -> Billing {
     let on_demand =
         table.billing_mode_summary().and_then(|summary| summary.billing_mode()) == Some(&BillingMode::PayPerRequest);
     match table.provisioned_throughput() {
@@ -100,6 +105,14 @@ fn billing(table: &TableDescription) -> Billing {
             read_units: units.read_capacity_units().unwrap_or(1) as f64,
             write_units: units.write_capacity_units().unwrap_or(1) as f64,
         },
-        _ => Billing::OnDemand,
+        _ => {
+            // -1 is no maximum.
+            let most = |units: Option<i64>| units.filter(|units| *units > 0).map(|units| units as f64);
+            let own = table.on_demand_throughput();
+            Billing::OnDemand {
+                max_read_units: most(own.and_then(OnDemandThroughput::max_read_request_units)),
+                max_write_units: most(own.and_then(OnDemandThroughput::max_write_request_units)),
+            }
+        }
     }
 }

@@ -3,6 +3,17 @@
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
+use jobs::store::StoreError;
+
+/// A request that HTTP refuses for its size.
+const TOO_LARGE: &str = "RequestEntityTooLarge";
+
+/// Whether a request was refused for what is in it: a part of it may be accepted.
+pub(super) fn refuses_content(error: &StoreError) -> bool {
+    let codes = ["ValidationException", "SerializationException", TOO_LARGE];
+    matches!(error, StoreError::Rejected { code, .. } if codes.contains(&code.as_str()))
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// Too fast: slow down, then try again.
@@ -56,7 +67,8 @@ pub(super) fn classify<E: ProvideErrorMetadata + std::error::Error + 'static>(er
 
 /// The same for an error code, of a request or of one statement in a batch.
 pub(super) fn by_code(code: Option<&str>, status: u16) -> Fault {
-    let code = code.unwrap_or("an error without a code").to_owned();
+    let unnamed = if status == 413 { TOO_LARGE } else { "an error without a code" };
+    let code = code.unwrap_or(unnamed).to_owned();
     match code.as_str() {
         "ProvisionedThroughputExceededException"
         | "ProvisionedThroughputExceeded"

@@ -112,12 +112,13 @@ pub struct Dynamo {
 impl Dynamo {
     /// The table, not looked at yet and not paced: for its set-up, and for tools that write fixtures.
     pub fn new(client: Client, table: impl Into<String>, endpoint: Option<&str>, clock: RunClock) -> Self {
+        let billing = Billing::OnDemand { max_read_units: None, max_write_units: None };
         Self {
             client,
             table: table.into(),
             endpoint: endpoint.map_or_else(|| "the AWS endpoint of the region".to_owned(), shown),
             clock,
-            figures: TableFigures { arn: String::new(), rows: 0, bytes: 0, billing: Billing::OnDemand, stream: None },
+            figures: TableFigures { arn: String::new(), rows: 0, bytes: 0, billing, stream: None },
             pace: Pace::unlimited(),
             usage: Mutex::default(),
             answered: AtomicBool::new(false),
@@ -139,20 +140,18 @@ impl Dynamo {
     /// When it cannot be described, or is another kind of table.
     pub async fn open_unpaced(client: Client, table: &str, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
         let table = Self::new(client, table, endpoint, clock);
-        let (figures, ahead) = table.check().await?;
+        let (figures, offset) = table.check().await?;
         if let Some(watch) = clock.watch() {
             watch.expect(figures.rows);
         }
-        if ahead > 0 {
-            tracing::warn!(
-                clock.ahead = ahead,
-                "this machine's clock is ahead of the table's: rows are judged by the table's"
-            );
+        let clock = clock.corrected_by(offset);
+        if let Some(note) = clock.offset_note() {
+            tracing::warn!(clock.ahead = offset, "{note}");
         }
-        Ok(Self { figures, clock: clock.set_back(ahead), ..table })
+        Ok(Self { figures, clock, ..table })
     }
 
-    /// The run's clock, set back to the table's where this machine's is ahead.
+    /// The run's clock, corrected by the table's.
     pub fn clock(&self) -> &RunClock {
         &self.clock
     }

@@ -17,8 +17,10 @@ const ON_DEMAND_READ: f64 = 1_500.0;
 const BURST_SECONDS: f64 = 1.0;
 /// Units a second: below this a batch would wait for minutes.
 const SLOWEST: f64 = 0.1;
-/// The share of a provisioned table that a cleaner takes.
-const PROVISIONED_SHARE: f64 = 0.5;
+/// Of what a table can take, a cleaner takes half.
+fn share(units: f64) -> f64 {
+    units / 2.0
+}
 
 /// The most that DynamoDB takes in one request.
 const MOST_LOOKUPS: usize = 100;
@@ -84,20 +86,22 @@ impl Pace {
 
     /// What the settings say, or a default that fits how the table is paid for.
     pub(super) fn new(settings: &Settings, figures: &TableFigures) -> Self {
-        let (read, write) = match &figures.billing {
-            Billing::OnDemand => (ON_DEMAND_READ, ON_DEMAND_WRITE),
-            Billing::Provisioned { read_units, write_units } => {
-                (read_units * PROVISIONED_SHARE, write_units * PROVISIONED_SHARE)
+        // A provisioned table's operator may ask for more; an on-demand table's own maximum is the operator's word as well.
+        let (read, write, most_read, most_write) = match &figures.billing {
+            Billing::OnDemand { max_read_units, max_write_units } => {
+                (ON_DEMAND_READ, ON_DEMAND_WRITE, max_read_units.map(share), max_write_units.map(share))
             }
+            Billing::Provisioned { read_units, write_units } => (share(*read_units), share(*write_units), None, None),
         };
-        let bucket = |asked: Option<f64>, default: f64| {
-            // The floor is shared as well: many slow ones side by side are not slow.
-            let rate = asked.unwrap_or(default).max(SLOWEST) / f64::from(settings.pace_shared_by.max(1));
+        let bucket = |requested: Option<f64>, default: f64, most: Option<f64>| {
+            let rate = requested.unwrap_or(default).min(most.unwrap_or(f64::INFINITY));
+            // The floor is shared as well: many slow ones concurrently are not slow.
+            let rate = rate.max(SLOWEST) / f64::from(settings.pace_shared_by.max(1));
             Some(Mutex::new(TokenBucket::new(rate, BURST_SECONDS)))
         };
         Self {
-            read: bucket(settings.max_read_units_per_second, read),
-            write: bucket(settings.max_write_units_per_second, write),
+            read: bucket(settings.max_read_units_per_second, read, most_read),
+            write: bucket(settings.max_write_units_per_second, write, most_write),
             row_bytes: AtomicUsize::new(
                 figures
                     .bytes
@@ -269,6 +273,36 @@ mod tests {
             settings.pace_shared_by = parts;
             let rate = Pace::new(&settings, &figures).write.unwrap().into_inner().unwrap().rate;
             assert!((rate * f64::from(parts) - 1.0).abs() < 1e-9, "{parts} parts at {rate}");
+        }
+    }
+
+    #[test]
+    fn takes_at_most_half_of_an_on_demand_tables_own_maximum() {
+        use aws_sdk_dynamodb::types::{BillingMode, BillingModeSummary, OnDemandThroughput, TableDescription};
+
+        let environment = Environment::from([("AWS_DB_PREFIX".to_owned(), "app".to_owned())]);
+        let mut settings = Settings::parse(&environment, &Map::new(), Mode::Delete, Purpose::DailyCleanup).unwrap();
+        let summary = BillingModeSummary::builder().billing_mode(BillingMode::PayPerRequest).build();
+        for (reads, writes, requested, read, write) in [
+            (None, None, None, 1_500.0, 500.0),
+            (Some(-1), Some(-1), None, 1_500.0, 500.0),
+            (Some(40), Some(10), None, 20.0, 5.0),
+            (Some(40), Some(10), Some(100.0), 20.0, 5.0),
+            (Some(40), Some(10), Some(2.0), 2.0, 2.0),
+            (Some(100_000), Some(1), None, 1_500.0, 0.5),
+        ] {
+            let own = OnDemandThroughput::builder()
+                .set_max_read_request_units(reads)
+                .set_max_write_request_units(writes)
+                .build();
+            let table = TableDescription::builder().billing_mode_summary(summary.clone()).on_demand_throughput(own);
+            let billing = crate::describe::billing(&table.build());
+            let figures = TableFigures { arn: String::new(), rows: 0, bytes: 0, billing };
+            settings.max_read_units_per_second = requested;
+            settings.max_write_units_per_second = requested;
+            let pace = Pace::new(&settings, &figures);
+            let rate = |bucket: Option<std::sync::Mutex<TokenBucket>>| bucket.unwrap().into_inner().unwrap().rate;
+            assert_eq!((rate(pace.read), rate(pace.write)), (read, write), "{reads:?} {writes:?} {requested:?}");
         }
     }
 }

@@ -7,6 +7,7 @@ use aws_sdk_dynamodb::types::{ConsumedCapacity, KeysAndAttributes, ReturnConsume
 use super::Dynamo;
 use super::call::{MAX_ATTEMPTS, Phase};
 use super::convert::{ID, Item, SORT, text, to_key, to_row};
+use super::error::refuses_content;
 use super::pace::Direction;
 use jobs::store::{Consistency, Page, PageOf, PageSize, ReadRows, Result, StoreError};
 use shared::integrity::Lookup;
@@ -81,9 +82,17 @@ impl Dynamo {
         wanted.dedup();
         // Asking for a key that no row can have fails the whole batch, and its answer is known.
         found.extend(keys.iter().filter(|key| !key.is_storable()).map(|key| (key, Lookup::Absent)));
-        for chunk in wanted.chunks(self.pace.lookup_batch()) {
-            for (key, lookup) in self.look_at_once(chunk, reading).await? {
-                found.insert(key, lookup);
+        let mut batches: Vec<&[&RowKey]> = wanted.chunks(self.pace.lookup_batch()).collect();
+        while let Some(batch) = batches.pop() {
+            match (self.look_at_once(batch, reading).await, batch) {
+                (Ok(lookups), _) => found.extend(lookups),
+                (Err(error), [_]) if refuses_content(&error) => {}
+                // One key is enough for that: it is found by halving, and stays unread.
+                (Err(error), many) if refuses_content(&error) => {
+                    let (first, second) = many.split_at(many.len() / 2);
+                    batches.extend([first, second]);
+                }
+                (Err(error), _) => return Err(error),
             }
         }
         Ok(keys.iter().map(|key| found.get(key).cloned().unwrap_or(Lookup::Unread)).collect())

@@ -1,5 +1,5 @@
-//! Whose clock a row is judged by. The application's servers and DynamoDB keep the same time; a laptop, or a container that
-//! was frozen, may be minutes ahead, and would take rows that still live for dead. Every answer carries the server's time.
+//! The clock that rows are judged and leases are written by: the table's. A laptop, or a container that was frozen, may be
+//! minutes off in either direction. Every answer carries the server's time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,9 +14,6 @@ use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 /// AWS refuses requests that are signed five minutes off; what is further off than this is no clock to judge anything by.
 pub(super) const MOST: i64 = 900;
 
-/// Seconds that count as none: the header has whole seconds, and a busy server renews it late.
-const TOLERANCE: i64 = 3;
-
 /// When a request left and its answer came by this machine's clock, and when the server answered by its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exchange(Arc<Mutex<Times>>);
@@ -30,11 +27,11 @@ struct Times {
 }
 
 impl Exchange {
-    /// Seconds that this machine is surely ahead of the server, rounded up; 0 if it may as well not be.
-    pub(super) fn ahead(&self) -> i64 {
+    /// Seconds that this machine is ahead of the server, negative if it is behind; 0 if the clocks may well agree.
+    pub(super) fn offset(&self) -> i64 {
         let times = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match (times.sent, times.received, times.served) {
-            (Some(sent), Some(received), Some(served)) => ahead(milliseconds(sent), milliseconds(received), served),
+            (Some(sent), Some(received), Some(served)) => offset(milliseconds(sent), milliseconds(received), served),
             _ => 0,
         }
     }
@@ -44,14 +41,15 @@ impl Exchange {
     }
 }
 
-/// The server answered after the request was sent, and in the second that it named, or little later: a clock that had passed
-/// that already when it sent is ahead. By how much is counted to the latest moment, so that it errs to the
-/// side of keeping rows.
-fn ahead(sent: i64, received: i64, served: i64) -> i64 {
-    if sent < served.saturating_add(1 + TOLERANCE).saturating_mul(1_000) {
+/// The server answered between `sent` and `received`, in the second that it named: a clock that had passed that second when
+/// it sent is ahead, and one that had not reached it when it received is behind. Rounded up, which keeps rows longer.
+fn offset(sent: i64, received: i64, served: i64) -> i64 {
+    let (from, until) = (served.saturating_mul(1_000), served.saturating_add(1).saturating_mul(1_000));
+    let received = received.max(sent);
+    if (from..until).contains(&sent) || sent < from && received >= from {
         return 0;
     }
-    (received.max(sent).saturating_add(999) / 1_000).saturating_sub(served).max(0)
+    -(from.saturating_sub(received).div_euclid(1_000))
 }
 
 fn milliseconds(time: SystemTime) -> i64 {
@@ -94,10 +92,10 @@ impl Intercept for Exchange {
 
 #[cfg(test)]
 mod tests {
-    use super::ahead;
+    use super::offset;
 
     #[test]
-    fn a_clock_is_ahead_only_when_no_network_can_explain_it() {
+    fn a_clock_is_off_only_when_no_network_can_explain_it() {
         // The server named second 100: it answered between 100.000 and 100.999.
         for (sent, received, expected) in [
             (100_000, 100_050, 0),
@@ -106,16 +104,21 @@ mod tests {
             // A slow answer is no clock that is ahead.
             (99_000, 109_000, 0),
             (100_999, 100_999, 0),
-            // Nor is a header that was renewed late.
-            (103_999, 104_200, 0),
+            (101_000, 101_000, 1),
+            (101_001, 101_050, 2),
             (104_000, 104_000, 4),
             (104_001, 104_300, 5),
             (400_000, 400_100, 301),
             // The clock was set while the answer was on its way.
             (400_000, 100_100, 300),
+            // Behind, by as little as it may be.
+            (99_900, 99_999, 0),
+            (98_900, 99_000, -1),
+            (97_000, 97_100, -2),
+            (-190_000, -189_900, -289),
         ] {
-            assert_eq!(ahead(sent, received, 100), expected, "{sent} {received}");
+            assert_eq!(offset(sent, received, 100), expected, "{sent} {received}");
         }
-        assert_eq!(ahead(i64::MAX, i64::MAX, i64::MAX), 0);
+        assert_eq!(offset(i64::MAX, i64::MAX, i64::MAX), 0);
     }
 }

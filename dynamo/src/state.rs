@@ -22,6 +22,28 @@ impl OwnState for Dynamo {
         Ok(text.map(|text| Stored { value: serde_json::from_str(&text).unwrap_or_default(), text }))
     }
 
+    async fn read_states(&self, prefix: &str) -> Result<Vec<Value>> {
+        let prefix = format!("{STATE_BUCKET}:{prefix}");
+        let (mut values, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let of = PageOf {
+                owner: JANITOR_OWNER,
+                prefix: &prefix,
+                after: after.as_deref(),
+                until: None,
+                reading: Consistency::Strong,
+                size: PageSize::Whole,
+            };
+            let page = self.page(of).await?;
+            let rows = page.rows.iter().filter(|row| row.bucket.text() == Some(STATE_BUCKET));
+            values.extend(rows.filter_map(|row| serde_json::from_str::<Value>(row.data.text()?).ok()));
+            after = page.next;
+            if after.is_none() {
+                return Ok(values);
+            }
+        }
+    }
+
     async fn swap_state(&self, name: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool> {
         // What `read_state` takes for absent must be replaceable, or a damaged lease would hold up every run for ever.
         let condition = expected.map_or(Write::IfUnreadable, Write::IfText);

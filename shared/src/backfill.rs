@@ -77,7 +77,7 @@ pub fn plan(row: &Row, now: EpochSeconds) -> (Option<&'static Bucket>, Plan) {
 }
 
 /// The TTL of a row that carries its times itself.
-pub fn by_fields(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds, LeaveReason> {
+fn by_fields(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds, LeaveReason> {
     let at = match bucket.rule {
         // Fetching a session writes it anew, with a TTL of that moment.
         Rule::SinceCreated { .. } => match (fields.created_at, fields.retrieved_at) {
@@ -88,11 +88,14 @@ pub fn by_fields(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeco
             }
         },
         Rule::ExpiresAt | Rule::ExpiresAtIfPresent => end_of(fields, bucket, ttl)?,
-        Rule::Refresh => match (fields.used, fields.used_at) {
-            (Field::Missing | Field::Is(false), _) => end_of(fields, bucket, ttl)?,
-            (Field::Is(true), Field::Is(used_at)) => used_at.plus(bucket.consumed_ttl.unwrap_or(ttl)),
-            (Field::Is(true), Field::Missing | Field::Malformed) => return Err(LeaveReason::UsedUnknownWhen),
-            (Field::Malformed, _) => return Err(LeaveReason::Malformed),
+        Rule::Refresh => match (fields.used, fields.used_at, fields.expires_at) {
+            (Field::Missing | Field::Is(false), ..) => end_of(fields, bucket, ttl)?,
+            // A tripwire until both have passed: releases before 3.8.2 answer reuse as theft until the row expires.
+            (Field::Is(true), Field::Is(used_at), Field::Is(expires)) => {
+                used_at.plus(bucket.consumed_ttl.unwrap_or(ttl)).max(expires)
+            }
+            (Field::Is(true), Field::Missing | Field::Malformed, _) => return Err(LeaveReason::UsedUnknownWhen),
+            (Field::Malformed, ..) | (_, _, Field::Missing | Field::Malformed) => return Err(LeaveReason::Malformed),
         },
         Rule::ReplayMarker { seconds } => match (fields.seen_at, fields.exp) {
             (Field::Is(seen), Field::Is(exp)) if exp.get() == 0 => seen.plus(ttl),
@@ -171,5 +174,62 @@ pub fn written_with(row: &Row, name: &str) -> Option<EpochSeconds> {
     match (fields.google_token_key.as_deref() == Some(name), fields.created_at) {
         (true, Field::Is(created)) => Some(created),
         (true, Field::Missing | Field::Malformed) | (false, _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Plan, plan, plan_by_target};
+    use crate::bucket;
+    use crate::expiry::{Policy, Verdict, judge};
+    use crate::integrity::Lookup;
+    use crate::pyjson::dumps;
+    use crate::row::{Raw, Row, RowKey};
+    use crate::time::EpochSeconds;
+
+    const NOW: i64 = 1_800_000_000;
+    const DAY: i64 = 86_400;
+
+    fn consumed(owner: &str, bucket: &str, used_at: i64, expires_at: i64) -> Row {
+        let data = json!({"created_at": used_at - DAY, "expires_at": expires_at, "used": true, "used_at": used_at});
+        Row {
+            key: RowKey::new(owner, format!("{bucket}:t")),
+            bucket: Raw::Text(bucket.to_owned()),
+            data: Raw::Text(dumps(&data)),
+            ttl: Raw::Absent,
+            bytes: 1,
+        }
+    }
+
+    /// 3.7.4 to 3.8.1 answer reuse as theft for as long as the row is there.
+    #[test]
+    fn a_tripwire_is_never_ended_by_the_ttl_that_it_gets() {
+        for (what, used_at, expires_at, end) in [
+            ("consumed long ago, not expired", NOW - 9 * DAY, NOW + 5 * DAY, NOW + 5 * DAY),
+            ("consumed just now, expiring soon", NOW - 9, NOW + DAY, NOW - 9 + 2 * DAY),
+            ("both past", NOW - 9 * DAY, NOW - 8 * DAY, NOW - 7 * DAY),
+        ] {
+            for (owner, name, index) in [
+                ("_actingweb_oauth2", "spa_refresh_tokens", None),
+                ("actor", "mcp_refresh_tokens", Some("_refresh_token_index")),
+            ] {
+                let row = consumed(owner, name, used_at, expires_at);
+                let (bucket, planned) = plan(&row, EpochSeconds::new(NOW));
+                let at = EpochSeconds::new(end + 3_600);
+                assert_eq!(planned, Plan::Set(at), "{what} {name}");
+                // The row with that TTL has the verdict of the row without one.
+                let given = Row { ttl: Raw::Number(at.to_string()), ..row.clone() };
+                let dead = |row: &Row| {
+                    let verdict = judge(row, bucket.unwrap(), EpochSeconds::new(NOW), &Policy::default());
+                    matches!(verdict, Verdict::Delete(_))
+                };
+                assert_eq!(dead(&given), dead(&row), "{what} {name}");
+                let Some(index) = index.and_then(|index| bucket::find("_actingweb_oauth2", index)) else { continue };
+                let planned = plan_by_target(index, &Lookup::Found(row), EpochSeconds::new(NOW));
+                assert_eq!(planned, Some(Plan::Set(at.plus(7_200))), "{what} {name}");
+            }
+        }
     }
 }

@@ -7,6 +7,10 @@ use crate::time::EpochSeconds;
 /// Added by ActingWeb to every storage TTL, for clock skew between its servers.
 pub const TTL_SKEW_SECONDS: i64 = 3_600;
 
+/// How far an application server's clock may be behind the table's: AWS refuses requests that are signed further off.
+/// A row is judged by its own fields as of this long ago.
+pub const CLOCK_SLACK_SECONDS: i64 = 300;
+
 /// How long ActingWeb treats a consumed refresh token that comes back as theft.
 pub const REUSE_WINDOW_SECONDS: i64 = 172_800;
 
@@ -50,7 +54,8 @@ impl Owner {
     }
 }
 
-/// When a row of the bucket is dead by its own fields. The storage TTL is judged beside it, in `expiry`.
+/// When a row of the bucket is dead by its own fields, `now` being [`CLOCK_SLACK_SECONDS`] ago. The storage TTL is judged
+/// beside it, in `expiry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// `now - created_at > seconds`

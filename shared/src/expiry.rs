@@ -1,6 +1,6 @@
 //! When a row is dead: pure decisions on what was read. No I/O, no clock.
 
-use crate::bucket::{Bucket, GRACE_SECONDS, REUSE_WINDOW_SECONDS, Rule};
+use crate::bucket::{Bucket, CLOCK_SLACK_SECONDS, GRACE_SECONDS, REUSE_WINDOW_SECONDS, Rule};
 use crate::row::{Field, Fields, Row, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
@@ -33,7 +33,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum KeepReason {
-    /// Its own fields, or its TTL, say that it is alive.
+    /// Its own fields, with the slack for clocks, or its TTL say that it is alive.
     Alive,
     /// A consumed refresh row inside its reuse window.
     Tripwire,
@@ -171,6 +171,8 @@ fn own(row: &Row, rule: Rule, now: EpochSeconds, policy: &Policy) -> Own {
         return Own::Silent;
     }
     let Some(fields) = Fields::read(&row.data) else { return Own::Unreadable };
+    // The application decides by its own clock, which may be behind: every comparison below is made as of then.
+    let now = now.plus(-CLOCK_SLACK_SECONDS);
     match rule {
         Rule::SinceCreated { seconds } => match fields.created_at {
             Field::Is(created) if now.since(created) > seconds => Own::Dead(DeleteReason::Expired),
@@ -202,19 +204,21 @@ pub fn dead_from(row: &Row, bucket: &Bucket, policy: &Policy) -> Option<EpochSec
         Ttl::At(at) => Some(at.plus(1)),
         Ttl::Absent | Ttl::Malformed => None,
     };
+    // A row is alive in its last second, and deletable after the slack.
+    let after = |last: EpochSeconds| last.plus(1 + CLOCK_SLACK_SECONDS);
     let Some(fields) = Fields::read(&row.data) else {
         return by_ttl.filter(|_| !matches!(bucket.rule, Rule::Never | Rule::Unread | Rule::Pointer { .. }));
     };
     let by_expiry = match (fields.expires_at, fields.used) {
-        (Field::Is(at), Field::Is(false) | Field::Missing) => Some(at.plus(1)),
-        (Field::Is(at), Field::Is(true) | Field::Malformed) => sooner(Some(at.plus(1)), by_ttl),
+        (Field::Is(at), Field::Is(false) | Field::Missing) => Some(after(at)),
+        (Field::Is(at), Field::Is(true) | Field::Malformed) => sooner(Some(after(at)), by_ttl),
         (Field::Missing | Field::Malformed, _) => by_ttl,
     };
     match bucket.rule {
         Rule::Never | Rule::Unread | Rule::Pointer { .. } => None,
         Rule::Provider | Rule::TtlOnly => by_ttl,
         Rule::SinceCreated { seconds } => match fields.created_at {
-            Field::Is(created) => Some(created.plus(seconds).plus(1)),
+            Field::Is(created) => Some(after(created.plus(seconds))),
             Field::Missing | Field::Malformed => by_ttl,
         },
         Rule::ExpiresAt | Rule::ExpiresAtIfPresent => by_expiry,
@@ -224,13 +228,13 @@ pub fn dead_from(row: &Row, bucket: &Bucket, policy: &Policy) -> Option<EpochSec
                 let window = used_at.plus(policy.reuse_window);
                 // A window that the operator made longer outlasts the TTL.
                 let by_ttl = by_ttl
-                    .map(|at| if policy.reuse_window > REUSE_WINDOW_SECONDS { at.max(window.plus(1)) } else { at });
-                sooner(Some(window.max(expires_at).plus(1)), by_ttl)
+                    .map(|at| if policy.reuse_window > REUSE_WINDOW_SECONDS { at.max(after(window)) } else { at });
+                sooner(Some(after(window.max(expires_at))), by_ttl)
             }
             (Field::Is(true) | Field::Malformed, _, _) => by_ttl,
         },
         Rule::ReplayMarker { seconds } => match fields.exp {
-            Field::Is(exp) if exp.get() != 0 => Some(exp.plus(seconds)),
+            Field::Is(exp) if exp.get() != 0 => Some(exp.plus(seconds + CLOCK_SLACK_SECONDS)),
             Field::Is(_) | Field::Missing | Field::Malformed => by_ttl,
         },
     }

@@ -1,6 +1,6 @@
 //! Which index buckets point at which bucket of the actors, and when an index row is due.
 
-use crate::bucket::{self, BUCKETS, Bucket, OAUTH_OWNER, Owner, Rule, TTL_SKEW_SECONDS};
+use crate::bucket::{self, BUCKETS, Bucket, CLOCK_SLACK_SECONDS, OAUTH_OWNER, Owner, Rule, TTL_SKEW_SECONDS};
 use crate::row::{Row, RowKey, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
@@ -55,11 +55,11 @@ pub fn target_of(index: &Bucket) -> Option<&'static Bucket> {
 /// Whether the target of an index row can be dead yet, by the index row's own TTL.
 ///
 /// The library gives both rows their TTL in one breath and the index row two hours more, so the target's own expiry is
-/// at `ttl - lead`. Before it the target is alive and need not be read; after it the target decides. A TTL that says
+/// at `ttl - lead`. Before it, and in the slack after it, the target is alive and need not be read; after it the target decides. A TTL that says
 /// nothing (absent, malformed) makes the row due.
 pub fn is_due(row: &Row, index: &Bucket, now: EpochSeconds) -> bool {
     match (row.ttl(), row.ttl().state(now)) {
-        (Ttl::At(at), TtlState::Future) => now > at.plus(-lead(index)),
+        (Ttl::At(at), TtlState::Future) => now > at.plus(CLOCK_SLACK_SECONDS - lead(index)),
         (Ttl::At(_) | Ttl::Absent | Ttl::Malformed, _) => true,
     }
 }

@@ -130,7 +130,7 @@ fn living_table(now: i64) -> Vec<Specimen> {
         }
     }
     let chain = |expires: i64| dumps(&json!({"chain_id": "c", "expires_at": expires, "created_at": now - 9_000}));
-    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-1", &chain(now - 10), past, Goes));
+    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-1", &chain(now - 310), past, Goes));
     rows.push(row(OAUTH_OWNER, "spa_access_tokens", "spa-secret-2", &chain(now + 900), later, Stays));
     rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-3", &chain(now + 900), later, Stays));
     // Removed by somebody, who leaves its index row: the weekly repair's.

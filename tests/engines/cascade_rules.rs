@@ -123,7 +123,7 @@ fn combination(
         data["google_token_key"] = json!(key);
         dumps(&data)
     };
-    let dead = json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 1, "used": false});
+    let dead = json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": false});
     let tripwire = json!({"created_at": NOW - 3 * DAY, "expires_at": NOW + DAY, "used": true, "used_at": NOW - DAY});
     // Two hours after it was written, by what the library gives it.
     let (old, young) = (Some(NOW + 1_000), Some(NOW + 7_000));
@@ -272,7 +272,7 @@ async fn a_token_of_a_client_that_registered_itself_leaves_nothing_behind(kind: 
 /// A provider row that two removed tokens of one batch named, one of which is there again: it is left alone.
 async fn one_that_is_there_again_keeps_what_another_one_gave_up(kind: EngineKind) {
     let bed = Bed::new(kind).await;
-    let data = dumps(&json!({"google_token_key": "google_token_access_1", "expires_at": NOW - 1}));
+    let data = dumps(&json!({"google_token_key": "google_token_access_1", "expires_at": NOW - 301}));
     let rows = [
         row("ada", "mcp_google_tokens", "google_token_access_1", "{}", Some(NOW + 1_000), false),
         // Dead, so that no live row names the provider row.

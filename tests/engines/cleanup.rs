@@ -48,6 +48,7 @@ bed::on_both_engines!(
     a_lease_row_that_cannot_be_read_is_replaced,
     a_state_row_that_cannot_be_written_does_not_lose_the_report,
     answers_in_time_though_its_last_words_hang,
+    a_batch_that_is_refused_is_halved_until_the_row_is_found,
 );
 
 async fn clean(bed: &Bed, event: Value) -> Result<RunReport, RunError> {
@@ -500,7 +501,7 @@ async fn a_row_with_an_impossible_pointer_does_not_stop_the_run(kind: EngineKind
     for (bucket, index_bucket, name) in
         [("mcp_tokens", "_access_token_index", "aw_1"), ("mcp_refresh_tokens", "_refresh_token_index", "rt_1")]
     {
-        let data = json!({"expires_at": NOW - 9, "google_token_key": long, "access_token": long});
+        let data = json!({"expires_at": NOW - 309, "google_token_key": long, "access_token": long});
         rows.push(Specimen { owner: "actor".to_owned(), bucket: bucket.to_owned(), ..index(name, &data) });
         rows.push(Specimen { bucket: index_bucket.to_owned(), ..index(name, &json!("actor")) });
     }
@@ -523,7 +524,7 @@ async fn a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_
         ttl: None,
         fate: Fate::Goes,
     };
-    let (oauth, token) = ("_actingweb_oauth2", |key: &str| json!({"expires_at": NOW - 9, "google_token_key": key}));
+    let (oauth, token) = ("_actingweb_oauth2", |key: &str| json!({"expires_at": NOW - 309, "google_token_key": key}));
     let mut refresh = token("google_token_2");
     refresh["access_token"] = json!("aw_1");
     let rows = [
@@ -727,4 +728,42 @@ async fn a_wrong_setting_stops_the_run_before_its_first_request() {
         assert!(text.starts_with("configuration: "), "{text}");
     }
     assert_eq!(proxy.seen(), Vec::<String>::new());
+}
+
+/// However many rows the store refuses, and wherever they are: each is skipped, and the run goes on.
+async fn a_batch_that_is_refused_is_halved_until_the_row_is_found(kind: EngineKind) {
+    let mut rows = fixture::all_kinds(NOW, 2, 31);
+    // More than a few pieces of the walk in a row, without one delete that succeeds among them.
+    let refused = 330;
+    rows.extend((0..refused).map(|i| session(&format!("!refused{i:04}"), NOW - 9_000, Fate::Stays)));
+    let at = rows.iter().position(|row| row.bucket == "_access_token_index" && row.fate == Fate::Goes).unwrap();
+    let (unread, actor) = (rows[at].name.clone(), rows[at].data.clone().unwrap());
+    let bed = Bed::with(kind, &rows).await;
+    let actor: String = serde_json::from_str(actor.as_s().unwrap()).unwrap();
+    // A token that cannot be looked at is kept, with its index row and its provider row.
+    let kept = |row: &Specimen| {
+        let of_token = row.owner == actor && row.name == unread;
+        of_token || row.bucket == "_access_token_index" && row.name == unread
+    };
+    rows.iter_mut().filter(|row| kept(row)).for_each(|row| row.fate = Fate::Stays);
+    let key = format!("mcp_tokens:{unread}");
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        let poisoned = match request.operation.as_str() {
+            "BatchExecuteStatement" => request.body.contains("!refused"),
+            "BatchGetItem" => request.body.contains(&key),
+            _ => false,
+        };
+        let refusal = r#"{"__type": "com.amazon.coral.validate#ValidationException", "Message": "no"}"#;
+        if poisoned { proxy::Fate::Answer(400, refusal.to_owned()) } else { proxy::Fate::Forward }
+    });
+    let function = bed.through(&proxy).await;
+    let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Skipped, "{}", report.to_json());
+    assert_eq!(report.counts.rows_skipped(), refused + 1);
+    let provider = rows.iter().find(|row| row.owner == actor && row.name == unread).and_then(|row| row.data.clone());
+    let provider: Value = serde_json::from_str(provider.unwrap().as_s().unwrap()).unwrap();
+    rows.iter_mut()
+        .filter(|row| provider["google_token_key"] == row.name.as_str())
+        .for_each(|row| row.fate = Fate::Stays);
+    bed.check(&rows).await;
 }

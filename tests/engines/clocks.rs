@@ -8,17 +8,21 @@ use bed::load::{Load, Which, crowd, real_now};
 use bed::proxy::{Fate, Proxy};
 use bed::stream::{event, removal};
 use jobs::run::RunError;
+use jobs::run::clock::RunClock;
+use jobs::run::lease::{Acquire, Lease};
 use jobs::store::StoreError;
 use model::rows::NOW;
 use serde_json::{Value, json};
+use shared::time::EpochSeconds;
 
 bed::on_both_engines!(
     a_clock_that_is_ahead_deletes_nothing_early,
-    a_clock_that_is_minutes_behind_deletes_late,
+    a_clock_that_is_behind_judges_by_the_tables,
     a_clock_that_is_far_ahead_is_refused,
     janitor_judges_by_the_tables_clock_when_its_machines_is_ahead,
     rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times,
     time_that_goes_backwards_between_runs_loses_nothing,
+    a_lease_holds_whichever_clock_wrote_it,
 );
 
 /// The table's clock is at `NOW`, and this machine's is `ahead` of it.
@@ -30,7 +34,9 @@ async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64) -> Figure
     let told = report.notes.iter().any(|note| note.contains("ahead of the table's"));
     assert_eq!(told, ahead > 0, "{:?}", report.notes);
     // Rounded to keep: a second or two are given away.
-    assert!(report.now <= NOW && report.now >= NOW - 5 + ahead.min(0), "judged at {}", report.now);
+    assert!(report.now <= NOW && report.now >= NOW - 5, "judged at {}", report.now);
+    let told = report.notes.iter().any(|note| note.contains("behind the table's"));
+    assert_eq!(told, ahead <= -4, "{:?}", report.notes);
     let mut figures = Figures { attempts: 1, faults: 1, live_lost: load.live_lost(NOW).await, ..Figures::default() };
     load.ran(&report, &mut figures);
     load.settle(NOW + 120, &mut figures).await;
@@ -46,7 +52,7 @@ async fn a_clock_that_is_ahead_deletes_nothing_early(kind: EngineKind) {
     figures.tell("a clock that is ahead");
 }
 
-async fn a_clock_that_is_minutes_behind_deletes_late(kind: EngineKind) {
+async fn a_clock_that_is_behind_judges_by_the_tables(kind: EngineKind) {
     let mut figures = Figures::default();
     for (i, behind) in [-2, -60, -300, -900].into_iter().cycle().take(amount(2, 40)).enumerate() {
         figures.add(off_by(kind, behind, Which::BOTH[i % 2], seed() + 40 + i as u64).await);
@@ -152,4 +158,28 @@ async fn time_that_goes_backwards_between_runs_loses_nothing(kind: EngineKind) {
         load.drop_table().await;
     }
     figures.tell("time that goes backwards");
+}
+
+/// A run on a machine that is minutes behind writes a lease that a run on a machine that is right finds held, and the other
+/// way round.
+async fn a_lease_holds_whichever_clock_wrote_it(kind: EngineKind) {
+    let load = Load::new(kind, crowd(seed(), 1, NOW)).await;
+    for off in [-290, -30, -3, 3, 30, 290] {
+        let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::Dated(-off));
+        let client = bed::tables::client(proxy.endpoint()).await;
+        let (machines, tables) = (EpochSeconds::new(real_now() + off), EpochSeconds::new(real_now()));
+        let open = async |client, now| {
+            dynamo::Dynamo::open_unpaced(client, &load.bed.table, None, RunClock::start(now, None)).await.unwrap()
+        };
+        let first = open(client, machines).await;
+        let second = open(load.bed.function.client.clone(), tables).await;
+        assert!((first.clock().wall().since(second.clock().wall())).abs() <= 3, "{off}");
+        let held = Lease::own(&first, first.clock(), "first").acquire().await.unwrap();
+        let Acquire::Acquired(held) = held else { panic!("{off}: nobody holds it") };
+        let other = Lease::own(&second, second.clock(), "second").acquire().await.unwrap();
+        let Acquire::Held { seconds, .. } = other else { panic!("{off}: two runs at a time") };
+        assert!((56..=63).contains(&seconds), "{off}: held for {seconds} s");
+        held.release().await;
+    }
+    load.drop_table().await;
 }

@@ -29,7 +29,7 @@ fn put(owner: &str, bucket: &str, name: &str, data: &Value) -> Specimen {
 
 /// A dead access token with its provider row and its index row.
 fn dead_token() -> [Specimen; 3] {
-    let token = json!({"created_at": NOW - 9_000, "expires_at": NOW - 9, "google_token_key": "google_token_1"});
+    let token = json!({"created_at": NOW - 9_000, "expires_at": NOW - 309, "google_token_key": "google_token_1"});
     [
         put("_actingweb_oauth2", "_access_token_index", "aw_1", &json!("actor")),
         put("actor", "mcp_tokens", "aw_1", &token),
@@ -103,7 +103,7 @@ async fn the_provider_row_goes_before_the_token_row_and_that_before_its_index_ro
 /// An access token and the refresh token that was issued with it: both name one provider row.
 fn issued_together(number: usize) -> [Specimen; 5] {
     let key = format!("google_token_{number}");
-    let token = json!({"created_at": NOW - 9_000, "expires_at": NOW - 9, "google_token_key": key});
+    let token = json!({"created_at": NOW - 9_000, "expires_at": NOW - 309, "google_token_key": key});
     let mut refresh = token.clone();
     refresh["access_token"] = json!(format!("aw_{number}"));
     [
@@ -211,7 +211,8 @@ fn behind(kind: EngineKind, table: &str, replica: Behind, asked: Arc<Mutex<BTree
 async fn a_read_that_is_behind_loses_nothing() {
     use Fate::{Goes, Stays};
     const INDEX: &str = "_access_token_index";
-    let (alive, dead) = (json!({"created_at": NOW - 9_000, "expires_at": NOW + 9_000}), json!({"expires_at": NOW - 9}));
+    let (alive, dead) =
+        (json!({"created_at": NOW - 9_000, "expires_at": NOW + 9_000}), json!({"expires_at": NOW - 309}));
     let naming = |token: &Value, name: &str| {
         let mut token = token.clone();
         token["google_token_key"] = json!(name);

@@ -746,7 +746,7 @@ fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
     assert_eq!(fresh.last_run.as_ref().map(|run| run.deferred), Some(1));
     // It survives being stored, and a checkpoint in the middle of the next run forgets what is no longer so.
     assert_eq!(JobState::from_json(&json!(fresh)), fresh);
-    let middle = fresh.at(json!({"step": "x"}));
+    let middle = fresh.at(json!({"step": "x"}), NOW);
     assert_eq!((middle.left.clone(), middle.is_resumed(), middle.last_complete_at), (None, true, Some(NOW)));
     let resumed = middle.after(&a_report(Outcome::Complete));
     assert_eq!(resumed.left, None, "a resumed walk counts some rows twice");
@@ -786,7 +786,7 @@ fn the_first_run_is_remembered() {
     let first = JobState::default().after(&a_report(Outcome::Failed));
     assert_eq!(first.first_run_at, Some(NOW));
     let later = RunReport { now: NOW + DAY, ..a_report(Outcome::Complete) };
-    assert_eq!(first.at(json!("x")).after(&later).first_run_at, Some(NOW));
+    assert_eq!(first.at(json!("x"), NOW).after(&later).first_run_at, Some(NOW));
     // A state of an older release knows two runs at most.
     let old = JobState::from_json(&json!({"last_run": {"at": NOW - DAY, "previous_at": NOW - 2 * DAY}}));
     assert_eq!(old.after(&later).first_run_at, Some(NOW - 2 * DAY));
@@ -794,7 +794,7 @@ fn the_first_run_is_remembered() {
 
 #[test]
 fn a_longer_reuse_window_is_counted_with() {
-    let used = json!({"used": true, "used_at": NOW - 180_000, "expires_at": NOW - 1});
+    let used = json!({"used": true, "used_at": NOW - 180_000, "expires_at": NOW - 301});
     let bucket = shared::bucket::find(OAUTH, "spa_refresh_tokens").unwrap();
     let row = model::rows::row(bucket, "x", model::rows::json(&used), shared::row::Raw::Absent);
     for (reuse_window, dead) in [(172_800, 1), (200_000, 0)] {

@@ -76,10 +76,10 @@ fn states() -> Vec<Line> {
             Some(alive),
             Stays,
         ),
-        line("expired", json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 1, "used": false}), None, Goes),
+        line("expired", json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": false}), None, Goes),
         line(
-            "expires this second, old",
-            json!({"created_at": NOW - 40 * DAY, "expires_at": NOW, "used": false}),
+            "inside the slack, old",
+            json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 300, "used": false}),
             None,
             Goes,
         ),
@@ -91,7 +91,7 @@ fn states() -> Vec<Line> {
         ),
         line(
             "consumed, past window and expiry",
-            json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 1, "used": true, "used_at": NOW - 3 * DAY}),
+            json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": true, "used_at": NOW - 3 * DAY}),
             None,
             Goes,
         ),

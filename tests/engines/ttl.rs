@@ -205,13 +205,13 @@ async fn a_ttl_before_the_row_s_own_end_is_warned_of(kind: EngineKind) {
     let used = json!({"expires_at": now + 29 * DAY, "used": true, "used_at": now - DAY});
     // Each with its own end, and how long a TTL is long enough.
     let cases = [
-        (spa("alive", now + DAY, None), Some(now + DAY + 1)),
-        (spa("dead", now - DAY, None), Some(now - DAY + 1)),
-        (mcp("rt_live", json!({"expires_at": now + 29 * DAY})), Some(now + 29 * DAY + 1)),
-        // A tripwire for two days from its use, whatever its expiry.
-        (mcp("rt_used", used), Some(now + DAY)),
+        (spa("alive", now + DAY, None), Some(now + DAY + 301)),
+        (spa("dead", now - DAY, None), Some(now - DAY + 301)),
+        (mcp("rt_live", json!({"expires_at": now + 29 * DAY})), Some(now + 29 * DAY + 301)),
+        // A tripwire for two days from its use, and until it expires.
+        (mcp("rt_used", used), Some(now + 29 * DAY + 301)),
         // An index row is as good as what it leads to.
-        (row(OAUTH_OWNER, "_refresh_token_index", "rt_live", &json!("actor1"), None), Some(now + 29 * DAY + 1)),
+        (row(OAUTH_OWNER, "_refresh_token_index", "rt_live", &json!("actor1"), None), Some(now + 29 * DAY + 301)),
         (row(OAUTH_OWNER, "_refresh_token_index", "rt_gone", &json!("actor1"), None), None),
         (row(OAUTH_OWNER, "_oauth_state_nonces", "n", &json!({"x": 1}), None), None),
     ];
@@ -343,7 +343,7 @@ fn undated_rows(now: i64) -> Vec<(Specimen, i64)> {
                 "r2",
                 json!({"created_at": created, "expires_at": created + 14 * DAY, "used": true, "used_at": created + DAY}),
             ),
-            created + 3 * DAY + 3_600,
+            created + 14 * DAY + 3_600,
         ),
         (
             mcp(
@@ -371,9 +371,9 @@ fn undated_rows(now: i64) -> Vec<(Specimen, i64)> {
                 "rt_2",
                 json!({"expires_at": created + 30 * DAY, "used": true, "used_at": now - DAY}),
             ),
-            now + DAY + 3_600,
+            created + 30 * DAY + 3_600,
         ),
-        (index("refresh_token_index", "rt_2"), now + DAY + 7_200 + 3_600),
+        (index("refresh_token_index", "rt_2"), created + 30 * DAY + 7_200 + 3_600),
         (
             mcp(
                 "mcp_auth_codes",

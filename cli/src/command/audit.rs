@@ -54,7 +54,7 @@ pub async fn audit(common: &Common, options: &Auditing, screen: Screen, out: &mu
 fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
     let figures = &measured.figures;
     let billing = match figures.billing {
-        Billing::OnDemand => "on demand".to_owned(),
+        Billing::OnDemand { .. } => "on demand".to_owned(),
         Billing::Provisioned { read_units, write_units } => {
             format!("provisioned: {} read and {} write units", units(read_units), units(write_units))
         }

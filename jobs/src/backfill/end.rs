@@ -1,11 +1,10 @@
 //! When a row ends by itself: what a TTL that an operator sets by hand is held against.
 
 use crate::store::{ReadRows, Result, StoreError};
-use shared::backfill::by_fields;
-use shared::bucket::{Bucket, Rule};
+use shared::bucket::Bucket;
 use shared::expiry::{self, Policy};
 use shared::integrity::{self, Lookup};
-use shared::row::{Field, Fields, Raw, Row};
+use shared::row::{Fields, Raw, Row};
 use shared::time::EpochSeconds;
 
 /// When the row ends by its own fields, an index row by those of the row that it leads to; `None` for one that has no end
@@ -24,10 +23,6 @@ pub async fn own_end<S: ReadRows>(store: &S, row: &Row, bucket: &Bucket) -> Resu
 
 /// A TTL before this takes a live row, or a consumed one that still watches for theft.
 fn end_by_fields(row: &Row, bucket: &Bucket) -> Option<EpochSeconds> {
-    let fields = Fields::read(&row.data)?;
-    match (bucket.rule, fields.used) {
-        // Its time as a tripwire may end before it would have expired.
-        (Rule::Refresh, Field::Is(true)) => by_fields(&fields, bucket, bucket.ttl?).ok(),
-        _ => expiry::dead_from(&Row { ttl: Raw::Absent, ..row.clone() }, bucket, &Policy::default()),
-    }
+    Fields::read(&row.data)?;
+    expiry::dead_from(&Row { ttl: Raw::Absent, ..row.clone() }, bucket, &Policy::default())
 }

@@ -257,13 +257,23 @@ impl Finish {
     }
 }
 
-/// An execution's name appears in logs and in the state: only characters that Step Functions accepts.
+/// An execution is shown in logs and stored: only the characters that Step Functions allows. Its ARN identifies it; other
+/// state machines may have executions of the same name.
 fn check_lease(lease: &str) -> Result<(), String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if (1..=80).contains(&lease.len()) && lease.chars().all(plain) {
-        return Ok(());
+    let plain = |part: &str| {
+        (1..=80).contains(&part.len())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+    };
+    let parts: Vec<&str> = lease.split(':').collect();
+    let is_execution = matches!(
+        parts.as_slice(),
+        [_] | ["arn", _, "states", _, _, "execution", _, _] | ["arn", _, "states", _, _, "express", _, _, _]
+    );
+    if is_execution && parts.into_iter().all(plain) && lease.len() <= 256 {
+        Ok(())
+    } else {
+        Err("lease must be the ARN or the name of an execution: letters, digits, _ - . only".to_owned())
     }
-    Err("lease must be the name of an execution: 1 to 80 letters, digits, _ - . only".to_owned())
 }
 
 #[cfg(test)]
@@ -295,6 +305,28 @@ mod tests {
         match parse(json!({"finish": {"started": started(), "segments": segments}})) {
             Ok(Request::Finish(finish)) => finish,
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_lease_is_an_execution_by_its_name_or_its_arn() {
+        let arn = "arn:aws:states:eu-north-1:123456789012:execution:app-backlog:run-1";
+        let express = "arn:aws-cn:states:cn-north-1:123456789012:express:app_b:run.1:5f0c2a7e-0000";
+        for good in ["run-1", "a.b_C-9", arn, express, &"n".repeat(80)] {
+            assert_eq!(super::check_lease(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "run 1",
+            "a:b",
+            "arn:aws:s3:::bucket",
+            "arn:aws:states:eu-north-1:123456789012:stateMachine:app",
+            "arn:aws:states:eu-north-1:123456789012:execution:app:",
+            "arn:aws:states:eu-north-1:123456789012:execution:app:run:x y",
+            &format!("{arn}{}", "n".repeat(300)),
+            &"n".repeat(81),
+        ] {
+            assert!(super::check_lease(bad).is_err(), "{bad}");
         }
     }
 

@@ -29,6 +29,7 @@ pub struct Cleanup;
 impl Job for Cleanup {
     const NAME: &'static str = NAME;
     const PURPOSE: Purpose = Purpose::DailyCleanup;
+    const PERIOD: i64 = 86_400;
     type Findings = ();
 
     fn new(_: &Settings) -> Self {

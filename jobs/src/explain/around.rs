@@ -70,7 +70,7 @@ impl Around {
         }
         if bucket.owner == bucket::Owner::Actor {
             around.index_rows = index_rows(store, &row.key, bucket).await?;
-            around.seen = match get(store, repair::seen_key()).await? {
+            around.seen = match get(store, repair::seen_key(&row.key)).await? {
                 Lookup::Found(row) => Some(row),
                 Lookup::Absent => None,
                 // A fault is not absence.

@@ -1,7 +1,7 @@
 //! The sentences: the purpose of a bucket, its rule, and the reason of a verdict.
 
 use super::{Course, NotMet, NotOurs};
-use shared::bucket::{Bucket, Generation, OAUTH_OWNER, Owner, Rule};
+use shared::bucket::{Bucket, CLOCK_SLACK_SECONDS, Generation, OAUTH_OWNER, Owner, Rule};
 use shared::expiry::{DeleteReason, KeepReason, Policy, Verdict};
 
 /// What rows of a bucket are for.
@@ -60,17 +60,17 @@ pub(super) fn owner_kind(owner: &str) -> &'static str {
 /// When a row of the bucket is dead.
 pub(super) fn rule(bucket: &Bucket, policy: &Policy) -> String {
     match bucket.rule {
-        Rule::SinceCreated { seconds } => format!("dead when now - created_at > {seconds}"),
-        Rule::ExpiresAt => "dead when now > expires_at".to_owned(),
+        Rule::SinceCreated { seconds } => format!("dead when now - {CLOCK_SLACK_SECONDS} - created_at > {seconds}"),
+        Rule::ExpiresAt => format!("dead when now - {CLOCK_SLACK_SECONDS} > expires_at"),
         Rule::ExpiresAtIfPresent => {
-            "dead when now > expires_at; without that field, when its TTL has passed".to_owned()
+            format!("dead when now - {CLOCK_SLACK_SECONDS} > expires_at; without that field, when its TTL has passed")
         }
         Rule::Refresh => format!(
-            "unused: dead when now > expires_at; consumed: dead when now > used_at + {} and now > expires_at, or when its TTL has passed",
+            "unused: dead when now - {CLOCK_SLACK_SECONDS} > expires_at; consumed: dead when now - {CLOCK_SLACK_SECONDS} > used_at + {} and > expires_at, or when its TTL has passed",
             policy.reuse_window
         ),
         Rule::ReplayMarker { seconds } => {
-            format!("dead when exp + {seconds} <= now; with exp 0, when its TTL has passed")
+            format!("dead when exp + {seconds} <= now - {CLOCK_SLACK_SECONDS}; with exp 0, when its TTL has passed")
         }
         Rule::TtlOnly => "has no time of its own: dead when its TTL has passed".to_owned(),
         Rule::Pointer { target } => {

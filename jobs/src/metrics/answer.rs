@@ -149,7 +149,7 @@ fn age(state: &JobState, measured: &Measurement) -> Option<u64> {
 
 fn figures(measured: &Measurement) -> Value {
     let (billing, read_units, write_units) = match measured.figures.billing {
-        Billing::OnDemand => ("on-demand", None, None),
+        Billing::OnDemand { .. } => ("on-demand", None, None),
         Billing::Provisioned { read_units, write_units } => ("provisioned", Some(read_units), Some(write_units)),
     };
     json!({

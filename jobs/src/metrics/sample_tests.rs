@@ -53,7 +53,7 @@ impl Memory {
             arn: String::new(),
             rows: sorted.len() as u64 * 2,
             bytes: sorted.len() as u64 * ROW_BYTES * 2,
-            billing: Billing::OnDemand,
+            billing: Billing::OnDemand { max_read_units: None, max_write_units: None },
             stream: None,
         };
         Self { rows: sorted, figures, bytes: Cell::default(), requests: Cell::default() }

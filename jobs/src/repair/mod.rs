@@ -66,6 +66,7 @@ struct Body<'a> {
 impl Job for Repair {
     const NAME: &'static str = NAME;
     const PURPOSE: Purpose = Purpose::IndexRepair;
+    const PERIOD: i64 = 7 * 86_400;
     type Findings = Findings;
 
     fn new(settings: &Settings) -> Self {
@@ -206,15 +207,15 @@ where
     }
 }
 
-/// The state row of unreachable rows of unknown age.
-pub(crate) fn seen_key() -> RowKey {
-    RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{}", seen::NAME))
+/// The state row that remembers a row as unreachable and of unknown age.
+pub(crate) fn seen_key(key: &RowKey) -> RowKey {
+    RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{}", seen::state_name(key)))
 }
 
 /// When the repair first saw a row of unknown age, by that state row.
 pub(crate) fn sighting(state: Option<&Row>, key: &RowKey, now: EpochSeconds, grace: i64) -> Sighting {
     let stored = state.and_then(|row| serde_json::from_str(row.data.text()?).ok()).unwrap_or(Value::Null);
-    Seen::of(&stored, now, grace).sighting(key)
+    Seen::of([&stored], now, grace).sighting(key)
 }
 
 /// How far the segments have come; this is the cursor.

@@ -1,10 +1,10 @@
-//! Unreachable rows of unknown age: they go when they are seen unreachable twice, the grace period apart.
+//! Unreachable rows of unknown age: they are deleted when they are seen unreachable twice, the grace period apart.
 //!
-//! A state row remembers them by a hash. Most are provider rows from before 3.7.4, which gave rows no TTL. The list is
-//! bounded: what does not fit is remembered by a later run, when the first ones are gone.
+//! State rows remember them by a hash, each the hashes with one beginning. Most are provider rows from before 3.7.4, which
+//! gave rows no TTL: a table may have hundreds of thousands.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -14,36 +14,42 @@ use shared::integrity::Sighting;
 use shared::row::RowKey;
 use shared::time::EpochSeconds;
 
-pub(super) const NAME: &str = "index-repair-seen";
-/// As many as fit into a state row with room to spare.
-const MOST: usize = 5_000;
+/// What the names of the state rows begin with.
+const NAME: &str = "index-repair-seen-";
+/// State rows: together they hold a million rows.
+const SHARDS: usize = 64;
+/// As many as fit into a state row of 300 KB; with all of them, memory stays below 50 MB. Others are remembered by a later
+/// run, when the first ones are gone.
+const MOST_IN_SHARD: usize = 16_000;
+/// Hexadecimal digits of a hash.
+const DIGITS: usize = 16;
 /// How often parts that write at once may be in each other's way.
 const TRIES: u32 = 5;
 /// What no walk has seen for so long is gone.
 const FORGOTTEN_AFTER: i64 = 90 * 86_400;
 
+/// Hashes of rows, with when they were first seen.
+type Hashes = HashMap<u64, i64>;
+
 pub(super) struct Seen {
-    before: BTreeMap<String, i64>,
+    before: Hashes,
     now: EpochSeconds,
     grace: i64,
-    /// Seen in this run, with when they were first seen.
-    still: RefCell<BTreeMap<String, i64>>,
-    /// Seen in this run for the last time: judged, and with that forgotten. One that could not be deleted begins anew.
-    judged: RefCell<BTreeSet<String>>,
+    /// Seen in this run, by shard: rows that are kept for now, with when they were first seen, and rows that were judged and
+    /// with that forgotten (`None`). One that could not be deleted begins anew.
+    met: RefCell<Vec<HashMap<u64, Option<i64>>>>,
 }
 
 impl Seen {
     pub(super) async fn read<S: OwnState>(store: &S, now: EpochSeconds, grace: i64) -> Result<Self> {
-        let stored = store.read_state(NAME).await?.map_or(Value::Null, |stored| stored.value);
+        let stored = store.read_states(NAME).await?;
         Ok(Self::of(&stored, now, grace))
     }
 
     /// As it is stored.
-    pub(super) fn of(stored: &Value, now: EpochSeconds, grace: i64) -> Self {
-        let before = stored["seen"].as_object().map_or_else(BTreeMap::new, |seen| {
-            seen.iter().filter_map(|(hash, at)| Some((hash.clone(), at.as_i64()?))).collect()
-        });
-        Self { before, now, grace, still: RefCell::default(), judged: RefCell::default() }
+    pub(super) fn of<'v>(stored: impl IntoIterator<Item = &'v Value>, now: EpochSeconds, grace: i64) -> Self {
+        let before = stored.into_iter().flat_map(hashes_in).collect();
+        Self { before, now, grace, met: RefCell::new(vec![HashMap::new(); SHARDS]) }
     }
 
     /// Whether the row was seen like this before, long enough ago.
@@ -51,7 +57,7 @@ impl Seen {
         let hash = hash(key);
         match self.before.get(&hash) {
             Some(first) if self.now.get().saturating_sub(*first) >= self.grace => {
-                self.judged.borrow_mut().insert(hash);
+                self.met.borrow_mut()[shard(hash)].insert(hash, None);
                 Sighting::Again
             }
             _ => Sighting::First,
@@ -62,28 +68,52 @@ impl Seen {
     pub(super) fn remember(&self, key: &RowKey) {
         let hash = hash(key);
         let first = self.before.get(&hash).copied().unwrap_or(self.now.get());
-        let mut still = self.still.borrow_mut();
-        if still.len() < MOST {
-            still.insert(hash, first);
+        let met = &mut self.met.borrow_mut()[shard(hash)];
+        if met.len() < MOST_IN_SHARD || met.contains_key(&hash) {
+            met.insert(hash, Some(first));
         }
     }
 
     /// Writes down what was seen; after a part of a walk also what is known by now, the longest known first. Other parts
     /// may write at the same time: then it is read once more.
     pub(super) async fn write<S: OwnState>(&self, store: &S, whole: bool) -> Result<()> {
-        if whole {
-            let seen = self.still.borrow().clone();
-            return if seen == self.before { Ok(()) } else { store.write_state(NAME, &json!({"seen": seen})).await };
+        let met = self.met.take();
+        for (shard, met) in met.into_iter().enumerate() {
+            if whole || !met.is_empty() {
+                self.write_shard(store, shard, &met, whole).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_shard<S: OwnState>(
+        &self,
+        store: &S,
+        number: usize,
+        met: &HashMap<u64, Option<i64>>,
+        whole: bool,
+    ) -> Result<()> {
+        let name = shard_name(number);
+        let mut known: Hashes = self
+            .before
+            .iter()
+            .filter(|(hash, _)| shard(**hash) == number)
+            .map(|(hash, first)| (*hash, *first))
+            .collect();
+        let still = |known: &Hashes| if whole { kept(met) } else { self.with_known(met, known) };
+        if still(&known) == known {
+            return Ok(());
         }
         for _ in 0..TRIES {
-            let stored = store.read_state(NAME).await?;
-            let known = Self::of(stored.as_ref().map_or(&Value::Null, |stored| &stored.value), self.now, self.grace);
-            let seen = self.with_known(&known.before);
-            if seen == known.before {
+            let stored = store.read_state(&name).await?;
+            known = stored.iter().flat_map(|stored| hashes_in(&stored.value)).collect();
+            let seen = still(&known);
+            let value = (!seen.is_empty()).then(|| to_json(&seen));
+            if seen == known && (value.is_some() || stored.is_none()) {
                 return Ok(());
             }
             let expected = stored.map(|stored| stored.text);
-            if store.swap_state(NAME, expected.as_deref(), Some(&json!({"seen": seen}))).await? {
+            if store.swap_state(&name, expected.as_deref(), value.as_ref()).await? {
                 return Ok(());
             }
         }
@@ -91,36 +121,77 @@ impl Seen {
         Ok(())
     }
 
-    fn with_known(&self, known: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
-        let mut seen = self.still.borrow().clone();
-        let judged = self.judged.borrow();
-        let open =
-            |hash: &str, first: i64| !judged.contains(hash) && self.now.get().saturating_sub(first) < FORGOTTEN_AFTER;
-        let open = known.iter().filter(|(hash, first)| open(hash, **first));
-        seen.extend(open.map(|(hash, first)| (hash.clone(), *first)));
-        if seen.len() > MOST {
-            let mut by_age: Vec<(String, i64)> = seen.into_iter().collect();
-            by_age.sort_by_key(|(_, first)| *first);
-            by_age.truncate(MOST);
+    fn with_known(&self, met: &HashMap<u64, Option<i64>>, known: &Hashes) -> Hashes {
+        let mut seen = kept(met);
+        let open = |hash: &u64, first: i64| {
+            met.get(hash) != Some(&None) && self.now.get().saturating_sub(first) < FORGOTTEN_AFTER
+        };
+        seen.extend(known.iter().filter(|(hash, first)| open(hash, **first)));
+        if seen.len() > MOST_IN_SHARD {
+            let mut by_age: Vec<(u64, i64)> = seen.into_iter().collect();
+            by_age.sort_unstable_by_key(|(hash, first)| (*first, *hash));
+            by_age.truncate(MOST_IN_SHARD);
             seen = by_age.into_iter().collect();
         }
         seen
     }
 }
 
-fn hash(key: &RowKey) -> String {
+fn kept(met: &HashMap<u64, Option<i64>>) -> Hashes {
+    met.iter().filter_map(|(hash, first)| Some((*hash, (*first)?))).collect()
+}
+
+/// By when they were first seen, which is the same for many: the hashes one after another.
+fn to_json(seen: &Hashes) -> Value {
+    let mut by_time: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+    for (hash, first) in seen {
+        by_time.entry(*first).or_default().push(*hash);
+    }
+    let joined = by_time.into_iter().map(|(first, mut hashes)| {
+        hashes.sort_unstable();
+        (first.to_string(), hashes.iter().map(|hash| format!("{hash:0DIGITS$x}")).collect::<String>())
+    });
+    json!({"seen": joined.collect::<BTreeMap<_, _>>()})
+}
+
+fn hashes_in(stored: &Value) -> Vec<(u64, i64)> {
+    let times = stored["seen"].as_object().into_iter().flatten();
+    let read = |(first, hashes): (&String, &Value)| {
+        let (first, hashes) = (first.parse().ok()?, hashes.as_str()?.as_bytes());
+        let read = |hash: &[u8]| u64::from_str_radix(std::str::from_utf8(hash).ok()?, 16).ok();
+        Some(hashes.chunks_exact(DIGITS).filter_map(|hash| Some((read(hash)?, first))).collect::<Vec<_>>())
+    };
+    times.filter_map(read).flatten().collect()
+}
+
+/// The name of the state row that remembers a row.
+pub(super) fn state_name(key: &RowKey) -> String {
+    shard_name(shard(hash(key)))
+}
+
+fn shard_name(shard: usize) -> String {
+    format!("{NAME}{shard:02}")
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "below the number of shards")]
+fn shard(hash: u64) -> usize {
+    (hash % SHARDS as u64) as usize
+}
+
+fn hash(key: &RowKey) -> u64 {
     let digest = Sha256::new().chain_update(&key.owner).chain_update([0]).chain_update(&key.sort).finalize();
-    let short = digest[..8].iter().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
-    format!("{short:016x}")
+    digest[..8].iter().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::cell::RefCell;
+    use std::collections::{BTreeMap, HashMap};
 
-    use serde_json::json;
+    use serde_json::Value;
 
-    use super::{Seen, hash};
+    use super::{Seen, hash, to_json};
+    use crate::store::{OwnState, Result, Stored};
     use shared::integrity::Sighting;
     use shared::row::RowKey;
     use shared::time::EpochSeconds;
@@ -128,12 +199,94 @@ mod tests {
     #[test]
     fn what_was_judged_makes_room_for_others() {
         let [old, fresh, other] = ["old", "fresh", "other"].map(|name| RowKey::new("actor", name));
-        let stored = json!({"seen": {hash(&old): 1_000, hash(&fresh): 9_000, hash(&other): 1_000}});
-        let seen = Seen::of(&stored, EpochSeconds::new(10_000), 3_600);
+        let stored = to_json(&HashMap::from([(hash(&old), 1_000), (hash(&fresh), 9_000), (hash(&other), 1_000)]));
+        let seen = Seen::of([&stored], EpochSeconds::new(10_000), 3_600);
         assert_eq!(seen.sighting(&old), Sighting::Again);
         assert_eq!(seen.sighting(&fresh), Sighting::First);
         seen.remember(&fresh);
         // Another segment's row, which this part has not met, stays as it is.
-        assert_eq!(seen.with_known(&seen.before), BTreeMap::from([(hash(&fresh), 9_000), (hash(&other), 1_000)]));
+        let met = seen.met.take().into_iter().flatten().collect();
+        let expected = HashMap::from([(hash(&fresh), 9_000), (hash(&other), 1_000)]);
+        assert_eq!(seen.with_known(&met, &seen.before), expected);
+    }
+
+    /// State rows in memory.
+    #[derive(Default)]
+    struct Rows(RefCell<BTreeMap<String, String>>);
+
+    impl OwnState for Rows {
+        async fn read_state(&self, name: &str) -> Result<Option<Stored>> {
+            let text = self.0.borrow().get(name).cloned();
+            Ok(text.map(|text| Stored { value: serde_json::from_str(&text).unwrap(), text }))
+        }
+
+        async fn swap_state(&self, name: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool> {
+            let holds = self.0.borrow().get(name).map(String::as_str) == expected;
+            match value {
+                Some(value) if holds => drop(self.0.borrow_mut().insert(name.to_owned(), value.to_string())),
+                None if holds => drop(self.0.borrow_mut().remove(name)),
+                _ => {}
+            }
+            Ok(holds)
+        }
+
+        async fn write_state(&self, name: &str, value: &Value) -> Result<()> {
+            self.0.borrow_mut().insert(name.to_owned(), value.to_string());
+            Ok(())
+        }
+
+        async fn read_states(&self, prefix: &str) -> Result<Vec<Value>> {
+            let rows = self.0.borrow();
+            let named = rows.iter().filter(|(name, _)| name.starts_with(prefix));
+            Ok(named.map(|(_, text)| serde_json::from_str(text).unwrap()).collect())
+        }
+
+        async fn holds_state(&self) -> Result<bool> {
+            Ok(true)
+        }
+    }
+
+    fn provider(i: u32) -> RowKey {
+        RowKey::new(format!("actor{}", i % 900), format!("mcp_google_tokens:google_token_access_secret{i}"))
+    }
+
+    #[tokio::test]
+    async fn remembers_every_row_of_a_table_from_before_ttls_in_rows_that_fit() {
+        let (store, rows) = (Rows::default(), 180_000);
+        for (whole, at) in [(true, 1_000_000), (false, 1_000_100)] {
+            let first = Seen::read(&store, EpochSeconds::new(at), 3_600).await.unwrap();
+            for i in 0..rows {
+                assert_eq!(first.sighting(&provider(i)), Sighting::First);
+                first.remember(&provider(i));
+            }
+            first.write(&store, whole).await.unwrap();
+        }
+        for text in store.0.borrow().values() {
+            assert!(text.len() < 300_000 && !text.contains("secret"), "{}", text.len());
+        }
+        // The grace period after the first time, not after the second.
+        let again = Seen::read(&store, EpochSeconds::new(1_003_600), 3_600).await.unwrap();
+        let old = (0..rows).filter(|i| again.sighting(&provider(*i)) == Sighting::Again).count();
+        assert_eq!(old, 180_000);
+        // All were judged: nothing is left to remember.
+        again.write(&store, true).await.unwrap();
+        assert!(store.0.borrow().is_empty(), "{} rows", store.0.borrow().len());
+    }
+
+    #[tokio::test]
+    async fn parts_that_write_at_once_forget_nothing_of_each_other() {
+        let store = Rows::default();
+        let parts: Vec<Seen> = futures_util::future::join_all(
+            (0..4).map(|_| async { Seen::read(&store, EpochSeconds::new(1_000), 3_600).await.unwrap() }),
+        )
+        .await;
+        for (part, seen) in (0..).zip(&parts) {
+            (0..500).for_each(|i| seen.remember(&provider(part * 500 + i)));
+        }
+        for seen in &parts {
+            seen.write(&store, false).await.unwrap();
+        }
+        let later = Seen::read(&store, EpochSeconds::new(9_000), 3_600).await.unwrap();
+        assert!((0..2_000).all(|i| later.sighting(&provider(i)) == Sighting::Again));
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::run::report::Tally;
 use crate::store::{Budget, Result, ScanTable};
 use crate::walk::{Context, Source};
-use shared::bucket::{self, Bucket, JANITOR_OWNER, OAUTH_OWNER, Rule};
+use shared::bucket::{self, BUCKETS, Bucket, JANITOR_OWNER, OAUTH_OWNER, Rule};
 use shared::expiry::{self, Condemned, KeepReason};
 use shared::integrity::{self, Question, RepairPart};
 use shared::row::{Fields, Row, RowKey};
@@ -61,6 +61,8 @@ pub(super) struct SegmentRows<'a, S> {
     after: Option<RowKey>,
     at_end: bool,
     passed: u64,
+    /// Where this run began in the segment.
+    began: Option<RowKey>,
     /// The last row of the last piece.
     reached: Option<RowKey>,
     /// The owner being read, how many rows of it were met, and what of them has to be judged together.
@@ -75,7 +77,7 @@ impl<S: ScanTable + Budget> Source for SegmentRows<'_, S> {
     type Place = TablePlace;
 
     fn place(&self) -> TablePlace {
-        TablePlace { passed: self.passed, key: self.reached.as_ref().map(blurred) }
+        TablePlace { passed: self.passed, key: self.reached.as_ref().map(|key| blurred(key, self.began.as_ref())) }
     }
 
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
@@ -126,6 +128,7 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
             after: from.clone(),
             at_end: false,
             passed: 0,
+            began: from.clone(),
             reached: from,
             owner: None,
             owner_rows: 0,
@@ -221,12 +224,99 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
     }
 }
 
-/// Characters of a range key that a cursor shows behind the bucket: see `walk::Cursor`.
+/// Characters of a row's name that a cursor shows, and the most that it ever shows: see `cleanup::cursor`.
 const SHOWN: usize = 8;
+const MOST_SHOWN: usize = 12;
 
-/// The key without most of the row's name, so that no token is stored: the next run reads a few rows again.
-fn blurred(key: &RowKey) -> RowKey {
-    let bucket = key.sort.split_once(':').filter(|(bucket, _)| bucket::find(&key.owner, bucket).is_some());
-    let shown = bucket.map_or(0, |(bucket, _)| bucket.chars().count() + 1) + SHOWN;
-    RowKey::new(key.owner.clone(), key.sort.chars().take(shown).collect::<String>())
+/// Sorts after every key.
+const LAST: char = char::MAX;
+
+/// The key without most of the row's name, so that no token is stored: the next run reads a few rows again. It is always
+/// further on than where this run `began`, if this run has read anything.
+fn blurred(key: &RowKey, began: Option<&RowKey>) -> RowKey {
+    if began == Some(key) {
+        return key.clone();
+    }
+    let floor = began.filter(|began| began.owner == key.owner).map_or("", |began| began.sort.as_str());
+    let known = key.sort.split_once(':').and_then(|(name, _)| bucket::find(&key.owner, name));
+    // The bucket, and the beginning that all of its names share, are no secret.
+    let public = known.map_or(0, |bucket| {
+        let prefix = bucket.sort_key(bucket.names.prefix);
+        if key.sort.starts_with(&prefix) { prefix.len() } else { bucket.name.len() + 1 }
+    });
+    let head = |shown: usize| {
+        let end = key.sort[public..].char_indices().nth(shown).map_or(key.sort.len(), |(end, _)| public + end);
+        &key.sort[..end]
+    };
+    let further = (SHOWN..=MOST_SHOWN).map(head).find(|head| *head > floor).map(str::to_owned);
+    // More rows that begin alike than one run reads. No library writes such names in a bucket that is known; the rows of a
+    // bucket that is not are never touched, and the next one that is known begins at its prefix.
+    let sort = further.unwrap_or_else(|| match known {
+        Some(_) => format!("{}{LAST}", head(MOST_SHOWN)),
+        None => next_known_prefix(key).unwrap_or_else(|| LAST.to_string()),
+    });
+    RowKey::new(key.owner.clone(), sort)
+}
+
+fn next_known_prefix(key: &RowKey) -> Option<String> {
+    let of_owner = BUCKETS.iter().filter(|bucket| bucket.owner.holds(&key.owner));
+    of_owner.map(Bucket::sort_prefix).filter(|prefix| *prefix > key.sort).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RowKey, blurred};
+
+    /// Runs that each pass `read` rows of an actor, from where the last one stopped.
+    fn runs(rows: &[RowKey], read: usize) -> Option<usize> {
+        let mut from: Option<RowKey> = None;
+        for run in 1..=rows.len() {
+            let left: Vec<&RowKey> =
+                rows.iter().filter(|row| from.as_ref().is_none_or(|from| row.sort > from.sort)).collect();
+            if left.len() <= read {
+                return Some(run);
+            }
+            let at = blurred(left[read - 1], from.as_ref());
+            let secret = left[read - 1].sort.find("secret").map(|from| &left[read - 1].sort[from..]);
+            let shown = secret.and_then(|secret| secret.char_indices().nth(12).map(|(end, _)| &secret[..=end]));
+            assert!(shown.is_none_or(|shown| !at.sort.contains(shown)), "{}", at.sort);
+            from = Some(at);
+        }
+        None
+    }
+
+    #[test]
+    fn a_cursor_always_makes_progress() {
+        for prefix in [
+            "remote:0123456789abcdef0123456789abcdef:list:notes:",
+            "mcp_refresh_zzz:secret",
+            "_internal:oauth_tokens:",
+            "mcp_google_tokens:google_token_access_",
+            "mcp_tokens:aw_secretsecretsecret",
+            "\u{eb}\u{eb}\u{eb}\u{eb}\u{eb}\u{eb}\u{eb}\u{eb}\u{eb}\u{eb}\u{eb}\u{eb}\u{eb}:",
+        ] {
+            let mut rows: Vec<RowKey> = (0..200).map(|i| RowKey::new("actor", format!("{prefix}{i:04}"))).collect();
+            rows.push(RowKey::new("actor", "mcp_tokens:aw_zzz"));
+            rows.push(RowKey::new("actor", "zzz:last"));
+            rows.sort();
+            assert!(runs(&rows, 20).is_some_and(|runs| runs < 30), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn a_jump_stops_before_the_next_bucket_that_is_known() {
+        let reached = RowKey::new("actor", "mcp_refresh_aaaaaaaaaa:1");
+        let first = blurred(&reached, None);
+        assert_eq!(first.sort, "mcp_refr");
+        let mut from = first;
+        for _ in 0..5 {
+            from = blurred(&reached, Some(&from));
+        }
+        assert_eq!(from.sort, "mcp_refresh_tokens:");
+        let reached = RowKey::new("actor", "zzzzzzzzzzzzzzzz:1");
+        let from = RowKey::new("actor", "zzzzzzzzzzzz");
+        assert_eq!(blurred(&reached, Some(&from)).sort, "\u{10FFFF}");
+        // Nothing was read: nothing is passed.
+        assert_eq!(blurred(&from, Some(&from)), from);
+    }
 }

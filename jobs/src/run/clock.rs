@@ -63,8 +63,8 @@ pub struct RunClock {
     budget: Option<Duration>,
     /// Static, because the observer outlives the run.
     watch: Option<&'static Watch>,
-    /// Seconds that the machine's clock was ahead of the table's; `now` is already without them.
-    ahead: i64,
+    /// Seconds that the machine's clock was ahead of the table's, negative if behind; `now` is already without them.
+    offset: i64,
 }
 
 /// Share of the budget that is reserved for requests in flight, the cursor, the lease and the answer.
@@ -72,10 +72,13 @@ const RESERVE_DIVISOR: u32 = 5;
 const RESERVE_LEAST: Duration = Duration::from_millis(750);
 const RESERVE_MOST: Duration = Duration::from_secs(15);
 
+/// Seconds off that are worth a warning: the table's time comes in whole seconds, and a busy server renews it late.
+const NOTABLE_OFFSET: u64 = 4;
+
 impl RunClock {
     #[expect(clippy::disallowed_methods, reason = "the run's own stopwatch starts here")]
     pub fn start(now: EpochSeconds, budget: Option<Duration>) -> Self {
-        Self { now, started: Instant::now(), budget, watch: None, ahead: 0 }
+        Self { now, started: Instant::now(), budget, watch: None, offset: 0 }
     }
 
     pub fn watched_by(self, watch: Option<&'static Watch>) -> Self {
@@ -90,14 +93,17 @@ impl RunClock {
         self.watch.is_some_and(Watch::is_stopped)
     }
 
-    /// The same run by the table's clock, which this machine's is `ahead` of.
-    pub fn set_back(self, ahead: i64) -> Self {
-        Self { now: self.now.plus(-ahead), ahead, ..self }
+    /// The same run by the table's clock, which this machine's is `offset` seconds ahead of, or behind if negative.
+    pub fn corrected_by(self, offset: i64) -> Self {
+        Self { now: self.now.plus(-offset), offset, ..self }
     }
 
-    /// Seconds that `now` was set back by.
-    pub fn ahead(&self) -> i64 {
-        self.ahead
+    /// What a report says of a machine whose clock is off.
+    pub fn offset_note(&self) -> Option<String> {
+        let side = if self.offset > 0 { "ahead of" } else { "behind" };
+        let seconds = self.offset.unsigned_abs();
+        (seconds >= NOTABLE_OFFSET)
+            .then(|| format!("this machine's clock is {seconds} s {side} the table's: rows are judged by the table's"))
     }
 
     /// The `now` that every row of this run is judged by.

@@ -166,7 +166,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
     /// When the state row could not be read or written.
     pub async fn recall(self) -> Result<()> {
         let mut ended = self.value();
-        // No execution has a name with a space in it.
+        // No execution has a space in its name or ARN.
         ended["holder"] = json!(format!("{} (ended)", self.holder));
         // A part may renew it in between. If all of them do, every time, it lapses after the last.
         for _ in 0..RECALLS {
@@ -199,15 +199,18 @@ impl<'a, S: OwnState> Lease<'a, S> {
         let seconds = lease["until"].as_i64()?.saturating_sub(self.clock.wall().get());
         // A lease further ahead than any lease is written came from a clock that was wrong; it must not block for ever.
         let held = (0..=2 * SHARED_SECONDS).contains(&seconds) && !self.is_ours(lease);
-        held.then(|| Acquire::Held {
-            by: lease["holder"].as_str().unwrap_or("another run").chars().take(40).collect(),
-            seconds,
-        })
+        held.then(|| Acquire::Held { by: shown(lease["holder"].as_str().unwrap_or("another run")), seconds })
     }
 
     fn lasts(&self) -> Duration {
         Duration::from_secs(self.seconds.unsigned_abs())
     }
+}
+
+/// A holder as it is shown: of an execution's ARN, the state machine and the name.
+fn shown(holder: &str) -> String {
+    let name = [":execution:", ":express:"].iter().find_map(|part| holder.split_once(part)).map(|(_, name)| name);
+    name.unwrap_or(holder).chars().take(100).collect()
 }
 
 #[cfg(test)]
@@ -234,6 +237,10 @@ mod tests {
         async fn read_state(&self, _: &str) -> Result<Option<Stored>> {
             let text = self.text.borrow().clone();
             Ok(text.map(|text| Stored { value: serde_json::from_str(&text).unwrap(), text }))
+        }
+
+        async fn read_states(&self, _: &str) -> Result<Vec<Value>> {
+            Ok(Vec::new())
         }
 
         async fn swap_state(&self, _: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool> {
@@ -393,5 +400,18 @@ mod tests {
         let (row, clock) = (Row::default(), RunClock::start(START, None));
         *row.text.borrow_mut() = Some(r#"{"holder": "another", "until": 1900000000}"#.to_owned());
         assert!(got(&row, &clock).await.is_some());
+    }
+
+    /// Two state machines, or two regions, may have executions of one name.
+    #[tokio::test(start_paused = true)]
+    async fn executions_of_one_name_do_not_share_a_lease_and_are_shown_by_name() {
+        let (row, clock) = (Row::default(), RunClock::start(START, None));
+        let arn =
+            |machine: &str| format!("arn:aws:states:eu-north-1:123456789012:execution:{machine}:nightly-clean-up");
+        let _first = joined(&row, &clock, &arn("one")).await.unwrap();
+        assert!(joined(&row, &clock, &arn("one")).await.is_some(), "another part of it");
+        let other = Lease::shared(&row, &clock, &arn("two")).acquire().await.unwrap();
+        let Acquire::Held { by, .. } = other else { panic!("two executions at a time") };
+        assert_eq!(by, "one:nightly-clean-up");
     }
 }

@@ -30,6 +30,8 @@ pub trait Job: Sized {
     const NAME: &'static str;
     /// The settings that apply to it.
     const PURPOSE: Purpose;
+    /// Seconds between two scheduled runs.
+    const PERIOD: i64;
     /// Figures that it reports beside the counts. The defaults name every one of them.
     type Findings: Default + Serialize;
 
@@ -57,6 +59,7 @@ pub struct Checkpoint<'a, S> {
     store: &'a S,
     name: &'static str,
     state: &'a JobState,
+    now: i64,
     /// A dry run writes nothing; a segment's cursor is part of its answer.
     disabled: bool,
 }
@@ -66,7 +69,7 @@ impl<S: OwnState> Checkpoint<'_, S> {
         if self.disabled {
             return Ok(());
         }
-        self.store.write_state(self.name, &json!(self.state.at(cursor))).await
+        self.store.write_state(self.name, &json!(self.state.at(cursor, self.now))).await
     }
 }
 
@@ -136,13 +139,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         clock: &'a RunClock,
         segment: Option<(Segment, Value)>,
     ) -> Result<Self, RunError> {
-        let mut notes = Vec::new();
-        if clock.ahead() > 0 {
-            let ahead = clock.ahead();
-            notes.push(format!(
-                "this machine's clock is {ahead} s ahead of the table's: rows are judged by the table's"
-            ));
-        }
+        let notes = clock.offset_note().into_iter().collect();
         let policy = Policy {
             reuse_window: settings.reuse_window_seconds,
             grace: settings.grace_seconds,
@@ -225,7 +222,8 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         if let Some((_, cursor)) = &self.segment {
             return Ok(JobState { cursor: cursor.clone(), ..JobState::default() });
         }
-        Ok(JobState::read(self.store, J::NAME).await?)
+        // The rows that it has passed may have expired since: the walk starts from the beginning.
+        Ok(JobState::read(self.store, J::NAME).await?.without_stale_cursor(self.clock.now().get(), J::PERIOD))
     }
 
     /// `MAX_DELETE_SHARE` takes a dry walk over the whole table, wherever an earlier run stopped.
@@ -295,7 +293,8 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
     ) -> Walked<Value, J::Findings> {
         let context = Context::new(self.store, self.clock.now(), self.policy, dry, max_deletes);
         let segment = self.segment.as_ref().map(|(segment, _)| *segment);
-        let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, disabled: dry || segment.is_some() };
+        let (now, disabled) = (self.clock.now().get(), dry || segment.is_some());
+        let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, now, disabled };
         self.job.walk(&context, segment, from, &checkpoint).await
     }
 

@@ -16,6 +16,9 @@ use shared::expiry::KeepReason;
 pub struct JobState {
     /// Where the next run continues, in the job's own format; null is the beginning.
     pub cursor: Value,
+    /// When the run started that wrote the cursor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor_at: Option<i64>,
     /// When the first run started that left a state: since then a run could have completed.
     pub first_run_at: Option<i64>,
     /// When the last complete run started.
@@ -65,6 +68,7 @@ impl JobState {
         }
         Self {
             cursor: value["cursor"].clone(),
+            cursor_at: read(&value["cursor_at"]),
             first_run_at: read(&value["first_run_at"]),
             last_complete_at: read(&value["last_complete_at"]),
             consecutive_incomplete_runs: read(&value["consecutive_incomplete_runs"]).unwrap_or(0),
@@ -79,6 +83,13 @@ impl JobState {
         !self.cursor.is_null()
     }
 
+    /// The state without a cursor that is older than two periods of the job.
+    pub fn without_stale_cursor(self, now: i64, period: i64) -> Self {
+        let written = self.cursor_at.or(self.last_run.as_ref().map(|run| run.at));
+        let stale = written.is_some_and(|written| now.saturating_sub(written) > 2 * period);
+        if stale { Self { cursor: Value::Null, cursor_at: None, ..self } } else { self }
+    }
+
     /// Rows of the system actors that the runs deleted in the `seconds` up to the last one.
     pub fn deleted_within(&self, seconds: i64) -> u64 {
         let last = self.last_run.as_ref().map_or(0, |run| hour(run.at));
@@ -88,8 +99,8 @@ impl JobState {
     }
 
     /// The state in the middle of a run, in case it is killed; its counts are lost then.
-    pub fn at(&self, cursor: Value) -> Self {
-        Self { cursor, left: None, ..self.clone() }
+    pub fn at(&self, cursor: Value, now: i64) -> Self {
+        Self { cursor, cursor_at: Some(now), left: None, ..self.clone() }
     }
 
     /// Consecutive incomplete runs after one more run that ended so.
@@ -110,6 +121,7 @@ impl JobState {
         let deleted = deleted.fold(0, |sum: u64, (_, n)| sum.saturating_add(*n));
         Self {
             cursor: Value::Null,
+            cursor_at: None,
             first_run_at: self.first_run_before(run.at),
             last_complete_at: if outcome.is_complete() { Some(run.at) } else { self.last_complete_at },
             consecutive_incomplete_runs: self.incomplete_runs_after(outcome),
@@ -159,6 +171,7 @@ impl JobState {
         };
         Self {
             cursor: report.next.clone().unwrap_or_default(),
+            cursor_at: report.next.is_some().then_some(report.now),
             left: in_one_run.then(|| counts.buckets().iter().map(left).collect()),
             ..self.after_run(run, report.outcome)
         }
@@ -167,4 +180,29 @@ impl JobState {
 
 fn hour(seconds: i64) -> i64 {
     seconds.div_euclid(3_600)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::JobState;
+
+    #[test]
+    fn a_cursor_older_than_two_periods_is_dropped() {
+        let day = 86_400;
+        for (written, resumed) in [(0, true), (2 * day, true), (2 * day + 1, false), (90 * day, false), (-day, true)] {
+            let state = json!({"cursor": {"step": "x"}, "cursor_at": 100 * day - written, "last_run": {"at": 5}});
+            let state = JobState::from_json(&state).without_stale_cursor(100 * day, day);
+            assert_eq!(state.is_resumed(), resumed, "{written}");
+            assert_eq!(state.last_run.map(|run| run.at), Some(5));
+        }
+        // Of a release that did not say when: by its last run.
+        let state = json!({"cursor": {"step": "x"}, "last_run": {"at": 97 * day}});
+        assert!(!JobState::from_json(&state).without_stale_cursor(100 * day, day).is_resumed());
+        assert!(JobState::from_json(&state).without_stale_cursor(98 * day, day).is_resumed());
+        // A walk that is resumed every day is under way for as long as it takes.
+        let state = JobState::from_json(&state).at(json!({"step": "y"}), 100 * day);
+        assert!(state.without_stale_cursor(101 * day, day).is_resumed());
+    }
 }

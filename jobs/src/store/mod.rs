@@ -39,6 +39,8 @@ pub enum StoreError {
     KeepsFailing { pieces: u32 },
     #[error("this machine's clock is {seconds} s ahead of DynamoDB's: set it, rows cannot be judged by it")]
     ClockAhead { seconds: i64 },
+    #[error("this machine's clock is {seconds} s behind DynamoDB's: set it, rows cannot be judged by it")]
+    ClockBehind { seconds: i64 },
     #[error("{operation} on table {table} was refused: {code}")]
     Rejected { operation: &'static str, table: String, code: String },
 }
@@ -187,8 +189,10 @@ pub enum DeleteOutcome {
     Deleted,
     /// The row changed after it was judged, and was left alone.
     LostRace,
-    /// The store refused or could not; the row is still there.
+    /// The store could not; the row is still there.
     Failed,
+    /// The store will not take this delete, now or later; the row is still there.
+    Refused,
     /// The answer never came: the row may or may not be there.
     Unknown,
     /// Not sent: something ended the work before it.
@@ -239,6 +243,9 @@ pub struct Stored {
 pub trait OwnState {
     async fn read_state(&self, name: &str) -> Result<Option<Stored>>;
 
+    /// The values of all state rows whose names begin with `prefix`.
+    async fn read_states(&self, prefix: &str) -> Result<Vec<Value>>;
+
     /// Writes (or with `None` removes) a state row if its text is still `expected`; `None` expects no row.
     async fn swap_state(&self, name: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool>;
 
@@ -250,8 +257,15 @@ pub trait OwnState {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Billing {
-    OnDemand,
-    Provisioned { read_units: f64, write_units: f64 },
+    /// With the table's own maximum, where it has one.
+    OnDemand {
+        max_read_units: Option<f64>,
+        max_write_units: Option<f64>,
+    },
+    Provisioned {
+        read_units: f64,
+        write_units: f64,
+    },
 }
 
 /// What `DescribeTimeToLive` says.

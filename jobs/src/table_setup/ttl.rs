@@ -225,8 +225,13 @@ mod tests {
 
     impl InspectTable for Script {
         fn figures(&self) -> &TableFigures {
-            const FIGURES: &TableFigures =
-                &TableFigures { arn: String::new(), rows: 0, bytes: 0, billing: Billing::OnDemand, stream: None };
+            const FIGURES: &TableFigures = &TableFigures {
+                arn: String::new(),
+                rows: 0,
+                bytes: 0,
+                billing: Billing::Provisioned { read_units: 26.0, write_units: 2.0 },
+                stream: None,
+            };
             FIGURES
         }
 

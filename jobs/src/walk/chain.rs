@@ -260,6 +260,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
                 DeleteOutcome::LostRace => {
                     rows.iter().for_each(|row| counts.kept(row.bucket(), KeepReason::TargetKept));
                 }
+                DeleteOutcome::Refused => rows.iter().for_each(|row| counts.refused(row.bucket())),
                 DeleteOutcome::Failed | DeleteOutcome::Unknown | DeleteOutcome::NotTried => {
                     rows.iter().for_each(|row| counts.skipped(row.bucket()));
                 }

@@ -290,7 +290,7 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         let Piece { from, mut counts, units, in_progress } = piece;
         if let Err(stop) = work(units, &mut counts).await {
             self.stop(from, stop);
-        } else if counts.rows_skipped() > 0 && counts.rows_deleted() == 0 {
+        } else if counts.rows_failed() > 0 && counts.rows_deleted() == 0 {
             self.fault(from);
         } else {
             self.faults_in_a_row.set(0);

@@ -48,6 +48,9 @@ pub struct Tally {
     buckets: BTreeMap<&'static str, BucketCounts>,
     #[serde(skip)]
     uncertain: u64,
+    /// Of the skipped rows, how many the store refuses to delete.
+    #[serde(skip)]
+    refused: u64,
     #[serde(skip)]
     unknown: u64,
 }
@@ -81,12 +84,19 @@ impl Tally {
         self.at(bucket).skipped += 1;
     }
 
+    /// A row that no run can delete, or that depends on one: no sign that the store is failing.
+    pub fn refused(&mut self, bucket: &Bucket) {
+        self.skipped(bucket);
+        self.refused += 1;
+    }
+
     pub fn outcome(&mut self, bucket: &Bucket, reason: DeleteReason, outcome: DeleteOutcome) {
         let counts = self.at(bucket);
         match outcome {
             DeleteOutcome::Deleted => *counts.deleted.entry(reason.name()).or_default() += 1,
             DeleteOutcome::LostRace => counts.lost_race += 1,
             DeleteOutcome::Failed => counts.skipped += 1,
+            DeleteOutcome::Refused => self.refused(bucket),
             DeleteOutcome::Unknown => {
                 counts.skipped += 1;
                 self.uncertain += 1;
@@ -108,6 +118,7 @@ impl Tally {
             }
         }
         self.uncertain += other.uncertain;
+        self.refused += other.refused;
         self.unknown += other.unknown;
     }
 
@@ -129,6 +140,11 @@ impl Tally {
 
     pub fn rows_skipped(&self) -> u64 {
         self.sum(|counts| counts.skipped)
+    }
+
+    /// Rows that were skipped over a passing fault.
+    pub fn rows_failed(&self) -> u64 {
+        self.rows_skipped() - self.refused
     }
 
     pub fn lost_races(&self) -> u64 {

@@ -159,17 +159,17 @@ fn a_row_dies_in_the_second_that_is_told() {
     let longer = Policy { reuse_window: 2 * window, ..Policy::default() };
     let used = json!({"expires_at": NOW - 9, "used": true, "used_at": NOW});
     for (name, fields, ttl, policy, from) in [
-        ("_oauth_sessions", json!({"created_at": NOW}), Raw::Absent, Policy::default(), Some(NOW + 601)),
-        ("mcp_tokens", json!({"expires_at": NOW}), number(NOW - 5), Policy::default(), Some(NOW + 1)),
+        ("_oauth_sessions", json!({"created_at": NOW}), Raw::Absent, Policy::default(), Some(NOW + 901)),
+        ("mcp_tokens", json!({"expires_at": NOW}), number(NOW - 5), Policy::default(), Some(NOW + 301)),
         ("mcp_tokens", json!({"expires_at": NOW + 5, "used": true}), number(NOW), Policy::default(), Some(NOW + 1)),
         ("mcp_tokens", json!({}), number(NOW), Policy::default(), Some(NOW + 1)),
         ("mcp_tokens", json!({}), Raw::Absent, Policy::default(), None),
-        ("mcp_refresh_tokens", used.clone(), Raw::Absent, Policy::default(), Some(NOW + window + 1)),
+        ("mcp_refresh_tokens", used.clone(), Raw::Absent, Policy::default(), Some(NOW + window + 301)),
         ("mcp_refresh_tokens", used.clone(), number(NOW + 9), Policy::default(), Some(NOW + 10)),
         // A window that the operator made longer outlasts the TTL.
-        ("mcp_refresh_tokens", used.clone(), number(NOW + 9), longer, Some(NOW + 2 * window + 1)),
-        ("mcp_refresh_tokens", used, number(NOW + 3 * window), longer, Some(NOW + 2 * window + 1)),
-        ("_id_token_replay", json!({"exp": NOW}), Raw::Absent, Policy::default(), Some(NOW + 60)),
+        ("mcp_refresh_tokens", used.clone(), number(NOW + 9), longer, Some(NOW + 2 * window + 301)),
+        ("mcp_refresh_tokens", used, number(NOW + 3 * window), longer, Some(NOW + 2 * window + 301)),
+        ("_id_token_replay", json!({"exp": NOW}), Raw::Absent, Policy::default(), Some(NOW + 360)),
         ("_id_token_replay", json!({"exp": 0}), number(NOW), Policy::default(), Some(NOW + 1)),
         ("mcp_google_tokens", json!({}), number(NOW), Policy::default(), Some(NOW + 1)),
         ("mcp_clients", json!({"expires_at": 1}), number(NOW), Policy::default(), None),

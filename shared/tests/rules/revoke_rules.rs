@@ -231,7 +231,7 @@ fn says_how_a_row_stands() {
     };
     let refresh = "mcp_refresh_tokens";
     assert_eq!(state(refresh, json!({"expires_at": NOW, "used": false})), State::Live);
-    assert_eq!(state(refresh, json!({"expires_at": NOW - 1})), State::Expired);
+    assert_eq!(state(refresh, json!({"expires_at": NOW - 301})), State::Expired);
     assert_eq!(state(refresh, json!({"expires_at": NOW + 9, "used": true, "used_at": NOW - 1})), State::Consumed);
     assert_eq!(state(refresh, json!({"expires_at": "soon"})), State::Unreadable);
     assert_eq!(state("mcp_google_tokens", json!({})), State::Attached);

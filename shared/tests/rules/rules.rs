@@ -74,7 +74,9 @@ fn keeps_a_session_until_ten_minutes_have_passed() {
             name,
             &[
                 ("long dead", created(NOW - 86_400), Raw::Absent, Delete(D::Expired)),
-                ("just dead", created(NOW - 601), Raw::Absent, Delete(D::Expired)),
+                ("just dead", created(NOW - 901), Raw::Absent, Delete(D::Expired)),
+                ("inside the slack", created(NOW - 900), Raw::Absent, Keep(K::Alive)),
+                ("first second of the slack", created(NOW - 601), Raw::Absent, Keep(K::Alive)),
                 ("this second", created(NOW - 600), Raw::Absent, Keep(K::Alive)),
                 ("just alive", created(NOW - 599), Raw::Absent, Keep(K::Alive)),
                 ("future", created(NOW + 3_600), Raw::Absent, Keep(K::Alive)),
@@ -100,8 +102,11 @@ fn keeps_a_token_in_the_second_it_expires() {
             name,
             &[
                 ("long dead", expires(NOW - 86_400), Raw::Absent, Delete(D::Expired)),
-                ("just dead", expires(NOW - 1), Raw::Absent, Delete(D::Expired)),
-                ("dead, though its TTL is ahead", expires(NOW - 1), number(NOW + 3_599), Delete(D::Expired)),
+                ("just dead", expires(NOW - 301), Raw::Absent, Delete(D::Expired)),
+                ("dead, though its TTL is ahead", expires(NOW - 301), number(NOW + 3_299), Delete(D::Expired)),
+                ("inside the slack", expires(NOW - 300), number(NOW + 3_300), Keep(K::Alive)),
+                ("inside the slack, TTL past", expires(NOW - 300), number(NOW - 1), Keep(K::Contradiction)),
+                ("first second of the slack", expires(NOW - 1), Raw::Absent, Keep(K::Alive)),
                 ("this second", expires(NOW), Raw::Absent, Keep(K::Alive)),
                 ("just alive", expires(NOW + 1), number(NOW + 3_601), Keep(K::Alive)),
                 ("alive, though its TTL is past", expires(NOW + 1), number(NOW - 1), Keep(K::Contradiction)),
@@ -120,11 +125,17 @@ fn keeps_a_consumed_refresh_token_through_its_reuse_window() {
             &[
                 ("just consumed", used(NOW, NOW + 86_400), Raw::Absent, Keep(K::Tripwire)),
                 ("consumed and expired, inside the window", used(NOW - 1, NOW - 1), Raw::Absent, Keep(K::Tripwire)),
-                ("one second before the window ends", used(NOW - WINDOW + 1, NOW - 1), Raw::Absent, Keep(K::Tripwire)),
-                ("the second in which it ends", used(NOW - WINDOW, NOW - 1), Raw::Absent, Keep(K::Tripwire)),
-                ("one second after", used(NOW - WINDOW - 1, NOW - 1), Raw::Absent, Delete(D::Consumed)),
-                ("after, expiring this second", used(NOW - WINDOW - 1, NOW), Raw::Absent, Keep(K::Tripwire)),
-                ("after, not expired", used(NOW - WINDOW - 1, NOW + 86_400), Raw::Absent, Keep(K::Tripwire)),
+                (
+                    "one second before the window ends",
+                    used(NOW - WINDOW + 1, NOW - 301),
+                    Raw::Absent,
+                    Keep(K::Tripwire),
+                ),
+                ("the second in which it ends", used(NOW - WINDOW, NOW - 301), Raw::Absent, Keep(K::Tripwire)),
+                ("inside the slack", used(NOW - WINDOW - 300, NOW - 301), Raw::Absent, Keep(K::Tripwire)),
+                ("just dead", used(NOW - WINDOW - 301, NOW - 301), Raw::Absent, Delete(D::Consumed)),
+                ("after, expiry inside the slack", used(NOW - WINDOW - 301, NOW - 300), Raw::Absent, Keep(K::Tripwire)),
+                ("after, not expired", used(NOW - WINDOW - 301, NOW + 86_400), Raw::Absent, Keep(K::Tripwire)),
                 (
                     "after, not expired, TTL past",
                     used(NOW - WINDOW - 3_601, NOW + 86_400),
@@ -154,7 +165,7 @@ fn keeps_a_consumed_refresh_token_through_its_reuse_window() {
                 ),
                 (
                     "used, no expiry",
-                    data(&json!({"used": true, "used_at": NOW - WINDOW - 1})),
+                    data(&json!({"used": true, "used_at": NOW - WINDOW - 301})),
                     Raw::Absent,
                     Keep(K::Malformed),
                 ),
@@ -172,20 +183,20 @@ fn keeps_a_consumed_refresh_token_through_its_reuse_window() {
 #[test]
 fn a_longer_reuse_window_keeps_longer() {
     let policy = Policy { reuse_window: 2 * WINDOW, ..Policy::default() };
-    let used = |used_at: i64| data(&json!({"expires_at": NOW - 1, "used": true, "used_at": used_at}));
+    let used = |used_at: i64| data(&json!({"expires_at": NOW - 301, "used": true, "used_at": used_at}));
     check_with(
         "spa_refresh_tokens",
         &policy,
         &[
-            ("the second in which it ends", used(NOW - 2 * WINDOW), Raw::Absent, Keep(K::Tripwire)),
-            ("one second after", used(NOW - 2 * WINDOW - 1), Raw::Absent, Delete(D::Consumed)),
+            ("inside the slack", used(NOW - 2 * WINDOW - 300), Raw::Absent, Keep(K::Tripwire)),
+            ("just dead", used(NOW - 2 * WINDOW - 301), Raw::Absent, Delete(D::Consumed)),
             (
                 "inside, though its TTL, which knows only the library's window, is past",
-                used(NOW - 2 * WINDOW),
+                used(NOW - 2 * WINDOW - 300),
                 number(NOW - 1),
                 Keep(K::Tripwire),
             ),
-            ("after, TTL past", used(NOW - 2 * WINDOW - 1), number(NOW - 1), Delete(D::Consumed)),
+            ("after, TTL past", used(NOW - 2 * WINDOW - 301), number(NOW - 1), Delete(D::Consumed)),
         ],
     );
 }
@@ -204,16 +215,18 @@ fn a_used_code_is_not_protected_against_its_ttl_but_an_unused_one_is() {
 }
 
 #[test]
-fn keeps_a_replay_marker_for_a_minute_after_its_exp() {
+fn keeps_a_replay_marker_for_a_minute_and_the_slack_after_its_exp() {
     let exp = |at: i64| data(&json!({"seen_at": NOW - 300, "exp": at}));
     check(
         "_id_token_replay",
         &[
             ("just alive", exp(NOW - 59), Raw::Absent, Keep(K::Alive)),
-            ("this second", exp(NOW - 60), Raw::Absent, Delete(D::Expired)),
-            ("just dead", exp(NOW - 61), Raw::Absent, Delete(D::Expired)),
+            ("first second of the slack", exp(NOW - 60), Raw::Absent, Keep(K::Alive)),
+            ("inside the slack", exp(NOW - 359), Raw::Absent, Keep(K::Alive)),
+            ("just dead", exp(NOW - 360), Raw::Absent, Delete(D::Expired)),
+            ("long dead", exp(NOW - 86_400), Raw::Absent, Delete(D::Expired)),
             ("future", exp(NOW + 600), Raw::Absent, Keep(K::Alive)),
-            ("alive, TTL past", exp(NOW - 59), number(NOW - 1), Keep(K::Contradiction)),
+            ("alive, TTL past", exp(NOW - 359), number(NOW - 1), Keep(K::Contradiction)),
             ("no exp known, TTL ahead", exp(0), number(NOW), Keep(K::Alive)),
             ("no exp known, TTL past", exp(0), number(NOW - 1), Delete(D::TtlPast)),
             ("no exp known, no TTL", exp(0), Raw::Absent, Keep(K::WithoutTtl)),
@@ -310,7 +323,7 @@ fn malformed_data_is_not_proof_of_death_but_its_ttl_is() {
 /// Rows that Python reads and that JSON would not: what the application finds in them is what counts.
 #[test]
 fn reads_what_python_reads() {
-    let (dead, alive) = (NOW - 1, NOW);
+    let (dead, alive) = (NOW - 301, NOW - 300);
     for (what, row, expires) in [
         ("NaN beside it", format!("{{\"x\": [NaN, -Infinity], \"expires_at\": {alive}}}"), alive),
         ("NaN beside it, dead", format!("{{\"x\": Infinity, \"expires_at\": {dead}}}"), dead),
@@ -338,7 +351,7 @@ fn a_malformed_ttl_neither_kills_nor_saves() {
     for (what, ttl, state) in ttls() {
         if state == TtlState::Malformed {
             let expires = |at: i64| data(&json!({"expires_at": at}));
-            check("spa_access_tokens", &[(what, expires(NOW - 1), ttl.clone(), Delete(D::Expired))]);
+            check("spa_access_tokens", &[(what, expires(NOW - 301), ttl.clone(), Delete(D::Expired))]);
             check("spa_access_tokens", &[(what, expires(NOW), ttl, Keep(K::Alive))]);
         }
     }
@@ -412,7 +425,7 @@ fn unknown_buckets_are_not_in_the_table() {
 #[test]
 fn defer_to_ttl_leaves_what_ttl_will_take_and_deletes_what_it_will_not() {
     let policy = Policy { defer_to_ttl: true, ..Policy::default() };
-    let expired = data(&json!({"expires_at": NOW - 1}));
+    let expired = data(&json!({"expires_at": NOW - 301}));
     for (what, ttl, state) in ttls() {
         let verdict = match state {
             TtlState::Past | TtlState::Future => Keep(K::Deferred),
@@ -452,8 +465,8 @@ fn an_index_row_is_due_when_its_target_can_have_expired_and_not_before() {
     ] {
         let at_age = |age: i64| index_row(name, number(NOW - age + storage + TTL_SKEW_SECONDS));
         assert!(!is_asked(&at_age(0), name), "{name}: fresh");
-        assert!(!is_asked(&at_age(life), name), "{name}: the second its target expires");
-        assert!(is_asked(&at_age(life + 1), name), "{name}: one second later");
+        assert!(!is_asked(&at_age(life + 300), name), "{name}: inside the slack of its target");
+        assert!(is_asked(&at_age(life + 301), name), "{name}: one second later");
         assert!(is_asked(&index_row(name, number(NOW - 1)), name), "{name}: TTL past");
         assert!(is_asked(&index_row(name, Raw::Absent), name), "{name}: without TTL");
         assert!(is_asked(&index_row(name, number(NOW * 1_000)), name), "{name}: TTL in milliseconds");
@@ -486,7 +499,7 @@ fn only_absence_and_a_dead_target_delete_an_index_row() {
     for (what, target, verdict) in [
         ("absent", Lookup::Absent, Some(Delete(D::Dangling))),
         ("could not look", Lookup::Unread, None),
-        ("dead", Lookup::Found(token(NOW - 1)), Some(Delete(D::TargetDead))),
+        ("dead", Lookup::Found(token(NOW - 301)), Some(Delete(D::TargetDead))),
         ("alive", Lookup::Found(token(NOW)), Some(Keep(K::TargetKept))),
         ("malformed", Lookup::Found(malformed), Some(Keep(K::TargetKept))),
         ("another bucket's", Lookup::Found(foreign), Some(Keep(K::TargetForeign))),

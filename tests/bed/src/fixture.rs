@@ -31,6 +31,8 @@ const DAY: i64 = 86_400;
 /// The hour that ActingWeb adds to every storage TTL.
 const SKEW: i64 = HOUR;
 const REUSE_WINDOW: i64 = 2 * DAY;
+/// A row that is dead by its own fields is kept for so long: the application's clock may be behind.
+const SLACK: i64 = 300;
 
 /// Every kind of row, `copies` times under different names, as of `now`. The same seed gives the same table.
 pub fn all_kinds(now: i64, copies: usize, seed: u64) -> Vec<Specimen> {
@@ -115,8 +117,9 @@ impl Table {
         let with_ttl = |created: i64| Some(created + 600 + SKEW);
         for (created, ttl, fate) in [
             (now - 60, with_ttl(now - 60), Stays),
-            (now - 600, with_ttl(now - 600), Stays),
-            (now - 601, with_ttl(now - 601), Goes),
+            // Inside the slack: kept.
+            (now - 600 - SLACK, with_ttl(now - 600 - SLACK), Stays),
+            (now - 601 - SLACK, with_ttl(now - 601 - SLACK), Goes),
             (now - 30 * DAY, with_ttl(now - 30 * DAY), Goes),
             // Written before 3.7.4, which gave rows no TTL.
             (now - 400 * DAY, None, Goes),
@@ -152,8 +155,8 @@ impl Table {
         let actor = self.actor.clone();
         for (expires, ttl, fate) in [
             (now + 1_800, Some(now + 1_800 + SKEW), Stays),
-            (now, Some(now + SKEW), Stays),
-            (now - 1, Some(now - 1 + SKEW), Goes),
+            (now - SLACK, Some(now - SLACK + SKEW), Stays),
+            (now - SLACK - 1, Some(now - SLACK - 1 + SKEW), Goes),
             (now - DAY, Some(now - DAY + SKEW), Goes),
             (now - 200 * DAY, None, Goes),
             (now + 10 * DAY, Some(now - 5), Stays),
@@ -195,18 +198,19 @@ impl Table {
         let after = |at: i64| Some(at + SKEW);
         let index = |at: i64| Some(at + 3 * HOUR);
         let window = REUSE_WINDOW;
+        let ended = now - window - SLACK;
         let cases = [
             (unused(now + 5 * DAY), after(now + 5 * DAY), Stays, index(now + 5 * DAY)),
-            (unused(now), after(now), Stays, index(now)),
-            (unused(now - 1), after(now - 1), Goes, index(now - 1)),
+            (unused(now - SLACK), after(now - SLACK), Stays, index(now - SLACK)),
+            (unused(now - SLACK - 1), after(now - SLACK - 1), Goes, index(now - SLACK - 1)),
             (unused(now - 90 * DAY), None, Goes, None),
             // The tripwire: consumed, and still inside the window in which it reveals a thief.
             (used(now - DAY, now + 9 * DAY), after(now - DAY + window), Stays, index(now - DAY + window)),
-            (used(now - window, now - DAY), None, Stays, None),
+            (used(ended, now - DAY), None, Stays, None),
             // Past the window and expired; past the window only; expired only.
-            (used(now - window - 1, now - 1), None, Goes, None),
-            (used(now - window - 1, now), None, Stays, None),
-            (used(now - window, now - 1), None, Stays, None),
+            (used(ended - 1, now - SLACK - 1), None, Goes, None),
+            (used(ended - 1, now - SLACK), None, Stays, None),
+            (used(ended, now - SLACK - 1), None, Stays, None),
             // Its TTL has passed: an hour more than the window.
             (used(now - window - 2 * HOUR, now + 5 * DAY), after(now - 2 * HOUR), Goes, index(now - 2 * HOUR)),
             // Used, but nobody knows when: only by TTL.
@@ -226,13 +230,13 @@ impl Table {
         for (kind, life) in [("auth_code", 600), ("access_token", HOUR)] {
             for (age, with_ttl, provider_goes) in [
                 (life / 2, true, false),
-                (life, true, false),
-                (life + 1, true, true),
+                (life + SLACK, true, false),
+                (life + SLACK + 1, true, true),
                 (life + 3 * HOUR, true, true),
                 (60 * DAY, true, true),
                 (500 * DAY, false, true),
             ] {
-                let fate = if age > life { Goes } else { Stays };
+                let fate = if age > life + SLACK { Goes } else { Stays };
                 let created = now - age;
                 let (name, key, bucket) = if kind == "auth_code" {
                     let name = self.token("ac_", 43);
@@ -345,8 +349,8 @@ impl Table {
     fn newer_buckets(&mut self) {
         let now = self.now;
         for (exp, ttl, fate) in [
-            (now - 60, Some(now + HOUR), Goes),
-            (now - 59, Some(now + HOUR), Stays),
+            (now - 60 - SLACK, Some(now + HOUR), Goes),
+            (now - 59 - SLACK, Some(now + HOUR), Stays),
             (now + 600, Some(now + 2 * HOUR), Stays),
             (0, Some(now + HOUR), Stays),
             (0, Some(now - 1), Goes),
@@ -363,7 +367,7 @@ impl Table {
         }
         for (expires, ttl, fate) in [
             (Some(now + 100), Some(now + HOUR), Stays),
-            (Some(now - 1), Some(now + HOUR), Goes),
+            (Some(now - SLACK - 1), Some(now + HOUR), Goes),
             (None, Some(now + HOUR), Stays),
             (None, Some(now - 1), Goes),
             (None, None, Stays),

@@ -141,10 +141,10 @@ impl Builder {
     /// When a row of this state was created, if it lives `life` seconds; sometimes to the second.
     fn created(&mut self, life: i64, state: State) -> i64 {
         let age = match (state, self.random.u8(..4)) {
-            (State::Dead, 0) => life + 1,
+            (State::Dead, 0) => life + 301,
             (State::Dead, 1) => life + 40 * 86_400,
             (State::Dead, _) => life + 5 * 3_600,
-            (_, 0) => life,
+            (_, 0) => life + 300,
             (_, 1) => 0,
             (_, 2) => -3_600,
             _ => life / 2,

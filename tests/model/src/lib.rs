@@ -71,6 +71,8 @@ pub fn to_row(row: &ModelRow) -> Row {
 #[must_use]
 pub fn dead_by_itself(row: &ModelRow, now: i64) -> bool {
     let past = row.ttl_past(now);
+    // The application's clock may be five minutes behind the table's.
+    let now = now - 300;
     let fields = row.json().filter(Value::is_object);
     let int = |name: &str| fields.as_ref().and_then(|fields| fields[name].as_i64());
     let used = fields.as_ref().map(|fields| fields["used"].clone());
@@ -140,8 +142,8 @@ pub fn daily_cleanup(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
     }
     for (index_bucket, target_bucket) in INDEXES {
         for row in table.values().filter(|row| row.owner == "_actingweb_oauth2" && row.bucket == index_bucket) {
-            // Its token can have expired only from three hours before the index row's own TTL.
-            if row.ttl_is_valid(now).is_some_and(|at| now <= at - 3 * 3_600) {
+            // Its token can have expired only from three hours before the index row's own TTL, and is deleted five minutes later.
+            if row.ttl_is_valid(now).is_some_and(|at| now - 300 <= at - 3 * 3_600) {
                 continue;
             }
             let Some(Value::String(actor)) = row.json() else { continue };

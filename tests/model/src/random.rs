@@ -62,12 +62,14 @@ impl Random {
         format!("{prefix}{:08x}{:04}", self.random.u32(..), self.serial)
     }
 
-    /// An age around a life: long dead, just dead, this second, just alive, fresh, in the future.
+    /// An age around a life: long dead, just dead, inside the slack, this second, just alive, fresh, in the future.
     fn age(&mut self, life: i64) -> i64 {
-        match self.random.u8(..8) {
+        match self.random.u8(..10) {
             0 => life + 40 * DAY,
             1 => life + 5 * HOUR,
-            2 => life + 1,
+            2 => life + 1 + [0, 300][self.random.usize(..2)],
+            7 => life + 300,
+            8 => life + 361,
             3 => life,
             4 => life - 1,
             5 => life / 2,
