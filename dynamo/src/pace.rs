@@ -297,7 +297,7 @@ mod tests {
                 .build();
             let table = TableDescription::builder().billing_mode_summary(summary.clone()).on_demand_throughput(own);
             let billing = crate::describe::billing(&table.build());
-            let figures = TableFigures { arn: String::new(), rows: 0, bytes: 0, billing };
+            let figures = TableFigures { arn: String::new(), rows: 0, bytes: 0, billing, stream: None };
             settings.max_read_units_per_second = requested;
             settings.max_write_units_per_second = requested;
             let pace = Pace::new(&settings, &figures);
