@@ -183,7 +183,7 @@ impl RunReport {
         let mut all = Sample::of(&[(metric::TABLE, &self.table), (metric::FUNCTION, function)])
             .flag(metric::FAILED, self.outcome == Outcome::Failed)
             .count(metric::REFUSED, 0);
-        // It did nothing, beside one that does: there is nothing to tell.
+        // It did nothing: the run that holds the lease emits the rest.
         if self.outcome == Outcome::LeaseHeld {
             return vec![all];
         }
