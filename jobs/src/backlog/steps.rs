@@ -12,17 +12,13 @@ use crate::store::{OwnState, Result as StoreResult};
 use shared::settings::{Mode, Settings};
 
 /// The first step: checks the settings, the table, the lease and the share of dead rows.
-pub async fn start<S, J>(
+pub async fn start<S: Store, J: WalkRows<S>>(
     store: &S,
     job: &J,
     execution: &str,
     settings: &Settings,
     clock: &RunClock,
-) -> Result<(), RunError>
-where
-    S: Store,
-    J: WalkRows<S>,
-{
+) -> Result<(), RunError> {
     refuse_max_deletes(settings)?;
     let mut run = Run::open(store, job, settings, clock, None).await?;
     if settings.mode == Mode::DryRun {
@@ -33,17 +29,13 @@ where
 }
 
 /// One run of a segment, from where its last run stopped. A held lease is an error here: the segment is not done.
-pub async fn run_segment<S, J>(
+pub async fn run_segment<S: Store, J: WalkRows<S>>(
     store: &S,
     job: &J,
     segment_run: &SegmentRun,
     settings: &Settings,
     clock: &RunClock,
-) -> Result<RunReport, RunError>
-where
-    S: Store,
-    J: WalkRows<S>,
-{
+) -> Result<RunReport, RunError> {
     let segment = segment_run.segment().map_err(|problem| wrong("segment", &problem))?;
     let segment = Some((segment, segment_run.cursor.clone()));
     let Some(execution) = &segment_run.lease else {
@@ -120,11 +112,10 @@ fn refuse_max_deletes(settings: &Settings) -> Result<(), RunError> {
 
 /// Checks the share of dead rows under the execution's lease, and writes into the lease that the execution may start. A
 /// refused execution holds no lease.
-async fn check_share<'a, S, J>(run: &mut Run<'a, S, J>, mut lease: Lease<'a, S>) -> Result<Lease<'a, S>, RunError>
-where
-    S: Store,
-    J: WalkRows<S>,
-{
+async fn check_share<'a, S: Store, J: WalkRows<S>>(
+    run: &mut Run<'a, S, J>,
+    mut lease: Lease<'a, S>,
+) -> Result<Lease<'a, S>, RunError> {
     let checked = lease.hold(Box::pin(run.refuse_above_share(&JobState::default()))).await;
     let error = match checked.unwrap_or(Err(RunError::LeaseLost)) {
         Err(refusal) => refusal,

@@ -100,10 +100,11 @@ impl<S: ReadRows + DeleteRows + Budget> WalkRows<S> for Cleanup {
     }
 }
 
-async fn work<S>(context: &Context<'_, S>, units: Vec<Unit>, counts: &mut Tally) -> Result<(), Stop>
-where
-    S: ReadRows + DeleteRows,
-{
+async fn work<S: ReadRows + DeleteRows>(
+    context: &Context<'_, S>,
+    units: Vec<Unit>,
+    counts: &mut Tally,
+) -> Result<(), Stop> {
     let (mut dead, mut pointed) = (Vec::new(), Vec::new());
     for unit in units {
         match unit {

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use futures_util::StreamExt;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use seen::Seen;
@@ -170,7 +170,7 @@ where
                 sum
             })
             .await;
-        let end = ended.into_inner().unwrap_or(WalkEnd::Complete).map(|()| progress.borrow().to_json());
+        let end = ended.into_inner().unwrap_or(WalkEnd::Complete).map(|()| json!(*progress.borrow()));
         (counts, end)
     }
 
@@ -184,14 +184,14 @@ where
         if ended.borrow().is_some() {
             return Tally::default();
         }
-        let (from, of) = (progress.borrow().place_in(segment), progress.borrow().of);
+        let (from, of) = (progress.borrow().place_in(segment), progress.borrow().segments);
         let source = SegmentRows::new(self.context, segment, of, from);
         let Walked { counts, end, .. } =
             walk(self.context, source, async |units, counts: &mut Tally| self.work(units, counts).await).await;
         let end = match end {
             WalkEnd::Complete => {
                 progress.borrow_mut().finish(segment);
-                let so_far = progress.borrow().to_json();
+                let so_far = json!(*progress.borrow());
                 match checkpoint.save(so_far).await {
                     Ok(()) => return counts,
                     Err(error) => WalkEnd::Fault((), error),
@@ -218,59 +218,60 @@ pub(crate) fn sighting(state: Option<&Row>, key: &RowKey, now: EpochSeconds, gra
     Seen::of([&stored], now, grace).sighting(key)
 }
 
-/// How far the segments have come; this is the cursor.
-#[derive(Clone, Debug, PartialEq)]
+/// How far the segments have come; as JSON, this is the cursor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Progress {
-    of: i32,
+    /// How many segments there are.
+    segments: i32,
     done: BTreeSet<i32>,
-    stopped: Vec<(i32, TablePlace)>,
+    stopped: Vec<Stopped>,
+}
+
+/// A place is an actor's id and a bucket: an id is no secret, a row's name may be one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Stopped {
+    segment: i32,
+    owner: String,
+    after: String,
 }
 
 impl Progress {
     fn finish(&mut self, segment: i32) {
-        self.stopped.retain(|(stopped, _)| *stopped != segment);
+        self.stopped.retain(|stopped| stopped.segment != segment);
         self.done.insert(segment);
     }
 
     fn stop(&mut self, segment: i32, at: TablePlace) {
-        self.stopped.retain(|(stopped, _)| *stopped != segment);
-        self.stopped.push((segment, at));
+        self.stopped.retain(|stopped| stopped.segment != segment);
+        self.stopped.extend(at.key.map(|key| Stopped { segment, owner: key.owner, after: key.sort }));
     }
 
     fn place_in(&self, segment: i32) -> Option<RowKey> {
-        self.stopped.iter().find(|(stopped, _)| *stopped == segment).and_then(|(_, at)| at.key.clone())
-    }
-
-    /// A place is an actor's id and a bucket: an id is no secret, a row's name may be one.
-    fn to_json(&self) -> Value {
-        let stopped: Vec<Value> = self
-            .stopped
-            .iter()
-            .filter_map(|(segment, at)| {
-                let key = at.key.as_ref()?;
-                Some(json!({"segment": segment, "owner": key.owner, "after": key.sort}))
-            })
-            .collect();
-        json!({"segments": self.of, "done": self.done, "stopped": stopped})
+        let stopped = self.stopped.iter().find(|stopped| stopped.segment == segment)?;
+        Some(RowKey::new(&stopped.owner, &stopped.after))
     }
 
     /// Nothing is done when it is not a cursor of this release: the walk then starts at the beginning, which is always right.
-    fn from_json(value: &Value, of: i32) -> Self {
-        if value["segments"] != of {
-            return Self { of, done: BTreeSet::new(), stopped: Vec::new() };
+    fn from_json(cursor: &Value, segments: i32) -> Self {
+        let stored = Self::deserialize(cursor).ok().filter(|stored| stored.segments == segments);
+        stored.unwrap_or(Self { segments, done: BTreeSet::new(), stopped: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Progress, RowKey};
+
+    #[test]
+    fn a_cursor_that_is_not_of_this_release_starts_at_the_beginning() {
+        let cursor = json!({"segments": 8, "done": [1], "stopped": [{"segment": 2, "owner": "a", "after": "b"}]});
+        let stored = Progress::from_json(&cursor, 8);
+        assert_eq!((json!(stored), stored.place_in(2)), (cursor.clone(), Some(RowKey::new("a", "b"))));
+        for other in [json!(null), json!({"segments": 8, "done": ["x"], "stopped": []}), json!({"segments": 8})] {
+            assert_eq!(Progress::from_json(&other, 8), Progress::from_json(&json!(null), 8), "{other}");
         }
-        let segment = |value: &Value| {
-            value.as_i64().and_then(|segment| i32::try_from(segment).ok()).filter(|segment| (0..of).contains(segment))
-        };
-        let list = |name: &str| value[name].as_array().cloned().unwrap_or_default();
-        let place = |value: &Value| {
-            let key = RowKey::new(value["owner"].as_str()?, value["after"].as_str()?);
-            Some((segment(&value["segment"])?, TablePlace { passed: 0, key: Some(key) }))
-        };
-        Self {
-            of,
-            done: list("done").iter().filter_map(segment).collect(),
-            stopped: list("stopped").iter().filter_map(place).collect(),
-        }
+        assert!(Progress::from_json(&cursor, 4).done.is_empty());
     }
 }

@@ -79,11 +79,12 @@ pub trait Store: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + B
 impl<S: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget> Store for S {}
 
 /// Runs a job on an open table. A run that ended early by itself is a report with `complete: false`.
-pub async fn run<S, J>(store: &S, job: &J, settings: &Settings, clock: &RunClock) -> Result<RunReport, RunError>
-where
-    S: Store,
-    J: WalkRows<S>,
-{
+pub async fn run<S: Store, J: WalkRows<S>>(
+    store: &S,
+    job: &J,
+    settings: &Settings,
+    clock: &RunClock,
+) -> Result<RunReport, RunError> {
     let mut run = Run::open(store, job, settings, clock, None).await?;
     if settings.mode == Mode::DryRun {
         return run.walk().await;
