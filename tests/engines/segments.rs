@@ -268,11 +268,7 @@ async fn a_cleanup_that_is_cut_off_again_and_again_hands_over() {
     assert_eq!((&capped["outcome"], &capped["consecutive_incomplete_runs"]), (&json!("max-deletes"), &json!(2)));
     assert_eq!(capped.get("start_backlog"), None, "a ceiling is meant to hold");
     let third = run(&bed, json!({}), short).await;
-    assert_eq!(
-        (&third["consecutive_incomplete_runs"], &third["start_backlog"]),
-        (&json!(3), &json!(true)),
-        "{third}"
-    );
+    assert_eq!((&third["consecutive_incomplete_runs"], &third["start_backlog"]), (&json!(3), &json!(true)), "{third}");
     // The execution would have the stack's settings: not those that an event brought, and no ceiling.
     let own = run(&bed, json!({"reuse_window_seconds": 400_000}), short).await;
     assert_eq!((&own["outcome"], own.get("start_backlog")), (&json!("out-of-time"), None), "{own}");
