@@ -1,4 +1,4 @@
-//! A living application: several processes of the real library use a table while it is swept and repaired, with tokens
+//! A live application: several processes of the real library use a table while it is swept and repaired, with tokens
 //! that die within seconds of being used. Their own logs of what they were answered are the judge.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 
-const SCRIPT: &str = "actingweb_living.py";
+const SCRIPT: &str = "actingweb_live.py";
 const DAY: i64 = 86_400;
 /// Everything that can die is dead by then: the longest are a refresh token and a tombstone, 30 days and an hour.
 const LATER: i64 = 45 * DAY;
@@ -341,7 +341,7 @@ async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repair
     assert!(judged.raised.is_empty(), "the library raised: {:#?}", judged.raised);
     assert!(judged.revived.is_empty(), "accepted after its end: {:#?}", judged.revived);
     assert!(judged.lost.is_empty(), "refused while alive: {:#?}", judged.lost);
-    figures.tell("living application");
+    figures.tell("live application");
 
     // An attack in which nothing died, or nothing was used while it died, proves nothing.
     let kinds = judged.good.keys().map(String::as_str).collect::<Vec<_>>();

@@ -67,7 +67,7 @@ async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let bed = Bed::new(EngineKind::DynamoDbLocal).await;
     // The tables beside it: releases that make them at the same time get in each other's way.
-    Application::new(endpoint, &bed.prefix).run("actingweb_living.py", &["--prepare"], "");
+    Application::new(endpoint, &bed.prefix).run("actingweb_live.py", &["--prepare"], "");
     let began = Instant::now();
     let copies = amount(1, 2).to_string();
     let manifests = of_each(&releases(), &bed.prefix, |_, application| {
@@ -212,7 +212,7 @@ fn ttl_of_the_newest(row: &ModelRow, rows: &[ModelRow]) -> Option<i64> {
 async fn rows_of_releases_without_a_ttl_get_the_newest_one_s_and_are_otherwise_what_they_were() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let bed = Bed::new(EngineKind::DynamoDbLocal).await;
-    Application::new(endpoint, &bed.prefix).run("actingweb_living.py", &["--prepare"], "");
+    Application::new(endpoint, &bed.prefix).run("actingweb_live.py", &["--prepare"], "");
     let manifests = of_each(&UNDATED, &bed.prefix, |_, application| {
         serde_json::from_str(&application.run(SCRIPT, &["--write", "--copies", "1"], "")).unwrap()
     });

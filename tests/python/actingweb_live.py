@@ -3,7 +3,7 @@
 Through the real library's own managers people sign in, rotate, are robbed, sign out, register and
 delete clients and are deleted, all at once in several of these processes. Half of what is issued dies
 within seconds, and is used until then. What was done and what was answered goes into a log
-(actingweb_living_log.py), which is the judge: something that was alive by the log and was refused has
+(actingweb_live_log.py), which is the judge: something that was alive by the log and was refused has
 been lost.
 
 How something comes to die soon, in descending order of preference:
@@ -38,7 +38,7 @@ from typing import Any
 import actingweb_env as env
 import actingweb_world as world
 from actingweb_grants import Library
-from actingweb_living_log import MCP, Entry, Log
+from actingweb_live_log import MCP, Entry, Log
 from actingweb_world import DAY, HOUR, ago, must, provider_answer, real_time
 
 PEOPLE = 8

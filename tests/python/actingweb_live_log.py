@@ -1,4 +1,4 @@
-"""What a process of the living application writes down; see actingweb_living.py.
+"""What a process of the live application writes down; see actingweb_live.py.
 
 One JSON line an event, in the order in which things happened to this process:
 
