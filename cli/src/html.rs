@@ -1,7 +1,5 @@
-//! The audit as one page: complete in itself, no script, nothing from elsewhere. Pure: from the answer that `--json`
-//! prints, so that no number can be another one.
-
-#![expect(clippy::format_collect, reason = "a page is a few hundred elements: what reads well wins")]
+//! The audit as one page: complete in itself, without scripts or external resources. Made from the document that `--json`
+//! prints, so that no number can differ.
 
 mod ages;
 mod buckets;
@@ -10,172 +8,168 @@ mod markup;
 mod runs;
 mod save;
 
+use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
-use markup::Answer;
+use markup::{Answer, name};
 pub use save::Place;
 
 const STYLE: &str = include_str!("html/page.css");
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
-/// The page for an answer of the audit.
+/// The page for a document of the audit.
 pub fn page(answer: &Value) -> String {
     let answer = Answer::new(answer);
-    let title = answer.text("/report/table");
-    let body = [
-        header(answer),
-        "<main>".to_owned(),
-        findings(answer),
-        buckets::section(answer),
-        "<div class=\"pair\">".to_owned(),
-        ages::backlog(answer),
-        ages::ttl(answer),
-        "</div>".to_owned(),
-        runs::section(answer),
-        "<div class=\"pair\">".to_owned(),
-        forecast(answer),
-        ages::never_removed(answer),
-        "</div><div class=\"pair\">".to_owned(),
-        figures(answer),
-        cost(answer),
-        "</div></main>".to_owned(),
-    ]
-    .concat();
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" \
-         content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta name=\"referrer\" content=\"no-referrer\">\n<meta name=\"robots\" content=\"noindex\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n\
-         <title>Audit of {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
-    )
+    let page = html! {
+        (PreEscaped("<!doctype html>\n"))
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="referrer" content="no-referrer";
+                meta name="robots" content="noindex";
+                link rel="icon" href="data:,";
+                title { "Audit of " (answer.text("/report/table")) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (header(answer))
+                main {
+                    (findings(answer))
+                    (buckets::section(answer))
+                    div class="pair" { (ages::backlog(answer)) (ages::ttl(answer)) }
+                    (runs::section(answer))
+                    div class="pair" { (forecast(answer)) (ages::never_removed(answer)) }
+                    div class="pair" { (figures(answer)) (cost(answer)) }
+                }
+            }
+        }
+        "\n"
+    };
+    page.into_string()
 }
 
-fn header(answer: Answer) -> String {
+fn header(answer: Answer) -> Markup {
     let scope = match answer.at("/report/scope").as_str() {
         Some("all") => "every row of the table",
         Some("system") => "the system actors\u{2019} rows",
         _ => "an unknown scope",
     };
-    let ttl = answer.text("/body/ttl").replace('-', " ");
-    let tile = |class: &str, name: &str, value: String, says: &str| {
-        format!("<div class=\"{class}\"><dt>{name}</dt><dd>{value}</dd><dd class=\"note\">{says}</dd></div>")
+    let tile = |class: &str, name: &str, value: Markup, note: Markup| {
+        html! { div class=(class) { dt { (name) } dd { (value) } dd class="note" { (note) } } }
     };
     let alarm = |is_so: bool, class| if is_so { class } else { "" };
-    let tiles = [
-        tile("", "Rows", answer.number("/body/rows"), &format!("{} in all", answer.size("/body/bytes"))),
-        tile(
-            alarm(answer.count("/body/dead_rows") > 0, "dead"),
-            "Dead rows",
-            answer.number("/body/dead_rows"),
-            &match answer.at("/body/oldest_dead_age_seconds") {
-                Value::Null => "none to clean up".to_owned(),
-                _ => format!("the oldest for {}", answer.span("/body/oldest_dead_age_seconds")),
-            },
-        ),
-        tile(
-            alarm(answer.count("/body/due_index_rows") > 0, "due"),
-            "Due index rows",
-            answer.number("/body/due_index_rows"),
-            "past their TTL; their targets decide",
-        ),
-        tile("", "Backlog", answer.number("/body/backlog"), "of the system actors, dead or due"),
-        tile(
-            alarm(answer.at("/body/ttl") != "on", "due"),
-            "TTL",
-            format!("<span data-text=\"/body/ttl\">{ttl}</span>"),
-            "of <code>ttl_timestamp</code>",
-        ),
-    ]
-    .concat();
-    let unfinished = if answer.at("/report/complete") == &Value::Bool(true) {
-        String::new()
-    } else {
-        format!(
-            "<p class=\"alert\"><strong>Not all rows were counted</strong> ({}). The numbers below are of a part of \
-             the table, and are no counts of it.</p>",
-            answer.text("/report/outcome").replace('-', " ")
-        )
-    };
-    format!(
-        "<header><p class=\"eyebrow\">ActingWeb janitor: audit</p><h1>{}</h1>\
-         <p class=\"when\">{} <span>{scope}</span></p>{unfinished}<dl class=\"tiles\">{tiles}</dl></header>",
-        markup::name(answer.at("/report/table").as_str().unwrap_or_default()),
-        answer.time("/report/now"),
-    )
+    html! {
+        header {
+            p class="eyebrow" { "ActingWeb janitor: audit" }
+            h1 { (name(answer.at("/report/table").as_str().unwrap_or_default())) }
+            p class="when" { (answer.time("/report/now")) " " span { (scope) } }
+            @if answer.at("/report/complete") != &Value::Bool(true) {
+                p class="alert" {
+                    strong { "Not all rows were counted" }
+                    " (" (answer.text("/report/outcome").replace('-', " ")) "). The numbers below cover only a part of the table."
+                }
+            }
+            dl class="tiles" {
+                (tile("", "Rows", answer.number("/body/rows"), html! { (answer.size("/body/bytes")) " in all" }))
+                (tile(
+                    alarm(answer.count("/body/dead_rows") > 0, "dead"),
+                    "Dead rows",
+                    answer.number("/body/dead_rows"),
+                    match answer.at("/body/oldest_dead_age_seconds") {
+                        Value::Null => html! { "none to clean up" },
+                        _ => html! { "the oldest for " (answer.span("/body/oldest_dead_age_seconds")) },
+                    },
+                ))
+                (tile(
+                    alarm(answer.count("/body/due_index_rows") > 0, "due"),
+                    "Due index rows",
+                    answer.number("/body/due_index_rows"),
+                    html! { "past their TTL; their targets decide" },
+                ))
+                (tile("", "Backlog", answer.number("/body/backlog"), html! { "of the system actors, dead or due" }))
+                (tile(
+                    alarm(answer.at("/body/ttl") != "on", "due"),
+                    "TTL",
+                    html! { span data-text="/body/ttl" { (answer.text("/body/ttl").replace('-', " ")) } },
+                    html! { "of " code { "ttl_timestamp" } },
+                ))
+            }
+        }
+    }
 }
 
-fn section(id: &str, title: &str, body: &str) -> String {
-    format!("<section id=\"{id}\" aria-labelledby=\"{id}-h\"><h2 id=\"{id}-h\">{title}</h2>{body}</section>")
+fn section(id: &str, title: impl maud::Render, body: &Markup) -> Markup {
+    let heading = format!("{id}-h");
+    html! { section id=(id) aria-labelledby=(heading) { h2 id=(heading) { (title) } (body) } }
 }
 
-fn findings(answer: Answer) -> String {
+fn findings(answer: Answer) -> Markup {
     let found = answer.list("/report/findings");
     if found.is_empty() {
-        return section("findings", "Findings", "<p class=\"well\">None: everything looked at is as it should be.</p>");
+        return section("findings", "Findings", &html! { p class="well" { "None: no problem was found." } });
     }
-    let items: String = (0..found.len())
-        .map(|i| {
-            let (kind, text) = (format!("/report/findings/{i}/kind"), format!("/report/findings/{i}/text"));
-            format!(
-                "<li data-kind=\"{0}\"><span class=\"kind\">{0}</span> <span data-text=\"{text}\">{1}</span></li>",
-                answer.text(&kind),
-                answer.text(&text)
-            )
-        })
-        .collect();
-    let title = format!("Findings <span class=\"count\">{}</span>", answer.number("/body/findings"));
-    section("findings", &title, &format!("<ul class=\"findings\">{items}</ul>"))
+    let body = html! {
+        ul class="findings" {
+            @for i in 0..found.len() {
+                @let kind = answer.text(&format!("/report/findings/{i}/kind"));
+                @let text = format!("/report/findings/{i}/text");
+                li data-kind=(kind) { span class="kind" { (kind) } " " span data-text=(text) { (answer.text(&text)) } }
+            }
+        }
+    };
+    section("findings", html! { "Findings " span class="count" { (answer.number("/body/findings")) } }, &body)
 }
 
-/// Names and values, one a line.
-fn facts(facts: &[(&str, String)]) -> String {
-    let lines: String =
-        facts.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>")).collect();
-    format!("<dl class=\"facts\">{lines}</dl>")
+/// Names and values, one on each line.
+fn facts<N: maud::Render>(facts: &[(N, Markup)]) -> Markup {
+    html! { dl class="facts" { @for (name, value) in facts { div { dt { (name) } dd { (value) } } } } }
 }
 
-fn forecast(answer: Answer) -> String {
+fn forecast(answer: Answer) -> Markup {
     let at = |name: &str| format!("/report/forecast/{name}");
     let days = answer.decimal(&at("days_until_clear"));
     let trend = match answer.at(&at("trend")).as_str() {
-        Some("clears-with-next-run") => format!("The next run clears it, in {days} days."),
-        Some("left-to-ttl") => "The last run left its dead rows to the table's TTL, as it was asked to.".to_owned(),
-        Some("shrinks") => format!("It shrinks, and is clear in {days} days."),
-        Some("grows") => "It grows: more rows die than are deleted.".to_owned(),
-        _ => "Where it is going cannot be told yet: too few runs.".to_owned(),
+        Some("clears-with-next-run") => html! { "The next run clears it, in " (days) " days." },
+        Some("left-to-ttl") => html! { "The last run left its dead rows to the table's TTL, as configured." },
+        Some("shrinks") => html! { "It shrinks, and is clear in " (days) " days." },
+        Some("grows") => html! { "It grows: more rows die than are deleted." },
+        _ => html! { "There is no forecast yet: too few runs." },
     };
-    let numbers = facts(&[
-        ("Arrived since the last run", answer.change(&at("arrived_since_last_run"))),
-        ("Died since the last run", answer.number(&at("died_since_last_run"))),
-        ("Deleted lately", answer.number(&at("deleted_lately"))),
-        ("Die a day", answer.decimal(&at("died_per_day"))),
-        ("Deleted a day", answer.decimal(&at("deleted_per_day"))),
-    ]);
-    let body = format!(
-        "<p class=\"lead\"><strong>Backlog: {} of the system actors. {trend}</strong></p>{numbers}",
-        answer.rows(&at("backlog"))
-    );
+    let body = html! {
+        p class="lead" { strong { "Backlog: " (answer.rows(&at("backlog"))) " of the system actors. " (trend) } }
+        (facts(&[
+            ("Arrived since the last run", answer.change(&at("arrived_since_last_run"))),
+            ("Died since the last run", answer.number(&at("died_since_last_run"))),
+            ("Deleted recently", answer.number(&at("deleted_lately"))),
+            ("Died per day", answer.decimal(&at("died_per_day"))),
+            ("Deleted per day", answer.decimal(&at("deleted_per_day"))),
+        ]))
+    };
     section("forecast", "Forecast", &body)
 }
 
-fn figures(answer: Answer) -> String {
+fn figures(answer: Answer) -> Markup {
     let at = |name: &str| format!("/report/table_figures/{name}");
     let mut figures = vec![
         ("Rows", answer.number(&at("rows"))),
         ("Size", answer.size(&at("bytes"))),
-        ("Billing", answer.text(&at("billing")).replace('-', " ")),
+        ("Billing", html! { (answer.text(&at("billing")).replace('-', " ")) }),
     ];
     if !answer.at(&at("read_units")).is_null() {
         figures.push(("Provisioned read units", answer.decimal(&at("read_units"))));
         figures.push(("Provisioned write units", answer.decimal(&at("write_units"))));
     }
-    let body = format!("<p class=\"lead\">By DynamoDB\u{2019}s own count, up to six hours old.</p>{}", facts(&figures));
+    let body = html! {
+        p class="lead" { "By DynamoDB\u{2019}s own count, up to six hours old." }
+        (facts(&figures))
+    };
     section("table", "The table", &body)
 }
 
-fn cost(answer: Answer) -> String {
+fn cost(answer: Answer) -> Markup {
     let body = facts(&[
         ("Read units", answer.decimal("/report/capacity/read_units")),
         ("Read units expected", answer.number("/report/capacity/expected_read_units")),
@@ -185,5 +179,5 @@ fn cost(answer: Answer) -> String {
         ("Throttled", answer.number("/report/throttles")),
         ("Time", answer.milliseconds("/report/elapsed_ms")),
     ]);
-    section("cost", "What this audit cost", &body)
+    section("cost", "Cost of this audit", &body)
 }

@@ -1,44 +1,36 @@
 //! How long rows have been dead, or past their TTL.
 
+use maud::{Markup, html};
+use shared::row::TtlFault;
+
 use super::chart::{Scale, axis, bars};
-use super::markup::{Answer, escape, name, step};
+use super::markup::{Answer, clean, name, step};
 use super::section;
 use crate::screen::grouped;
 
-/// A chart of names, bars and numbers: of each name the pointer to its number.
-pub(super) fn bar_table(
-    answer: Answer,
-    class: &str,
-    bar: &'static str,
-    head: [&str; 2],
-    rows: &[(String, String)],
-) -> String {
+/// A chart of names, bars and numbers. Each row is a name and the pointer to its number.
+pub(super) fn bar_table(answer: Answer, class: &str, bar: &str, head: [&str; 2], rows: &[(String, String)]) -> Markup {
     let scale = Scale::of(rows.iter().map(|(_, at)| answer.count(at)));
-    let body: String = rows
-        .iter()
-        .map(|(of, at)| {
-            let n = answer.count(at);
-            let says = format!("{of}: {}", grouped(n));
-            let none = if n == 0 { " zero" } else { "" };
-            format!(
-                "<tr data-rows=\"{n}\"><th scope=\"row\">{}</th><td class=\"bar\">{}</td><td class=\"n{none}\">{}</td></tr>",
-                name(of),
-                bars(scale, &says, &[(bar, n)]),
-                answer.number(at)
-            )
-        })
-        .collect();
-    format!(
-        "<table class=\"{class}\"><thead><tr><th scope=\"col\">{}</th><th scope=\"col\" class=\"bar\">\
-         {}</th><th scope=\"col\" class=\"n\">{}</th></tr></thead>\
-         <tbody>{body}</tbody></table>",
-        head[0],
-        axis(scale),
-        head[1]
-    )
+    html! {
+        table class=(class) {
+            thead {
+                tr { th scope="col" { (head[0]) } th scope="col" class="bar" { (axis(scale)) } th scope="col" class="n" { (head[1]) } }
+            }
+            tbody {
+                @for (of, at) in rows {
+                    @let n = answer.count(at);
+                    tr data-rows=(n) {
+                        th scope="row" { (name(of)) }
+                        td class="bar" { (bars(scale, &format!("{of}: {}", grouped(n)), &[(bar, n)])) }
+                        td class={ "n" @if n == 0 { " zero" } } { (answer.number(at)) }
+                    }
+                }
+            }
+        }
+    }
 }
 
-/// The cells of ages in the answer, with names for people.
+/// The age groups of the document, with names for people.
 fn ages(answer: Answer, at: &str) -> Vec<(String, String)> {
     let mut from = 0;
     let mut cells = Vec::new();
@@ -56,58 +48,59 @@ fn ages(answer: Answer, at: &str) -> Vec<(String, String)> {
     cells
 }
 
-pub(super) fn backlog(answer: Answer) -> String {
-    let body = if answer.count("/report/rows/dead") == 0 {
-        "<p class=\"well\">No dead row was counted.</p>".to_owned()
-    } else {
-        let chart = bar_table(answer, "chart", "dead", ["Dead for", "Rows"], &ages(answer, "/report/dead_age"));
-        format!("<p class=\"lead\">How long dead rows have been dead, in every bucket counted.</p>{chart}")
+pub(super) fn backlog(answer: Answer) -> Markup {
+    let body = html! {
+        @if answer.count("/report/rows/dead") == 0 {
+            p class="well" { "There are no dead rows." }
+        } @else {
+            p class="lead" { "How long dead rows have been dead, in every bucket counted." }
+            (bar_table(answer, "chart", "dead", ["Dead for", "Rows"], &ages(answer, "/report/dead_age")))
+        }
     };
     section("backlog", "Age of the backlog", &body)
 }
 
-pub(super) fn ttl(answer: Answer) -> String {
-    let lag = if answer.count("/report/ttl/lag/rows") == 0 {
-        "<p class=\"well\">No row was counted that is past its TTL.</p>".to_owned()
-    } else {
-        format!(
-            "<p class=\"lead\">Still there past their TTL: {}, half of them for {} or less, 95 % for {}, the oldest for {}.\
-             </p>{}",
-            answer.rows("/report/ttl/lag/rows"),
-            answer.span("/report/ttl/lag/median_seconds"),
-            answer.span("/report/ttl/lag/p95_seconds"),
-            answer.span("/report/ttl/lag/oldest_seconds"),
-            bar_table(answer, "chart", "due", ["Past it for", "Rows"], &ages(answer, "/report/ttl/lag_age"))
-        )
+pub(super) fn ttl(answer: Answer) -> Markup {
+    let span = |name: &str| answer.span(&format!("/report/ttl/lag/{name}_seconds"));
+    let body = html! {
+        @if answer.count("/report/ttl/lag/rows") == 0 {
+            p class="well" { "No row is past its TTL." }
+        } @else {
+            p class="lead" {
+                "Rows past their TTL that still exist: " (answer.rows("/report/ttl/lag/rows"))
+                ", half of them for " (span("median")) " or less, 95 % for " (span("p95"))
+                ", the oldest for " (span("oldest")) "."
+            }
+            (bar_table(answer, "chart", "due", ["Past it for", "Rows"], &ages(answer, "/report/ttl/lag_age")))
+        }
     };
-    section("ttl", "TTL lag", &lag)
+    section("ttl", "TTL lag", &body)
 }
 
 /// Rows that only the cleanup can remove.
-pub(super) fn never_removed(answer: Answer) -> String {
-    let never: String = answer
-        .names("/report/ttl/never_removed")
-        .into_iter()
-        .map(|why| {
-            let words = match why {
-                "absent" => "has no TTL, though ActingWeb gives such rows one",
-                "not_a_number" => "its TTL is not a Number",
-                "not_whole_seconds" => "its TTL is no whole number of seconds",
-                "milliseconds" => "its TTL is in milliseconds",
-                "too_old" => "its TTL is more than five years past",
-                other => other,
-            };
-            let number = answer.number(&format!("/report/ttl/never_removed/{}", step(why)));
-            format!("<tr><th scope=\"row\">{}</th><td class=\"n\">{number}</td></tr>", escape(words))
-        })
-        .collect();
-    let never = if never.is_empty() {
-        "<p class=\"well\">None was counted.</p>".to_owned()
-    } else {
-        format!(
-            "<table class=\"plain\"><thead><tr><th scope=\"col\">Why</th>\
-             <th scope=\"col\" class=\"n\">Rows</th></tr></thead><tbody>{never}</tbody></table>"
-        )
+pub(super) fn never_removed(answer: Answer) -> Markup {
+    let reasons = answer.names("/report/ttl/never_removed");
+    let why = |name: &str| match name.parse::<TtlFault>() {
+        Ok(fault) => format!("the TTL is {}", fault.description()),
+        Err(_) if name == "absent" => "there is no TTL, though ActingWeb gives such rows one".to_owned(),
+        Err(_) => clean(name),
     };
-    section("never", "Rows that TTL will never remove", &never)
+    let body = html! {
+        @if reasons.is_empty() {
+            p class="well" { "There are none." }
+        } @else {
+            table class="plain" {
+                thead { tr { th scope="col" { "Why" } th scope="col" class="n" { "Rows" } } }
+                tbody {
+                    @for reason in reasons {
+                        tr {
+                            th scope="row" { (why(reason)) }
+                            td class="n" { (answer.number(&format!("/report/ttl/never_removed/{}", step(reason)))) }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    section("never", "Rows that TTL will never remove", &body)
 }

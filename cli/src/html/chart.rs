@@ -1,18 +1,20 @@
 //! Bars, as inline SVG. Lengths are percentages and there is no view box: a chart is as wide as the page lets it be, and
 //! neither bars nor letters are scaled with it.
 
-use super::markup::escape;
+use maud::{Markup, html};
+
+use super::markup::clean;
 
 /// Height of a bar, and of what is between two.
 const BAR: u32 = 8;
 const GAP: u32 = 3;
-/// A bar of one row is seen, however many the longest has.
+/// A bar of one row is visible, however long the longest bar is.
 const LEAST_PERCENT: f64 = 0.8;
-/// Left of 1 on a log scale, in decades, so that one row has a length at all.
+/// Decades left of 1 on a log scale, so that one row has a length.
 const BELOW_ONE: f64 = 0.3;
 const MOST_TICKS: u32 = 4;
 
-/// What a length means. Linear shows shares truly; log is for counts of which many would not be seen beside the largest.
+/// Linear shows true shares; log is for counts of which many would be invisible beside the largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scale {
     Linear { most: u64 },
@@ -54,11 +56,14 @@ impl Scale {
         }
     }
 
-    fn grid(self) -> String {
-        self.ticks().into_iter().map(|n| self.percent(n)).filter(|at| *at < 99.9).fold(String::new(), |grid, at| {
-            format!("{grid}<line class=\"grid\" x1=\"{at:.2}%\" x2=\"{at:.2}%\" y1=\"0\" y2=\"100%\"/>")
-        })
+    fn grid(self) -> Markup {
+        let at = self.ticks().into_iter().map(|n| self.percent(n)).filter(|at| *at < 99.9).map(percent);
+        html! { @for at in at { line class="grid" x1=(at) x2=(at) y1="0" y2="100%" {} } }
     }
+}
+
+fn percent(share: f64) -> String {
+    format!("{share:.2}%")
 }
 
 /// The least number that is not smaller, has one digit that is not zero, and has a half.
@@ -69,69 +74,63 @@ fn round_up(n: u64) -> u64 {
 }
 
 /// One bar of a chart: its class and its length.
-pub(super) type Bar = (&'static str, u64);
+pub(super) type Bar<'a> = (&'a str, u64);
 
-/// Bars above each other. `says` is the picture in words.
-pub(super) fn bars(scale: Scale, says: &str, bars: &[Bar]) -> String {
+/// Bars above each other. `label` is the picture in words.
+pub(super) fn bars(scale: Scale, label: &str, bars: &[Bar]) -> Markup {
     let bars: Vec<&Bar> = bars.iter().filter(|(_, n)| *n > 0).collect();
-    let rows = u32::try_from(bars.len().max(1)).unwrap_or(1);
-    let mut body = scale.grid();
-    for (i, (class, n)) in (0..).zip(bars) {
-        let (y, width) = (i * (BAR + GAP), scale.percent(*n));
-        body.push_str(&format!(
-            "<rect class=\"{class}\" y=\"{y}\" width=\"{width:.2}%\" height=\"{BAR}\" rx=\"1.5\"/>"
-        ));
-    }
-    svg(rows * (BAR + GAP) - GAP, says, &body)
+    let height = u32::try_from(bars.len().max(1)).unwrap_or(1) * (BAR + GAP) - GAP;
+    let body = html! {
+        (scale.grid())
+        @for (i, (class, n)) in (0_u32..).zip(bars) {
+            rect class=(class) y=(i * (BAR + GAP)) width=(percent(scale.percent(*n))) height=(BAR) rx="1.5" {}
+        }
+    };
+    svg(height, label, &body)
 }
 
-/// One bar, made of parts of a whole, side by side.
+/// One bar, made of the parts of a whole.
 #[expect(clippy::cast_precision_loss, reason = "shown only")]
-pub(super) fn parts(says: &str, parts: &[Bar]) -> String {
+pub(super) fn parts(label: &str, parts: &[Bar]) -> Markup {
     let whole = parts.iter().map(|(_, n)| *n).sum::<u64>().max(1) as f64;
-    let mut body = String::new();
     let mut from = 0.0;
-    for (class, n) in parts {
-        let width = *n as f64 * 100.0 / whole;
-        body.push_str(&format!("<rect class=\"{class}\" x=\"{from:.2}%\" width=\"{width:.2}%\" height=\"14\"/>"));
+    let placed = parts.iter().map(|(class, n)| {
+        let (at, width) = (from, *n as f64 * 100.0 / whole);
         from += width;
-    }
-    svg(14, says, &body)
+        (class, percent(at), percent(width))
+    });
+    svg(
+        14,
+        label,
+        &html! { @for (class, x, width) in placed { rect class=(class) x=(x) width=(width) height="14" {} } },
+    )
 }
 
-/// The numbers that stand over the bars, for eyes only: each bar says its own. Which scale it is, everybody is told; in
-/// print only where it is not what one expects.
-pub(super) fn axis(scale: Scale) -> String {
+/// The numbers above the bars, hidden from screen readers: each bar has its own label. The kind of scale is always in the
+/// text, and visible only if it is logarithmic.
+pub(super) fn axis(scale: Scale) -> Markup {
     let ticks = scale.ticks();
-    let mut body = String::new();
-    for (i, n) in ticks.iter().enumerate() {
-        let at = scale.percent(*n);
-        let anchor = match at {
-            ..6.0 => "start",
-            97.0.. => "end",
-            _ => "middle",
-        };
-        // Those between are left out where a chart is narrow.
-        let class = if i == 0 || i + 1 == ticks.len() { "end" } else { "between" };
-        let text = compact(*n);
-        body.push_str(&format!(
-            "<text class=\"{class}\" x=\"{at:.2}%\" y=\"11\" text-anchor=\"{anchor}\">{text}</text>"
-        ));
-    }
     let (class, name) = match scale {
         Scale::Linear { .. } => ("hidden", "Bars, linear scale"),
         Scale::Log { .. } => ("scale", "log scale"),
     };
-    format!(
-        "<span class=\"{class}\">{name}</span><svg class=\"axis\" width=\"100%\" height=\"14\" aria-hidden=\"true\">{body}</svg>"
-    )
+    html! {
+        span class=(class) { (name) }
+        svg class="axis" width="100%" height="14" aria-hidden="true" {
+            @for (i, n) in ticks.iter().enumerate() {
+                @let at = scale.percent(*n);
+                @let anchor = match at { ..6.0 => "start", 97.0.. => "end", _ => "middle" };
+                // Those between are left out where a chart is narrow.
+                @let class = if i == 0 || i + 1 == ticks.len() { "end" } else { "between" };
+                text class=(class) x=(percent(at)) y="11" text-anchor=(anchor) { (compact(*n)) }
+            }
+        }
+    }
 }
 
-fn svg(height: u32, says: &str, body: &str) -> String {
-    let says = escape(says);
-    format!(
-        "<svg width=\"100%\" height=\"{height}\" role=\"img\" aria-label=\"{says}\"><title>{says}</title>{body}</svg>"
-    )
+fn svg(height: u32, label: &str, body: &Markup) -> Markup {
+    let label = clean(label);
+    html! { svg width="100%" height=(height) role="img" aria-label=(label) { title { (label) } (body) } }
 }
 
 /// `2500` as `2.5k`, for an axis.
@@ -186,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_a_bar_says_is_escaped() {
-        let svg = bars(Scale::Linear { most: 1 }, "a\"><b>", &[("rows", 1), ("dead", 0)]);
+        let svg = bars(Scale::Linear { most: 1 }, "a\"><b>", &[("rows", 1), ("dead", 0)]).into_string();
         assert!(svg.contains("aria-label=\"a&quot;&gt;&lt;b&gt;\"") && !svg.contains("<b>"), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 1, "nothing has no bar");
     }

@@ -1,35 +1,25 @@
-//! Text and numbers as HTML: everything that comes from the answer passes through here, and is escaped here.
+//! Text and numbers of the document as markup. maud escapes them; characters that only a browser acts on are replaced here.
 
+use maud::{Markup, html};
 use serde_json::Value;
 use shared::time::{EpochSeconds, Utc};
 
 use crate::screen::{grouped, seconds, units};
 
-/// Where there is no number.
+/// Shown where there is no number.
 const NONE: &str = "\u{2013}";
 
-/// Text for an element or a quoted attribute. What would change the order or the look of the text around it is shown
-/// as a replacement character: a name in a table may be anybody's.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => escaped.push('\u{fffd}'),
-            control if control.is_control() => escaped.push('\u{fffd}'),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+/// Text without characters that change the order or the look of the text around them: a name in a table can be anything.
+pub(super) fn clean(text: &str) -> String {
+    let is_active = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.replace(is_active, "\u{fffd}")
 }
 
-/// A name that may be broken where a person would break it, and is still the same when it is copied.
-pub(super) fn name(text: &str) -> String {
-    escape(text).replace('_', "_<wbr>")
+/// A name that may be broken after an underscore, and is unchanged when it is copied.
+pub(super) fn name(text: &str) -> Markup {
+    html! { @for part in clean(text).split_inclusive('_') { (part) @if part.ends_with('_') { wbr; } } }
 }
 
 /// `1 row`, `2 rows`.
@@ -42,7 +32,7 @@ pub(super) fn step(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// The answer that `--json` prints. Each number that it shows carries the pointer to where it is in there.
+/// The document that `--json` prints. Each number on the page carries its JSON pointer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer<'a> {
     document: &'a Value,
@@ -71,26 +61,26 @@ impl<'a> Answer<'a> {
     }
 
     pub(super) fn text(self, pointer: &str) -> String {
-        escape(self.at(pointer).as_str().unwrap_or(NONE))
+        clean(self.at(pointer).as_str().unwrap_or(NONE))
     }
 
-    fn shown(self, pointer: &str, write: impl FnOnce(&Value) -> Option<String>) -> String {
+    fn shown(self, pointer: &str, write: impl FnOnce(&Value) -> Option<String>) -> Markup {
         let value = self.at(pointer);
         let raw = if value.is_null() { String::new() } else { value.to_string() };
         let text = write(value).unwrap_or_else(|| NONE.to_owned());
-        format!("<data value=\"{}\" data-json=\"{}\">{text}</data>", escape(&raw), escape(pointer))
+        html! { data value=(clean(&raw)) data-json=(clean(pointer)) { (text) } }
     }
 
-    pub(super) fn number(self, pointer: &str) -> String {
+    pub(super) fn number(self, pointer: &str) -> Markup {
         self.shown(pointer, |value| value.as_u64().map(grouped))
     }
 
-    pub(super) fn rows(self, pointer: &str) -> String {
+    pub(super) fn rows(self, pointer: &str) -> Markup {
         self.shown(pointer, |value| value.as_u64().map(rows_in_words))
     }
 
     /// A number that can be below zero, with its sign.
-    pub(super) fn change(self, pointer: &str) -> String {
+    pub(super) fn change(self, pointer: &str) -> Markup {
         self.shown(pointer, |value| {
             let n = value.as_i64()?;
             let sign = match n {
@@ -103,27 +93,27 @@ impl<'a> Answer<'a> {
     }
 
     /// A number with one decimal.
-    pub(super) fn decimal(self, pointer: &str) -> String {
+    pub(super) fn decimal(self, pointer: &str) -> Markup {
         self.shown(pointer, |value| value.as_f64().map(units))
     }
 
-    pub(super) fn span(self, pointer: &str) -> String {
+    pub(super) fn span(self, pointer: &str) -> Markup {
         self.shown(pointer, |value| value.as_u64().map(seconds))
     }
 
-    pub(super) fn milliseconds(self, pointer: &str) -> String {
+    pub(super) fn milliseconds(self, pointer: &str) -> Markup {
         self.shown(pointer, |value| value.as_u64().map(|ms| format!("{}.{} s", ms / 1_000, ms / 100 % 10)))
     }
 
-    pub(super) fn size(self, pointer: &str) -> String {
+    pub(super) fn size(self, pointer: &str) -> Markup {
         self.shown(pointer, |value| value.as_u64().map(bytes))
     }
 
-    pub(super) fn time(self, pointer: &str) -> String {
-        let Some(at) = self.at(pointer).as_i64() else { return NONE.to_owned() };
+    pub(super) fn time(self, pointer: &str) -> Markup {
+        let Some(at) = self.at(pointer).as_i64() else { return html! { (NONE) } };
         let utc = Utc(EpochSeconds::new(at)).to_string();
         let iso = utc.replacen(' ', "T", 1).replace(" UTC", "Z");
-        format!("<time datetime=\"{iso}\" data-json=\"{}\" data-value=\"{at}\">{utc}</time>", escape(pointer))
+        html! { time datetime=(iso) data-json=(clean(pointer)) data-value=(at) { (utc) } }
     }
 }
 
@@ -144,13 +134,14 @@ fn bytes(n: u64) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Answer, bytes, escape, step};
+    use super::{Answer, bytes, name, step};
 
     #[test]
     fn nothing_in_a_name_is_markup() {
-        let name = "<script>alert('x')</script> & \"y\"\u{202e}\u{7}";
-        let safe = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; &quot;y&quot;\u{fffd}\u{fffd}";
-        assert_eq!(escape(name), safe);
+        let hostile = "<script>alert('x')</script> & \"y\"\u{202e}\u{7}";
+        let safe = "&lt;script&gt;alert('x')&lt;/script&gt; &amp; &quot;y&quot;\u{fffd}\u{fffd}";
+        assert_eq!(name(hostile).into_string(), safe);
+        assert_eq!(name("_a_b").into_string(), "_<wbr>a_<wbr>b");
     }
 
     #[test]
@@ -159,11 +150,11 @@ mod tests {
         let answer = Answer::new(&document);
         let pointer = format!("/{}", step("a/b"));
         assert_eq!(
-            answer.number(&format!("{pointer}/n")),
+            answer.number(&format!("{pointer}/n")).into_string(),
             "<data value=\"1234567\" data-json=\"/a~1b/n\">1,234,567</data>"
         );
-        assert!(answer.number(&format!("{pointer}/none")).contains("value=\"\""));
-        assert!(answer.change(&format!("{pointer}/less")).ends_with(">\u{2212}70</data>"));
+        assert!(answer.number(&format!("{pointer}/none")).into_string().contains("value=\"\""));
+        assert!(answer.change(&format!("{pointer}/less")).into_string().ends_with(">\u{2212}70</data>"));
     }
 
     #[test]
