@@ -85,6 +85,8 @@ pub enum DeleteReason {
     Unreferenced,
     /// A token that no index row leads to: unusable, and possibly revoked.
     Unindexed,
+    /// An old-name index row of a client that a new-name one leads to, on request.
+    Replaced,
     /// Read by ActingWeb 3.2.1 only, and the operator said so.
     Legacy,
 }
@@ -113,7 +115,7 @@ names!(KeepReason {
 });
 names!(DeleteReason {
     Expired => "expired", TtlPast => "ttl_past", Consumed => "consumed", Dangling => "dangling",
-    TargetDead => "target_dead", Unreferenced => "unreferenced", Unindexed => "unindexed", Legacy => "legacy",
+    TargetDead => "target_dead", Unreferenced => "unreferenced", Unindexed => "unindexed", Replaced => "replaced", Legacy => "legacy",
 });
 
 /// What the row's own fields say, before its TTL is asked.

@@ -139,6 +139,7 @@ fn delete(reason: DeleteReason) -> &'static str {
         DeleteReason::TargetDead => "what it points at is dead, and goes with it",
         DeleteReason::Unreferenced => "no live row of its actor names it",
         DeleteReason::Unindexed => "no index row of either generation leads to it: no release can use it",
+        DeleteReason::Replaced => "an index row under the new name leads to the client",
         DeleteReason::Legacy => "only ActingWeb 3.2.1 read it, and removing such rows was asked for",
     }
 }
