@@ -87,6 +87,8 @@ pub enum DeleteReason {
     Unreferenced,
     /// A token that no index row leads to: unusable, and possibly revoked.
     Unindexed,
+    /// An old-name index row of a client that a new-name one leads to, on request.
+    Replaced,
     /// Read by ActingWeb 3.2.1 only, and the operator said so.
     Legacy,
 }

@@ -693,3 +693,41 @@ async fn damage_live_tokens(client: &Client, table: &str, manifest: &bed::python
     manifest.write(&list);
     hurt
 }
+
+/// The library deletes a client's index row first. A record that survived that must not be found again by its old-name row.
+#[tokio::test]
+async fn a_client_that_is_deleted_after_its_restore_is_not_revived_by_another() {
+    let record = json!({"client_id": "mcp_1", "created_at": NOW - 900 * DAY});
+    let index_row = |bucket: &str| (OAUTH.to_owned(), format!("{bucket}:mcp_1"));
+    let (old, new) = (index_row("client_index"), index_row("_client_index"));
+    for kind in [EngineKind::Embedded, EngineKind::DynamoDbLocal] {
+        let rows = [
+            put("actor", "mcp_clients", "mcp_1", &record, None, Fate::Stays),
+            put(OAUTH, "client_index", "mcp_1", &json!("actor"), None, Fate::Goes),
+            // An earlier restore left the old-name row.
+            put("actor", "mcp_clients", "mcp_2", &record, None, Fate::Stays),
+            put(OAUTH, "client_index", "mcp_2", &json!("actor"), None, Fate::Goes),
+            put(OAUTH, "_client_index", "mcp_2", &json!("actor"), None, Fate::Stays),
+            // The new-name row leads to another client.
+            put("actor", "mcp_clients", "mcp_3", &record, None, Fate::Stays),
+            put("other", "mcp_clients", "mcp_3", &record, None, Fate::Stays),
+            put(OAUTH, "client_index", "mcp_3", &json!("actor"), None, Fate::Stays),
+            put(OAUTH, "_client_index", "mcp_3", &json!("other"), None, Fate::Stays),
+        ];
+        let bed = Bed::with(kind, &rows).await;
+        assert_eq!(repair(&bed, json!({})).await.counts.rows_deleted(), 0, "only on request");
+        let dry = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
+        let real = repair(&bed, json!({"restore_clients": true})).await;
+        assert_eq!(dry.counts, real.counts, "the dry run told another story");
+        assert_eq!((&real.findings["restored_clients"], real.counts.rows_deleted()), (&json!(1), 2));
+        bed.check(&rows).await;
+        assert!(bed.keys().await.contains(&new) && !bed.keys().await.contains(&old));
+        let key = [("id", &new.0), ("bucket_name", &new.1)];
+        let key = key.map(|(name, value)| (name.to_owned(), AttributeValue::S(value.clone())));
+        let delete = bed.function.client.delete_item().table_name(&bed.table).set_key(Some(key.into()));
+        delete.send().await.unwrap();
+        let again = repair(&bed, json!({"restore_clients": true})).await;
+        assert!(!bed.keys().await.contains(&new), "a deleted client came back to life");
+        assert_eq!(again.findings["restored_clients"], 0);
+    }
+}

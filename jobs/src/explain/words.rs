@@ -139,6 +139,7 @@ fn delete(reason: DeleteReason) -> &'static str {
         DeleteReason::TargetDead => "its target is dead and is deleted with it",
         DeleteReason::Unreferenced => "no live row of its actor names it",
         DeleteReason::Unindexed => "no index row of either generation points at it, so no release can use it",
+        DeleteReason::Replaced => "an index row under the new name points at the client",
         DeleteReason::Legacy => "only ActingWeb 3.2.1 read it, and removing such rows was requested",
     }
 }

@@ -9,7 +9,7 @@ use crate::store::{
 };
 use crate::walk::tally::Tally;
 use crate::walk::{Chain, Providers, Stop};
-use shared::bucket::{self, Bucket, Generation, OAUTH_OWNER, Rule};
+use shared::bucket::{self, Bucket, Generation, OAUTH_OWNER};
 use shared::expiry::{Condemned, DeleteReason, KeepReason, Verdict};
 use shared::index::{self, IndexKind};
 use shared::integrity::{self, Indexed, Lookup, Referrers};
@@ -82,43 +82,55 @@ where
             match integrity::repair_index(&row, bucket, &target, now, policy) {
                 None => counts.skipped(bucket),
                 Some(Verdict::Delete(reason)) => chains.push(Chain::dangling(Condemned::new(row, bucket, reason))),
-                Some(Verdict::Keep(reason)) => {
-                    counts.kept(bucket, reason);
-                    let is_client = bucket::of_actor(CLIENTS).is_some_and(|clients| bucket.rule == pointer_to(clients));
-                    if is_client && bucket.generation == Generation::Old && reason == KeepReason::TargetKept {
-                        by_old_index.push(row);
-                    }
+                Some(Verdict::Keep(KeepReason::TargetKept)) if Some(bucket) == client_index(Generation::Old) => {
+                    by_old_index.push(row);
                 }
+                Some(Verdict::Keep(reason)) => counts.kept(bucket, reason),
             }
         }
-        self.find_stranded(by_old_index).await?;
+        self.find_stranded(by_old_index, counts).await?;
         Ok(chains)
     }
 
-    /// Clients that only an old-name index row leads to: ActingWeb 3.10 and later cannot find them.
-    async fn find_stranded(&self, by_old_index: Vec<Row>) -> Result<(), Stop> {
+    /// Clients that only an old-name index row leads to: ActingWeb from 3.10 cannot find them. On request each gets a row under
+    /// the new name, and then the old-name row is deleted: it would revive a client that is deleted later.
+    async fn find_stranded(&self, by_old_index: Vec<Row>, counts: &mut Tally) -> Result<(), Stop> {
         let (Some(old), Some(new)) = (client_index(Generation::Old), client_index(Generation::New)) else {
             return Ok(());
         };
-        let clients: Vec<(&str, String)> = by_old_index
-            .iter()
-            .filter_map(|row| Some((row.name_in(old)?, integrity::pointed_actor(&row.data)?)))
+        let clients: Vec<(Row, String, String)> = by_old_index
+            .into_iter()
+            .filter_map(|row| {
+                let (name, actor) = (row.name_in(old)?.to_owned(), integrity::pointed_actor(&row.data)?);
+                Some((row, name, actor))
+            })
             .collect();
         if clients.is_empty() {
             return Ok(());
         }
-        let keys: Vec<RowKey> = clients.iter().map(|(name, _)| RowKey::in_bucket(OAUTH_OWNER, new, name)).collect();
-        for ((name, actor), found) in clients.iter().zip(self.context.store.get_consistent(&keys).await?) {
-            if found != Lookup::Absent {
-                continue;
-            }
-            self.findings.borrow_mut().stranded_clients += 1;
-            if self.restore_clients && (self.context.is_dry() || self.context.store.restore_client(name, actor).await?)
-            {
-                self.findings.borrow_mut().restored_clients += 1;
+        let keys: Vec<RowKey> = clients.iter().map(|(_, name, _)| RowKey::in_bucket(OAUTH_OWNER, new, name)).collect();
+        let mut replaced = Vec::new();
+        for ((row, name, actor), found) in clients.into_iter().zip(self.context.store.get_consistent(&keys).await?) {
+            let leads_there = match found {
+                Lookup::Absent => {
+                    self.findings.borrow_mut().stranded_clients += 1;
+                    let restored = self.restore_clients
+                        && (self.context.is_dry() || self.context.store.restore_client(&name, &actor).await?);
+                    self.findings.borrow_mut().restored_clients += u64::from(restored);
+                    restored
+                }
+                Lookup::Found(found) => {
+                    found.is_of(new) && integrity::pointed_actor(&found.data).as_deref() == Some(&actor)
+                }
+                Lookup::Unread => false,
+            };
+            if self.restore_clients && leads_there {
+                replaced.push(Condemned::new(row, old, DeleteReason::Replaced));
+            } else {
+                counts.kept(old, KeepReason::TargetKept);
             }
         }
-        Ok(())
+        self.context.delete(replaced, counts).await.map(drop)
     }
 
     /// Tokens that no index row leads to, and provider rows that no row refers to.
@@ -276,10 +288,6 @@ where
 
 /// The bucket of registered clients.
 const CLIENTS: &str = "mcp_clients";
-
-fn pointer_to(target: &Bucket) -> Rule {
-    Rule::Pointer { target: target.name }
-}
 
 fn client_index(generation: Generation) -> Option<&'static Bucket> {
     let kind = IndexKind { target: bucket::of_actor(CLIENTS)? };
