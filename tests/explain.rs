@@ -15,7 +15,7 @@ use shared::bucket::OAUTH_OWNER;
 use shared::expiry::Policy;
 use shared::integrity::Lookup;
 use shared::row::{Row, RowKey};
-use shared::settings::{Mode, Purpose, Settings};
+use shared::settings::{Purpose, Settings};
 use shared::time::{EpochSeconds, Utc};
 use tests::bed::Bed;
 use tests::engine::{EngineKind, shared as engine};
@@ -39,9 +39,7 @@ tests::on_both_engines!(
 type Counts = BTreeMap<(String, &'static str, String), u64>;
 
 async fn open(bed: &Bed, kind: EngineKind) -> ReadOnly {
-    let settings =
-        Settings::parse(&bed.function.environment, &serde_json::Map::new(), Mode::DryRun, Purpose::DailyCleanup)
-            .unwrap();
+    let settings = Settings::parse(&bed.function.environment, &serde_json::Map::new(), Purpose::Explain).unwrap();
     let clock = RunClock::start(EpochSeconds::new(NOW), None);
     ReadOnly::open(bed.function.client.clone(), &settings, Some(engine(kind).endpoint()), clock).await.unwrap()
 }

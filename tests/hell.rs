@@ -243,7 +243,7 @@ async fn a_terminal_is_told_of_rows_from_hell_in_plain_words() {
     let before = typed::scan(&bed.function.client, &bed.table).await;
     let endpoint = engine(kind).endpoint();
     for command in
-        [&["sweep"][..], &["repair"], &["audit"], &["audit", "--json"], &["sweep", "--json"], &["repair", "--json"]]
+        [&["cleanup"][..], &["repair"], &["audit"], &["audit", "--json"], &["cleanup", "--json"], &["repair", "--json"]]
     {
         is_sane(&format!("{command:?}"), &janitor(endpoint, &bed.table, command, ""));
     }

@@ -91,7 +91,7 @@ impl Runs {
     async fn next(&mut self, turn: usize) {
         let (began, now) = (clock(), EpochSeconds::new(now().get() + self.ahead));
         match turn % 4 {
-            1 if self.ahead == 0 => self.program("sweep"),
+            1 if self.ahead == 0 => self.program("cleanup"),
             3 if self.ahead == 0 => self.program("repair"),
             2 => self.repair(now).await,
             _ => drop(self.daily(now).await),

@@ -94,7 +94,7 @@ async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_
     println!("{before} rows, {swept} deleted by the daily cleanup, {repaired} by the repair");
     assert!(swept > 300 && repaired > 9);
     let mut printed = String::new();
-    for command in ["sweep", "repair"] {
+    for command in ["cleanup", "repair"] {
         let ended = Janitor::on(endpoint, &bed.prefix).run(&[command, "--apply", "--yes", "--json"]);
         assert_eq!(ended.code, 0, "{ended:?}");
         let answer = ended.json();

@@ -118,7 +118,7 @@ async fn show(engine: &Engine, options: Options, screen: Screen, out: &mut impl 
 }
 
 fn environment(endpoint: &str) -> Environment {
-    [("AWS_ENDPOINT_URL_DYNAMODB", endpoint), ("AWS_DB_PREFIX", PREFIX)]
+    [("AWS_ENDPOINT_URL_DYNAMODB", endpoint), ("AWS_DB_PREFIX", PREFIX), ("MODE", "delete")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into()
 }

@@ -231,7 +231,7 @@ mod tests {
 
     use super::{Pace, TokenBucket};
     use jobs::store::{Billing, TableFigures};
-    use shared::settings::{Environment, Mode, Purpose, Settings};
+    use shared::settings::{Environment, Purpose, Settings};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn many_that_share_a_slow_pace_are_together_no_faster() {
         let environment = Environment::from([("AWS_DB_PREFIX".to_owned(), "app".to_owned())]);
-        let mut settings = Settings::parse(&environment, &Map::new(), Mode::Delete, Purpose::DailyCleanup).unwrap();
+        let mut settings = Settings::for_command(&environment, &Map::new(), Purpose::Cleanup).unwrap();
         let billing = Billing::Provisioned { read_units: 26.0, write_units: 2.0 };
         let figures = TableFigures { arn: String::new(), rows: 0, bytes: 0, billing };
         for parts in [1, 4, 64] {

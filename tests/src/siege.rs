@@ -41,7 +41,7 @@ impl Which {
     /// What `janitor` calls it.
     fn command(self) -> &'static str {
         match self {
-            Which::Cleanup => "sweep",
+            Which::Cleanup => "cleanup",
             Which::Repair => "repair",
         }
     }

@@ -19,7 +19,7 @@ use crate::target::{Place, Target, now};
 
 /// What whoever switches TTL on has to know.
 const ENABLING: &str = "From then on DynamoDB removes every row whose ttl_timestamp has passed, within days and for good: also a \
-    row whose own fields say that it is alive, which janitor sweep keeps and counts as a contradiction. Look at what it \
+    row whose own fields say that it is alive, which janitor cleanup keeps and counts as a contradiction. Look at what it \
     counts first: switching TTL off again takes an hour.";
 /// Between two looks at a table that is being switched.
 const POLL: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_secs(2);
 /// # Errors
 /// When the table could not be had, or the change was refused.
 pub async fn ttl(common: &Common, command: &TtlCommand, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
-    let target = Target::new(common, common.overrides(), Purpose::DailyCleanup).await?;
+    let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
     match command {
         TtlCommand::Status => status(&target, screen, out).await,
         TtlCommand::Enable { apply, yes, wait } => {

@@ -27,9 +27,9 @@ pub(crate) struct Kind<J> {
 }
 
 pub(crate) const DAILY: Kind<DailyCleanup> =
-    Kind { purpose: Purpose::DailyCleanup, job: |_| DailyCleanup, answer: RunReport::to_answer };
+    Kind { purpose: Purpose::Cleanup, job: |_| DailyCleanup, answer: RunReport::to_answer };
 pub(crate) const REPAIR: Kind<IndexRepair> =
-    Kind { purpose: Purpose::IndexRepair, job: IndexRepair::new, answer: RunReport::to_repair_answer };
+    Kind { purpose: Purpose::Repair, job: IndexRepair::new, answer: RunReport::to_repair_answer };
 
 /// What stays the same between invocations of one container.
 pub struct Function {
@@ -215,7 +215,7 @@ impl Function {
     }
 
     pub(crate) fn settings(&self, run: &str, overrides: &Overrides, purpose: Purpose) -> Result<Settings, RunError> {
-        understood(run, Settings::parse(&self.environment, overrides, Mode::Delete, purpose))
+        understood(run, Settings::parse(&self.environment, overrides, purpose))
     }
 
     pub(crate) fn failed(&self, run: &str, settings: &Settings, error: &RunError, now: EpochSeconds) {
@@ -226,8 +226,8 @@ impl Function {
         let mut sample = Sample::of(&[(metric::TABLE, &settings.table), (metric::FUNCTION, run)])
             .count(metric::FAILED, 1)
             .flag(metric::REFUSED, error.is_refusal());
-        // A dry run completes nothing, however it ends.
-        if settings.mode == Mode::Delete {
+        // A dry run completes nothing, however it ends; the metrics job has no mode.
+        if settings.mode == Mode::Delete || run == metrics::NAME {
             sample = sample.count(metric::COMPLETE, 0);
         }
         self.tell(&[sample], now);

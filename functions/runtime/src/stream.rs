@@ -8,7 +8,7 @@ use crate::lambda::{Function, log_failure};
 use jobs::cascade::{self, Batch, Broken, CascadeReport};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
-use shared::settings::{Mode, Purpose, Settings};
+use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
 
 impl Function {
@@ -23,7 +23,7 @@ impl Function {
     ) -> Result<CascadeReport, RunError> {
         let clock = RunClock::start(now, budget);
         // The event is the stream's: settings come from the environment alone.
-        let settings = Settings::parse(&self.environment, &Map::new(), Mode::Delete, Purpose::TtlCascade);
+        let settings = Settings::parse(&self.environment, &Map::new(), Purpose::Cascade);
         let read = settings.and_then(|settings| Ok((Batch::read(&event, &settings.table)?, settings)));
         let (batch, settings) = match read {
             Ok(read) => read,

@@ -129,6 +129,7 @@ impl Simulation {
             .unwrap();
         let settings = [
             ("ATTRIBUTES_TABLE", table.as_str()),
+            ("MODE", "delete"),
             ("MAX_READ_UNITS_PER_SECOND", "1000000"),
             ("MAX_WRITE_UNITS_PER_SECOND", "1000000"),
         ];
