@@ -4,7 +4,7 @@ CARGO ?= cargo
 ATTACKS := faults kill living rivals clocks hell old_releases
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: demo test check deny template package integration torture backlog mutants cascade-month bench bench-report tools clean
+.PHONY: demo test check docs deny template package integration torture backlog mutants cascade-month bench bench-report tools clean
 
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked --bin janitor -- demo
@@ -15,6 +15,11 @@ check: ## format and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	python3 tests/python/mutations.py --check
+
+docs: ## write the README's table of settings, and the file of settings that the checks of the template read
+	$(CARGO) run --quiet --locked --bin janitor -- settings --json > tests/golden/settings.json
+	$(CARGO) run --quiet --locked --bin janitor -- settings > target/settings.md
+	sed -i -e '/^<!-- settings:start -->$$/,/^<!-- settings:end -->$$/{/^<!-- /!d}' -e '/^<!-- settings:start -->$$/r target/settings.md' README.md
 
 tools: ## DynamoDB Local, the Python library and the Lambda emulator, into .tools
 	bash tests/setup.sh

@@ -39,6 +39,17 @@ UNBOUND = {
     "ttl-cascade": {
         "dynamodb:DescribeTable", "dynamodb:Query", "dynamodb:BatchGetItem", "dynamodb:PartiQLDelete"},
 }
+# The table of settings: `make docs` writes it, tests/cli.rs compares it with the program.
+SETTINGS = json.loads((ROOT / "tests/golden/settings.json").read_text(encoding="utf-8"))
+JOBS = {"daily-cleanup": "cleanup", "index-repair": "repair", "metrics-emitter": "metrics", "ttl-cascade": "cascade"}
+# Closed lists: a setting that is on none of them needs a parameter. The table has one name in the template, and no local endpoint.
+BY_EVENT_ONLY = {"AWS_DB_PREFIX", "AWS_ENDPOINT_URL_DYNAMODB", "AWS_DB_HOST", "REUSE_WINDOW_SECONDS", "GRACE_SECONDS",
+                 "RESTORE_CLIENTS", "REMOVE_LEGACY", "SCOPE"}
+NOT_GIVEN = {
+    "metrics-emitter": {"MAX_WRITE_UNITS_PER_SECOND", "MAX_AUDIT_UNITS"},  # writes nothing; the audit is scheduled with its own input
+    "ttl-cascade": {"MAX_DELETES"},  # a limit for a batch would only delay the batch
+    "BacklogCleanup": {"BACKLOG_AFTER_INCOMPLETE_RUNS"},  # is the backlog execution
+}
 # The same binaries once more, for the state machine.
 BACKLOG = {"BacklogCleanup": "DailyCleanup", "BacklogRepair": "IndexRepair"}
 MACHINE = f"{STACK}-backlog"
@@ -418,8 +429,6 @@ def check_functions(deployment, variant):
     queue = deployment.resolve({"Fn::GetAtt": "FailureQueue.Arn"})
     invoked = {properties["FunctionName"]: properties for _, properties in
                deployment.resources("AWS::Lambda::EventInvokeConfig")}
-    config_rs = (ROOT / "shared/src/settings/mod.rs").read_text()
-    settings = set(re.findall(r'^const [A-Z_]+: &str = "([A-Z_]+)";', config_rs, re.M))
     for logical, function in deployment.resources("AWS::Lambda::Function"):
         binary = binaries()[logical]
         expect(function["Runtime"] == "provided.al2023", f"{logical}: runtime {function['Runtime']}")
@@ -439,9 +448,16 @@ def check_functions(deployment, variant):
             success = {"Destination": EVENT_BUS} if logical == "DailyCleanup" and deployment.has("HandOver") else None
             check_invocations(logical, invoked.get(deployment.id_of(logical), {}), queue, success)
         given = function.get("Environment", {}).get("Variables", {})
-        if binary in CLEANERS | {"ttl-cascade"}:
-            expect(set(given) <= settings, f"{logical}: {set(given) - settings} is no setting of shared/src/settings/mod.rs")
+        check_settings(logical, binary, set(given))
         expect(binary == "enable-ttl" or given.get("ATTRIBUTES_TABLE") == TABLE, f"{logical}: no table")
+
+
+def check_settings(logical, binary, given):
+    """A function is given each setting that its job takes, and nothing that is not one."""
+    takes = {setting["name"] for setting in SETTINGS if JOBS.get(binary) in setting["jobs"]}
+    expect(given <= takes, f"{logical}: {given - takes} is no setting of {JOBS.get(binary)}")
+    missing = takes - given - BY_EVENT_ONLY - NOT_GIVEN.get(logical, set()) - NOT_GIVEN.get(binary, set())
+    expect(not missing, f"{logical}: the template does not pass {missing}")
 
 
 def check_invocations(logical, config, queue, success):
