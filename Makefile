@@ -12,7 +12,7 @@ LIBRARY_ATTACKS := live_application old_releases malformed_rows
 export CARGO_TERM_COLOR ?= auto
 export RUST_BACKTRACE ?= 0
 
-.PHONY: help demo quick test build check edges deny cargo-deny template package integration torture backlog mutants cascade-month bench \
+.PHONY: help demo quick test build check edges docs deny cargo-deny template package integration torture backlog mutants cascade-month bench \
 	bench-report screenshots tools clean
 
 help: ## print the targets
@@ -44,6 +44,11 @@ check: edges ## format and lints
 
 edges: ## the direction of the crates' edges
 	python3 tests/python/crate_edges.py
+
+docs: ## write the README's table of settings, and the file of settings that the checks of the template read
+	$(CARGO) run --quiet --locked --bin janitor -- settings --json > tests/golden/settings.json
+	$(CARGO) run --quiet --locked --bin janitor -- settings > target/settings.md
+	sed -i -e '/^<!-- settings:start -->$$/,/^<!-- settings:end -->$$/{/^<!-- /!d}' -e '/^<!-- settings:start -->$$/r target/settings.md' README.md
 
 tools: ## DynamoDB Local, the Python library and the Lambda emulator, into .tools
 	bash tests/setup.sh

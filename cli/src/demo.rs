@@ -7,11 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 use bed::embedded::Engine;
 use bed::fixture;
 use bed::tables::{Seen, client, create_table, misjudged, scan, write_rows};
+use dynamo::{Client, Dynamo};
+use jobs::cleanup::Cleanup;
+use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
-use runtime::lambda::Function;
-use serde_json::{Value, json};
+use jobs::run::{self, Job};
+use serde_json::json;
 use shared::bucket;
-use shared::settings::Environment;
+use shared::settings::{Environment, Mode, Purpose, Settings};
 use shared::time::EpochSeconds;
 
 use crate::command::Signals;
@@ -60,14 +63,13 @@ async fn show(engine: &Engine, options: Options, screen: Screen, out: &mut impl 
     let tells = !screen.json && !screen.quiet;
     if tells {
         let written = rows.len();
-        let what = "rows, every kind in ROWS.md, both generations of names.";
+        let what = "rows, every kind in docs/rows.md, both generations of names.";
         writeln!(out, "{}\n", screen.paragraph("", &format!("A table on the embedded engine: {written} {what}")))?;
     }
 
-    let function = Function::new(client.clone(), environment(engine.endpoint()));
-    let dry = invoke(&function, json!({"mode": "dry-run"}), now).await?;
+    let dry = clean(&client, Mode::DryRun, now).await?;
     let after_dry = count(&scan(&client, TABLE).await.map_err(failed)?);
-    let real = invoke(&function, json!({"mode": "delete"}), now).await?;
+    let real = clean(&client, Mode::Delete, now).await?;
     let left = scan(&client, TABLE).await.map_err(failed)?;
     let after = count(&left);
     if tells {
@@ -90,8 +92,8 @@ async fn show(engine: &Engine, options: Options, screen: Screen, out: &mut impl 
         let document = json!({
             "table": TABLE,
             "rows": {"before": sum(&before), "after": sum(&after)},
-            "dry_run": dry.0.to_answer(),
-            "real_run": real.0.to_answer(),
+            "dry_run": Cleanup::answer(&dry.0),
+            "real_run": Cleanup::answer(&real.0),
             "wrong": wrong,
             "endpoint": endpoint,
             "prefix": PREFIX,
@@ -112,16 +114,16 @@ async fn show(engine: &Engine, options: Options, screen: Screen, out: &mut impl 
     Ok(wrong.is_empty())
 }
 
-fn environment(endpoint: &str) -> Environment {
-    [("AWS_ENDPOINT_URL_DYNAMODB", endpoint), ("AWS_DB_PREFIX", PREFIX)]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into()
-}
-
-async fn invoke(function: &Function, event: Value, now: EpochSeconds) -> Result<(RunReport, Duration), Failure> {
-    let began = Instant::now();
-    let report = function.daily_cleanup(event, now, None).await?;
-    Ok((report, began.elapsed()))
+/// A run of the cleanup, and how long it took.
+async fn clean(client: &Client, mode: Mode, now: EpochSeconds) -> Result<(RunReport, Duration), Failure> {
+    let started = Instant::now();
+    let flags = [("aws_db_prefix".to_owned(), PREFIX.into())].into_iter().collect();
+    let settings = Settings::for_command(&Environment::new(), &flags, Purpose::Cleanup)
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    let settings = Settings { mode, ..settings };
+    let table = Dynamo::open(client.clone(), &settings, None, RunClock::start(now, None)).await?;
+    let report = run::run(&table, &Cleanup, &settings, table.clock()).await?;
+    Ok((report, started.elapsed()))
 }
 
 fn count(rows: &[Seen]) -> BTreeMap<&'static str, u64> {

@@ -1,7 +1,8 @@
 //! `janitor`, the operator's tool: the same use cases as the Lambdas, from a terminal.
 //!
 //! ```text
-//! args      what can be typed
+//! args      the command line and its help
+//! flags     the flags of the settings, from the table of settings
 //! typed     what was typed, as an error may repeat it
 //! fail      how a command ends when it does not end well
 //! screen    tables, colour, progress
@@ -15,6 +16,7 @@ pub mod command;
 #[cfg(feature = "demo")]
 pub mod demo;
 pub mod fail;
+pub mod flags;
 pub mod html;
 pub mod screen;
 pub mod target;

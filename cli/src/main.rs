@@ -1,11 +1,12 @@
-//! `janitor`: parses, then calls. The work is in the library beside it and in `shared`.
+//! `janitor`: parses, then calls. The work is in the library beside it and in `jobs`.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use janitor::args::{Cli, Command};
-use janitor::command::{audit, explain, reap, revoke, runs, ttl};
+use janitor::args::{self, Cli, Command};
+use janitor::command::runs::Which;
+use janitor::command::{audit, explain, reap, revoke, runs, settings, ttl};
 #[cfg(feature = "demo")]
 use janitor::demo;
 use janitor::fail::{DONE, Failure};
@@ -17,7 +18,7 @@ async fn main() -> ExitCode {
     let typed = Typed::new(std::env::args_os().skip(1));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return ExitCode::from(typed.refuse(&error)),
+        Err(error) => return ExitCode::from(typed.refuse(&args::hint(error))),
     };
     let mut out = std::io::stdout();
     match Box::pin(run(cli, &mut out)).await {
@@ -39,8 +40,8 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
             let all_well = demo::run(options, screen, out).await?;
             Ok(if all_well { DONE } else { janitor::fail::FINDINGS })
         }
-        Command::Sweep(options) => runs::sweep(&common, &options, screen, out).await,
-        Command::Repair(options) => runs::repair(&common, &options, screen, out).await,
+        Command::Cleanup(options) => runs::run(Which::Cleanup, &common, &options, screen, out).await,
+        Command::Repair(options) => runs::run(Which::Repair, &common, &options, screen, out).await,
         Command::Audit(options) => audit::audit(&common, &options, screen, out).await,
         Command::Explain(options) => explain::explain(&common, &options, screen, out).await,
         Command::Ttl(command) => ttl::ttl(&common, &command, screen, out).await,
@@ -50,5 +51,6 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "janitor", out);
             Ok(DONE)
         }
+        Command::Settings => settings::print(common.json, out),
     }
 }

@@ -1,13 +1,11 @@
-//! The table that a command works on, and the functions' own code on it.
+//! The table that a command works on, with its settings.
 
 use std::time::{Duration, SystemTime};
 
 use dynamo::{self, Client, Connection, Dynamo, ReadOnly};
 use jobs::run::clock::{RunClock, Watch};
 use jobs::store::{InspectTable, StoreError, TableFigures};
-use runtime::event;
-use runtime::lambda::Function;
-use shared::settings::{self, Environment, Mode, Purpose, Settings};
+use shared::settings::{self, ConfigError, Environment, Purpose, Settings};
 use shared::time::EpochSeconds;
 
 use crate::args::{Common, Overrides};
@@ -15,11 +13,11 @@ use crate::fail::Failure;
 use crate::screen::grouped;
 
 pub struct Target {
-    pub function: Function,
     pub settings: Settings,
-    pub overrides: Overrides,
     pub watch: &'static Watch,
-    endpoint: Option<String>,
+    client: Client,
+    environment: Environment,
+    overrides: Overrides,
 }
 
 /// Where a table is, in words.
@@ -64,19 +62,21 @@ impl Target {
         let mut environment: Environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        // Whether to delete is said on the command line, and nowhere else.
-        environment.remove("MODE");
-        if let Some(endpoint) = &common.endpoint {
-            environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), endpoint.clone());
+        if let Some(endpoint) = common.endpoint() {
+            environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), endpoint.to_owned());
         }
-        let settings = event::overrides(overrides.clone().into())
-            .and_then(|overrides| Settings::parse(&environment, &overrides, Mode::DryRun, purpose))
-            .map_err(|error| Failure::usage(error.to_string()))?;
-        let endpoint = settings::endpoint(&environment).map(str::to_owned);
-        let client = connect(common, endpoint.as_deref(), &environment).await;
-        let watch: &'static Watch = Box::leak(Box::default());
-        let function = Function::new(client, environment).watched_by(watch);
-        Ok(Self { function, settings, overrides, watch, endpoint })
+        let settings = parse(&environment, &overrides, purpose)?;
+        let client = connect(common, &environment).await;
+        Ok(Self { settings, watch: Box::leak(Box::default()), client, environment, overrides })
+    }
+
+    /// The settings of another job with the same flags.
+    pub fn settings_for(&self, purpose: Purpose) -> Result<Settings, Failure> {
+        parse(&self.environment, &self.overrides, purpose)
+    }
+
+    fn endpoint(&self) -> Option<&str> {
+        settings::endpoint(&self.environment)
     }
 
     /// The table, opened with the settings' pace.
@@ -85,8 +85,7 @@ impl Target {
     /// When it cannot be described, or is another kind of table.
     pub async fn open(&self) -> Result<Dynamo, Failure> {
         let clock = RunClock::start(now(), None).watched_by(Some(self.watch));
-        let endpoint = self.endpoint.as_deref();
-        self.in_time(Dynamo::open(self.function.client.clone(), &self.settings, endpoint, clock)).await
+        self.in_time(Dynamo::open(self.client.clone(), &self.settings, self.endpoint(), clock)).await
     }
 
     /// The same, for a command that reads.
@@ -95,17 +94,13 @@ impl Target {
     /// When it cannot be described, or is another kind of table.
     pub async fn open_to_read(&self) -> Result<ReadOnly, Failure> {
         let clock = RunClock::start(now(), None).watched_by(Some(self.watch));
-        let endpoint = self.endpoint.as_deref();
-        self.in_time(ReadOnly::open(self.function.client.clone(), &self.settings, endpoint, clock)).await
+        self.in_time(ReadOnly::open(self.client.clone(), &self.settings, self.endpoint(), clock)).await
     }
 
     /// A function has minutes for an endpoint that does not answer; somebody at a terminal has not.
     async fn in_time<T>(&self, open: impl Future<Output = Result<T, StoreError>>) -> Result<T, Failure> {
         let silent = || StoreError::Unreachable {
-            endpoint: self
-                .endpoint
-                .as_deref()
-                .map_or_else(|| "the AWS endpoint of the region".to_owned(), dynamo::shown),
+            endpoint: self.endpoint().map_or_else(|| "the AWS endpoint of the region".to_owned(), dynamo::shown),
             cause: "no answer in time".to_owned(),
         };
         let opened = tokio::time::timeout(PATIENCE, open).await.unwrap_or_else(|_| Err(silent()));
@@ -127,7 +122,7 @@ impl Target {
             | StoreError::ClockBehind { .. }
             | StoreError::Rejected { .. } => return error.into(),
         };
-        let region = self.function.client.config().region().map(|region| settings::shown(region.as_ref()));
+        let region = self.client.config().region().map(|region| settings::shown(region.as_ref()));
         let region = region.map_or_else(|| "no region is set".to_owned(), |region| format!("the region is {region}"));
         let Failure { code, text } = error.into();
         Failure { code, text: format!("{text}; {region}; see {options}") }
@@ -142,7 +137,17 @@ impl Target {
     }
 }
 
-async fn connect(common: &Common, endpoint: Option<&str>, environment: &Environment) -> Client {
+fn parse(environment: &Environment, overrides: &Overrides, purpose: Purpose) -> Result<Settings, Failure> {
+    Settings::for_command(environment, overrides, purpose).map_err(|error| match error {
+        ConfigError::NoTable => {
+            Failure::usage("no table: use --prefix or --table, or set AWS_DB_PREFIX or ATTRIBUTES_TABLE")
+        }
+        error => Failure::usage(error.to_string()),
+    })
+}
+
+async fn connect(common: &Common, environment: &Environment) -> Client {
+    let endpoint = settings::endpoint(environment);
     let has_own = common.profile.is_some()
         || ["AWS_ACCESS_KEY_ID", "AWS_PROFILE"].iter().any(|name| environment.contains_key(*name));
     dynamo::connect(Connection {

@@ -86,13 +86,13 @@ mod tests {
         let option = format!("--{TOKEN}=x");
         let value = format!("--apply={TOKEN}");
         let cases: [(&[&str], &str); 7] = [
-            (&["ttl", "set", "o", "b", "86400", TOKEN], "invalid value 'aw_Zk3…#fca33847' for '<SECONDS>'"),
+            (&["ttl", "set", "o", "b", "86400", TOKEN], "invalid value 'aw_Zk3…#fca33847' for '<DURATION>'"),
             (&["explain", "a", "b", "c", TOKEN], "unexpected"),
             (&[TOKEN], "unrecognized subcommand"),
-            (&["run", "--every", TOKEN], "a number and s, m, h or d"),
+            (&["run", "--every", TOKEN], "must be a duration such as"),
             (&["completions", TOKEN], "possible values"),
-            (&["sweep", &option], "unexpected argument"),
-            (&["sweep", &value], "unexpected value"),
+            (&["cleanup", &option], "unexpected argument"),
+            (&["cleanup", &value], "unexpected value"),
         ];
         for (arguments, wanted) in cases {
             let text = refusal(arguments);
@@ -106,7 +106,7 @@ mod tests {
     fn what_is_no_secret_is_repeated() {
         assert!(refusal(&["swep"]).contains("unrecognized subcommand 'swep'"));
         assert!(refusal(&["run", "--every", "soon"]).contains("'soon'"));
-        assert!(refusal(&["sweep", "<"]).contains("'<'"));
+        assert!(refusal(&["cleanup", "<"]).contains("'<'"));
     }
 
     #[test]

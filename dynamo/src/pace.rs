@@ -235,7 +235,7 @@ mod tests {
 
     use super::{Pace, TokenBucket};
     use jobs::store::{Billing, TableFigures};
-    use shared::settings::{Environment, Mode, Purpose, Settings};
+    use shared::settings::{Environment, Purpose, Settings};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -265,8 +265,10 @@ mod tests {
 
     #[test]
     fn many_that_share_a_slow_pace_are_together_no_faster() {
-        let environment = Environment::from([("AWS_DB_PREFIX".to_owned(), "app".to_owned())]);
-        let mut settings = Settings::parse(&environment, &Map::new(), Mode::Delete, Purpose::DailyCleanup).unwrap();
+        let environment =
+            [("AWS_DB_PREFIX", "app"), ("MODE", "delete")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let environment = Environment::from(environment);
+        let mut settings = Settings::for_command(&environment, &Map::new(), Purpose::Cleanup).unwrap();
         let billing = Billing::Provisioned { read_units: 26.0, write_units: 2.0 };
         let figures = TableFigures { arn: String::new(), rows: 0, bytes: 0, billing, stream: None };
         for parts in [1, 4, 64] {
@@ -280,8 +282,10 @@ mod tests {
     fn takes_at_most_half_of_an_on_demand_tables_own_maximum() {
         use aws_sdk_dynamodb::types::{BillingMode, BillingModeSummary, OnDemandThroughput, TableDescription};
 
-        let environment = Environment::from([("AWS_DB_PREFIX".to_owned(), "app".to_owned())]);
-        let mut settings = Settings::parse(&environment, &Map::new(), Mode::Delete, Purpose::DailyCleanup).unwrap();
+        let environment =
+            [("AWS_DB_PREFIX", "app"), ("MODE", "delete")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let environment = Environment::from(environment);
+        let mut settings = Settings::parse(&environment, &Map::new(), Purpose::Cleanup).unwrap();
         let summary = BillingModeSummary::builder().billing_mode(BillingMode::PayPerRequest).build();
         for (reads, writes, requested, read, write) in [
             (None, None, None, 1_500.0, 500.0),

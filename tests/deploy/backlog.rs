@@ -3,6 +3,7 @@
 //!
 //! Of 20,000 rows or so; `make backlog` runs the same on a million.
 
+use bed::Invocations as _;
 use std::collections::{BTreeSet, HashSet};
 use std::io::Write;
 use std::process::{Command, Stdio};

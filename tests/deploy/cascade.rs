@@ -2,6 +2,7 @@
 //! Local's stream; the filter in front of it; a store that fails for some of a batch; ten thousand removals of the real
 //! library's rows.
 
+use bed::Invocations as _;
 use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -442,7 +443,7 @@ async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() 
     let lost = stays.iter().filter(|key| !left.contains(*key)).count();
     assert_eq!((gone, lost), (0, 0), "left that should be gone, gone that should be left");
     // The repair, which reads the whole table, finds no more to do of it.
-    let function = Function::new(client.clone(), [("ATTRIBUTES_TABLE".to_owned(), table.clone())].into());
+    let function = Function::new(client.clone(), bed::deleting("ATTRIBUTES_TABLE", &table));
     let repair = function.index_repair(json!({"mode": "dry-run"}), EpochSeconds::new(now()), None).await.unwrap();
     let answer = repair.to_repair_answer();
     assert_eq!(

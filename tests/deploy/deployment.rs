@@ -1,6 +1,7 @@
 //! The template against the functions: each role allows exactly what its function asks of the table, and every metric of
 //! the alarms and the dashboard is one that is really told.
 
+use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::{Arc, Mutex};

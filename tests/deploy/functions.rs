@@ -1,6 +1,7 @@
 //! The function run as a Lambda, in two ways: its binary under Amazon's Runtime Interface Emulator, and its source under
 //! `cargo lambda watch`.
 
+use bed::Invocations as _;
 use std::path::PathBuf;
 
 use bed::engine::{EngineKind, shared as engine};
@@ -129,7 +130,27 @@ async fn the_binary_fails_the_invocation_when_the_run_failed() {
         (
             vec![("AWS_DB_PREFIX", "x"), ("AWS_DB_HOST", endpoint), ("MAX_DELETED", "1")],
             "Configuration",
-            "configuration: MAX_DELETED is not a setting",
+            "configuration: MAX_DELETED is not a setting: use MAX_DELETES",
+        ),
+        (
+            vec![("AWS_DB_PREFIX", "x"), ("AWS_DB_HOST", endpoint), ("MODE", "")],
+            "Configuration",
+            "configuration: set MODE=delete or MODE=dry-run",
+        ),
+        (
+            vec![("AWS_DB_PREFIX", "x"), ("AWS_DB_HOST", endpoint), ("DRY_RUN", "true")],
+            "Configuration",
+            "configuration: DRY_RUN is not a setting: use MODE=dry-run",
+        ),
+        (
+            vec![("AWS_DB_PREFIX", "x"), ("AWS_DB_HOST", endpoint), ("mode", "dry-run")],
+            "Configuration",
+            "configuration: mode is not a setting: use MODE",
+        ),
+        (
+            vec![("AWS_DB_PREFIX", "x"), ("AWS_DB_HOST", endpoint), ("MAXDELETES", "1")],
+            "Configuration",
+            "configuration: MAXDELETES is not a setting: use MAX_DELETES",
         ),
     ] {
         let rie = Rie::start(&daily_cleanup(), &environment(&pairs), 60);
@@ -139,6 +160,15 @@ async fn the_binary_fails_the_invocation_when_the_run_failed() {
         let message = answer.payload["errorMessage"].as_str().unwrap_or_default();
         assert!(message.starts_with(text) && message.lines().count() == 1, "{message}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_log_level_stops_a_function_before_it_serves() {
+    let settings = environment(&[("AWS_DB_PREFIX", "x"), ("RUST_LOG", "loud")]);
+    let rie = Rie::start(&daily_cleanup(), &settings, 10);
+    assert!(rie.invoke(&json!({})).is_error);
+    let output = rie.output();
+    assert!(output.contains("RUST_LOG=loud: must be error, warn, info, debug or trace"), "{output}");
 }
 
 /// Takes some tokens away, as TTL would, and tells of them and of some that are still there.
@@ -184,8 +214,8 @@ async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
         ),
         ("ttl-cascade", json!({&secrets[5]: secrets[6]})),
         ("daily-cleanup", json!({"mode": "dry-run"})),
-        ("index-repair", json!({"mode": "dry-run", "grace_seconds": 0})),
-        ("index-repair", json!({"max_deletes": 20, "grace_seconds": 0})),
+        ("index-repair", json!({"mode": "dry-run", "grace_seconds": 300})),
+        ("index-repair", json!({"max_deletes": 20, "grace_seconds": 300})),
         ("daily-cleanup", json!({"max_deletes": 100})),
         ("daily-cleanup", json!({})),
         ("daily-cleanup", json!({"mode": "delete", "attributes_table": "nosuch"})),
@@ -343,7 +373,7 @@ async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
     write_rows(&client, &table, &fixture::all_kinds(now(), 4, 12)).await.unwrap();
     let settings = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]);
     // Two runs in the past: from then on there are rates to tell.
-    let past = runtime::lambda::Function::new(client.clone(), [("AWS_DB_PREFIX".to_owned(), prefix.clone())].into());
+    let past = runtime::lambda::Function::new(client.clone(), bed::deleting("AWS_DB_PREFIX", &prefix));
     for hours in [28, 4] {
         let at = EpochSeconds::new(now() - hours * 3_600);
         past.daily_cleanup(json!({"max_deletes": 2}), at, None).await.unwrap();

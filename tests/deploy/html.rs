@@ -1,5 +1,6 @@
 //! `janitor audit --html`: the page's numbers against `--json`, the page in a real Chromium, and the file it becomes.
 
+use bed::Invocations as _;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,6 +1,7 @@
 //! What the cascade removes and what it leaves, in every combination of what can hang on a removed token: on a real engine,
 //! at a fixed time, from records as the stream tells them.
 
+use bed::Invocations as _;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

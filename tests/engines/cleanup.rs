@@ -1,5 +1,6 @@
 //! The promises of DESIGN.md, each restated as a test, on genuine DynamoDB Local and on the embedded engine.
 
+use bed::Invocations as _;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -618,7 +619,8 @@ async fn an_on_demand_table_is_paced_at_half_of_what_a_partition_takes() {
 
 // ---- what cannot be run, and the line that says so ------------------------------------------------------------------
 
-async fn one_line(client: Client, environment: Environment, event: Value) -> String {
+async fn one_line(client: Client, mut environment: Environment, event: Value) -> String {
+    environment.entry("MODE".to_owned()).or_insert_with(|| "delete".to_owned());
     let error =
         Function::new(client, environment).daily_cleanup(event, EpochSeconds::new(NOW), None).await.unwrap_err();
     let text = error.to_string();

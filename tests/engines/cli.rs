@@ -1,5 +1,6 @@
 //! `janitor` as a program: in a terminal and without one, on genuine DynamoDB Local and on the embedded engine.
 
+use bed::Invocations as _;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -21,7 +22,7 @@ const DAY: i64 = 86_400;
 
 bed::on_both_engines!(
     a_dry_run_of_any_table_says_what_the_function_s_dry_run_says,
-    a_sweep_is_what_the_function_does,
+    a_cleanup_is_what_the_function_does,
     a_repair_is_what_the_function_does,
     says_the_same_in_text_and_asks_before_it_deletes,
     every_command_works_in_a_terminal,
@@ -88,26 +89,26 @@ fn timeless(mut answer: Value) -> Value {
 async fn a_dry_run_of_any_table_says_what_the_function_s_dry_run_says(kind: EngineKind) {
     let rows = fixture::all_kinds(now(), 3, 5);
     let bed = Bed::with(kind, &rows).await;
-    let sweep = of(kind, &bed).run(&["sweep", "--json"]).json();
+    let cleanup = of(kind, &bed).run(&["cleanup", "--json"]).json();
     let at = |answer: &Value| EpochSeconds::new(answer["report"]["now"].as_i64().unwrap());
-    let lambda = bed.function.daily_cleanup(json!({"mode": "dry-run"}), at(&sweep), None).await.unwrap();
-    assert_eq!(timeless(sweep), timeless(lambda.to_answer()));
+    let lambda = bed.function.daily_cleanup(json!({"mode": "dry-run"}), at(&cleanup), None).await.unwrap();
+    assert_eq!(timeless(cleanup), timeless(lambda.to_answer()));
     let repair = of(kind, &bed).run(&["repair", "--json"]).json();
     let lambda = bed.function.index_repair(json!({"mode": "dry-run"}), at(&repair), None).await.unwrap();
     assert_eq!(timeless(repair), timeless(lambda.to_repair_answer()));
     assert_eq!(bed.keys().await.len(), rows.len(), "nothing was deleted");
 }
 
-async fn a_sweep_is_what_the_function_does(kind: EngineKind) {
+async fn a_cleanup_is_what_the_function_does(kind: EngineKind) {
     let rows = calm_rows(20);
     let (by_hand, by_lambda) = (Bed::with(kind, &rows).await, Bed::with(kind, &rows).await);
     let janitor = of(kind, &by_hand);
     let now = EpochSeconds::new(now());
     // Without --apply an environment that says delete does not delete either.
-    assert_eq!(janitor.clone().with("MODE", "delete").run(&["sweep", "--json"]).json()["report"]["mode"], "dry-run");
+    assert_eq!(janitor.clone().with("MODE", "delete").run(&["cleanup", "--json"]).json()["report"]["mode"], "dry-run");
     assert_eq!(by_hand.keys().await.len(), rows.len());
 
-    let real = janitor.run(&["sweep", "--json", "--apply", "--yes"]);
+    let real = janitor.run(&["cleanup", "--json", "--apply", "--yes"]);
     assert_eq!(real.code, 0, "{real:?}");
     by_lambda.function.daily_cleanup(json!({}), now, None).await.unwrap();
     assert_eq!(real.json()["report"]["rows"]["deleted"], 60);
@@ -170,9 +171,9 @@ async fn says_the_same_in_text_and_asks_before_it_deletes(kind: EngineKind) {
     let rows = calm_rows(20);
     let bed = Bed::with(kind, &rows).await;
     let janitor = of(kind, &bed);
-    let plain = janitor.run(&["sweep"]);
+    let plain = janitor.run(&["cleanup"]);
     assert_eq!((plain.code, plain.err.as_str()), (0, ""));
-    matches_golden("cli/sweep.txt", &steady(&plain.out, &bed, kind));
+    matches_golden("cli/cleanup.txt", &steady(&plain.out, &bed, kind));
     assert!(write_units_used(&plain.out).abs() < f64::EPSILON, "a dry run writes nothing: {}", plain.out);
     assert!(!plain.out.contains('\x1b'), "colour is for terminals");
     let audit = janitor.run(&["audit"]);
@@ -180,25 +181,25 @@ async fn says_the_same_in_text_and_asks_before_it_deletes(kind: EngineKind) {
     matches_golden("cli/audit.txt", &steady(&audit.out, &bed, kind));
 
     // Nobody to ask.
-    let unasked = janitor.run(&["sweep", "--apply"]);
+    let unasked = janitor.run(&["cleanup", "--apply"]);
     assert_eq!(unasked.code, 2);
     assert_eq!(unasked.err, "janitor: --apply asks for a yes, and there is nobody to ask: add --yes\n");
     // Somebody who says no.
-    let no = janitor.in_terminal(100, &["--reply", "Type yes=no"], &["sweep", "--apply"]);
+    let no = janitor.in_terminal(100, &["--reply", "Type yes=no"], &["cleanup", "--apply"]);
     assert_eq!(no.code, 3, "{}", no.out);
     assert!(no.out.contains("not confirmed: nothing was deleted"), "{}", no.out);
     assert!(no.out.contains("\x1b[1m"), "a terminal has colour: {:?}", no.out);
-    let dull = janitor.clone().with("NO_COLOR", "1").in_terminal(100, &[], &["sweep", "--quiet"]);
+    let dull = janitor.clone().with("NO_COLOR", "1").in_terminal(100, &[], &["cleanup", "--quiet"]);
     assert!(!dull.out.contains('\x1b'), "{:?}", dull.out);
     assert_eq!(bed.keys().await.len(), rows.len());
     // Somebody who says yes.
     let yes = janitor.clone().with("NO_COLOR", "1").in_terminal(
         100,
         &["--reply", "Type yes=yes"],
-        &["sweep", "--apply", "--quiet"],
+        &["cleanup", "--apply", "--quiet"],
     );
     assert_eq!(yes.code, 0, "{}", yes.out);
-    matches_golden("cli/sweep-apply.txt", &steady(&yes.out, &bed, kind));
+    matches_golden("cli/cleanup-apply.txt", &steady(&yes.out, &bed, kind));
     // A unit a row, and a few for the lease, the cursor and the last run.
     assert!((60.0..80.0).contains(&write_units_used(&yes.out)), "{}", yes.out);
     assert_eq!(bed.keys().await.len(), rows.len() - 60);
@@ -252,7 +253,8 @@ async fn every_command_works_in_a_terminal(kind: EngineKind) {
     matches_golden("cli/ttl-set.txt", &without_moments(&steady(&set, &bed, kind)));
     let removed = seen(&yes, &["ttl", "remove", OAUTH, row[0], row[1], "--apply"], 0);
     matches_golden("cli/ttl-remove.txt", &without_moments(&steady(&removed, &bed, kind)));
-    let reaped = janitor.in_terminal(100, &["--interrupt-at", "sweep complete"], &["run", "--every", "10s", "--apply"]);
+    let reaped =
+        janitor.in_terminal(100, &["--interrupt-at", "cleanup complete"], &["run", "--every", "10s", "--apply"]);
     assert_eq!(reaped.code, 0, "{}", reaped.out);
 }
 
@@ -272,7 +274,7 @@ async fn ctrl_c_at_a_question_is_a_no_at_once() {
     let rows = calm_rows(2);
     let bed = Bed::with(kind, &rows).await;
     for (command, undone) in [
-        (&["sweep"][..], "nothing was deleted"),
+        (&["cleanup"][..], "nothing was deleted"),
         (&["revoke", "--actor", "actor0"], "nothing was deleted"),
         (&["ttl", "enable"], "nothing was changed"),
     ] {
@@ -291,7 +293,8 @@ async fn tables_fit_the_screen() {
     let kind = EngineKind::Embedded;
     let bed = Bed::with(kind, &calm_rows(120)).await;
     for columns in ["60", "80"] {
-        for command in [&["sweep"][..], &["repair"], &["audit"], &["revoke", "--actor", "actor0"], &["ttl", "backfill"]]
+        for command in
+            [&["cleanup"][..], &["repair"], &["audit"], &["revoke", "--actor", "actor0"], &["ttl", "backfill"]]
         {
             let ended = of(kind, &bed).with("COLUMNS", columns).run(command);
             let fits = |line: &str| line.chars().count() <= columns.parse().unwrap();
@@ -306,7 +309,7 @@ async fn tables_fit_the_screen() {
 
 /// A command line, each of whose words may be a token by mistake.
 const COMMANDS: [&[&str]; 8] = [
-    &["sweep", "--table", "x", "--max-deletes", "5", "--apply"],
+    &["cleanup", "--table", "x", "--max-deletes", "5", "--apply"],
     &["audit", "--scope", "all"],
     &["explain", "a", "b", "c"],
     &["ttl", "set", "o", "b", "n", "60"],
@@ -372,9 +375,12 @@ fn the_demo_s_engine_stays_up_until_ctrl_c() {
     let stays = lines.find(|line| line.starts_with("The engine stays up: ")).expect("says where it is");
     let endpoint = stays.split(['=', ' ']).find(|word| word.starts_with("http://")).unwrap().to_owned();
     // The table is the cleaned one: of more than a hundred dead rows there are those that have died since.
-    let sweep = Janitor::on(&endpoint, "demo").run(&["sweep", "--json"]);
-    let rows = &sweep.json()["report"]["rows"];
-    assert!(sweep.code == 0 && rows["read"].as_u64() > Some(50) && rows["deleted"].as_u64() < Some(60), "{sweep:?}");
+    let cleanup = Janitor::on(&endpoint, "demo").run(&["cleanup", "--json"]);
+    let rows = &cleanup.json()["report"]["rows"];
+    assert!(
+        cleanup.code == 0 && rows["read"].as_u64() > Some(50) && rows["deleted"].as_u64() < Some(60),
+        "{cleanup:?}"
+    );
     assert!(Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap().success());
     assert_eq!(demo.wait().unwrap().code(), Some(0));
     assert_eq!(Janitor::on(&endpoint, "demo").run(&["ttl", "status"]).code, 3, "its port is closed");
@@ -386,13 +392,13 @@ async fn ctrl_c_ends_after_what_is_in_flight_and_the_next_run_goes_on() {
     let rows = calm_rows(400);
     let bed = Bed::with(kind, &rows).await;
     let janitor = of(kind, &bed);
-    let slow = ["sweep", "--apply", "--yes", "--max-write-units", "100"];
+    let slow = ["cleanup", "--apply", "--yes", "--max-write-units", "100"];
     let stopped = janitor.in_terminal(100, &["--interrupt-at", " dead,"], &slow);
     assert_eq!(stopped.code, 3, "{}", stopped.out);
     assert!(stopped.out.contains("stopped on request: the next run continues from here"), "{}", stopped.out);
     let left = bed.keys().await.len();
     assert!(left < rows.len() && left > rows.len() - 1_200, "{left} of {}", rows.len());
-    let rest = janitor.run(&["sweep", "--json", "--apply", "--yes"]);
+    let rest = janitor.run(&["cleanup", "--json", "--apply", "--yes"]);
     assert_eq!((rest.code, &rest.json()["report"]["resumed"]), (0, &json!(true)));
     assert_eq!(bed.keys().await.len(), rows.len() - 1_200);
 }
@@ -407,11 +413,11 @@ async fn the_long_running_form_cleans_until_it_is_told_to_stop() {
     let mut lines = BufReader::new(reaper.stdout.take().unwrap()).lines();
     let mut next = || lines.next().expect("a line").expect("text");
     assert!(next().starts_with("cleaning every 10 s, first in "));
-    let sweep = next();
+    let cleanup = next();
     let repair = next();
-    matches_golden("cli/run.txt", &[&sweep, &repair].map(|line| healthy(line)).join("\n"));
+    matches_golden("cli/run.txt", &[&cleanup, &repair].map(|line| healthy(line)).join("\n"));
     let again = next();
-    assert!(again.contains(" sweep complete: ") && again.contains(", deleted 0, "), "{again}");
+    assert!(again.contains(" cleanup complete: ") && again.contains(", deleted 0, "), "{again}");
     assert!(Command::new("kill").arg(reaper.id().to_string()).status().unwrap().success());
     assert_eq!(reaper.wait().unwrap().code(), Some(0));
     assert_eq!(bed.keys().await.len(), rows.len() - 120);
@@ -442,7 +448,7 @@ async fn what_is_wrong_is_told_at_once() {
     foreign_table(&other_keys).await;
     let good = Janitor::on(endpoint, &bed.prefix);
     let cases = [
-        (Janitor::on(endpoint, "nosuch"), vec!["sweep"], 2, "table nosuch_attributes does not exist"),
+        (Janitor::on(endpoint, "nosuch"), vec!["cleanup"], 2, "table nosuch_attributes does not exist"),
         (
             Janitor::on(endpoint, "nosuch"),
             vec!["explain", "a", "b", "c", "--region", "eu-west-1"],
@@ -450,20 +456,29 @@ async fn what_is_wrong_is_told_at_once() {
             "the region is eu-west-1; see --prefix or --table, --region, --endpoint",
         ),
         (Janitor::on(endpoint, "foreign"), vec!["audit"], 2, "is not an ActingWeb attributes table"),
-        (Janitor::default(), vec!["sweep"], 2, "no table: set AWS_DB_PREFIX"),
-        (good.clone(), vec!["sweep", "--max-deletes", "0"], 2, "MAX_DELETES=0: must be"),
-        (good.clone(), vec!["audit", "--scope", "some"], 2, "SCOPE=some: must be system or all"),
-        (good.clone(), vec!["sweep", "--table", "x", "--prefix", "y"], 2, "cannot be used with"),
-        (good.clone(), vec!["sweep", "--yes"], 2, "--apply"),
-        (good.clone(), vec!["run", "--every", "soon"], 2, "a number and s, m, h or d"),
-        (Janitor::on(&dead, "x"), vec!["sweep"], 3, "could not reach DynamoDB at http://127.0.0.1"),
+        (Janitor::default(), vec!["cleanup"], 2, "no table: use --prefix or --table, or set AWS_DB_PREFIX"),
+        (
+            good.clone(),
+            vec!["cleanup", "--max-deletes", "0"],
+            2,
+            "invalid value '0' for '--max-deletes <N>': must be a whole number, 1 or more",
+        ),
+        (good.clone(), vec!["cleanup", "--max-deletes", "-1"], 2, "must be a whole number, 1 or more"),
+        (good.clone(), vec!["repair", "--grace", "60s"], 2, "7d, 5m or more"),
+        (good.clone(), vec!["cleanup", "--delete"], 2, "a similar argument exists: '--apply'"),
+        (good.clone().with("MAXDELETES", "1"), vec!["cleanup"], 2, "MAXDELETES is not a setting: use MAX_DELETES"),
+        (good.clone(), vec!["audit", "--scope", "some"], 2, "invalid value 'some' for '--scope <SCOPE>'"),
+        (good.clone(), vec!["cleanup", "--table", "xyz", "--prefix", "y"], 2, "cannot be used with"),
+        (good.clone(), vec!["cleanup", "--yes"], 2, "--apply"),
+        (good.clone(), vec!["run", "--every", "soon"], 2, "must be a duration such as 90s, 15m, 1h or 7d"),
+        (Janitor::on(&dead, "x"), vec!["cleanup"], 3, "could not reach DynamoDB at http://127.0.0.1"),
         (Janitor::on(&hangs, "x"), vec!["repair"], 3, "could not reach DynamoDB at http://127.0.0.1"),
         (Janitor::on(&hangs, "x"), vec!["explain", "a", "b", "c"], 3, "no answer in time"),
         (Janitor::on(&hangs, "x"), vec!["ttl", "status"], 3, "see --endpoint, --region"),
-        (Janitor::on(denied.endpoint(), "x"), vec!["sweep"], 3, "not allowed: DescribeTable on table x_attributes"),
+        (Janitor::on(denied.endpoint(), "x"), vec!["cleanup"], 3, "not allowed: DescribeTable on table x_attributes"),
         (
             Janitor::default().with("AWS_DB_PREFIX", "x").with("AWS_EC2_METADATA_DISABLED", "true"),
-            vec!["sweep", "--region", "us-east-1"],
+            vec!["cleanup", "--region", "us-east-1"],
             2,
             "the credentials were not accepted by DescribeTable (CredentialsNotLoaded)",
         ),
@@ -472,7 +487,7 @@ async fn what_is_wrong_is_told_at_once() {
                 .with("AWS_DB_PREFIX", "x")
                 .with("AWS_ACCESS_KEY_ID", "x")
                 .with("AWS_SECRET_ACCESS_KEY", "x"),
-            vec!["sweep", "--region", "nowhere-1"],
+            vec!["cleanup", "--region", "nowhere-1"],
             3,
             "could not reach DynamoDB at the AWS endpoint of the region",
         ),
@@ -515,7 +530,7 @@ async fn the_guide_lists_the_keys_of_every_document() {
     let of_row = [OAUTH, "_oauth_sessions", "alive0"];
     for (command, more) in [
         ("demo", &["--copies", "1"][..]),
-        ("sweep", &[]),
+        ("cleanup", &[]),
         ("repair", &[]),
         ("audit", &[]),
         ("explain", &of_row),
@@ -552,7 +567,18 @@ fn the_help_teaches() {
     assert_eq!(janitor.run(&["nonsense"]).code, 2);
 }
 
-const NAMES: [&str; 9] = ["demo", "sweep", "repair", "audit", "explain", "ttl", "run", "revoke", "completions"];
+const NAMES: [&str; 9] = ["demo", "cleanup", "repair", "audit", "explain", "ttl", "run", "revoke", "completions"];
+
+/// The README's table and the file that the checks of the template read are printed by `janitor settings` (`make docs`).
+#[test]
+fn the_readme_has_the_table_of_settings() {
+    let printed = Janitor::default().run(&["settings"]);
+    let readme = include_str!("../../README.md");
+    let between =
+        readme.split("<!-- settings:start -->\n").nth(1).and_then(|rest| rest.split("<!-- settings:end -->").next());
+    assert_eq!(between, Some(printed.out.as_str()), "README.md differs from the table of settings: run `make docs`");
+    matches_golden("settings.json", &Janitor::default().run(&["settings", "--json"]).out);
+}
 
 #[test]
 fn each_shell_completes_every_command() {

@@ -1,6 +1,7 @@
 //! Attack: several janitors at once. The daily run, the repair and two `janitor --apply` start together; and a run whose
 //! lease lapsed while it was frozen wakes up beside the one that took over; and the cascade, which takes no lease, beside all.
 
+use bed::Invocations as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! `janitor explain`: what it says is what the functions then do, and reads as the documentation of the rules.
 
+use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
 
 use aws_sdk_dynamodb::types::TimeToLiveSpecification;
@@ -21,7 +22,7 @@ use shared::bucket::OAUTH_OWNER;
 use shared::expiry::Policy;
 use shared::integrity::Lookup;
 use shared::row::{Row, RowKey};
-use shared::settings::{Mode, Purpose, Settings};
+use shared::settings::{Purpose, Settings};
 use shared::time::{EpochSeconds, Utc};
 
 bed::on_both_engines!(
@@ -39,9 +40,7 @@ bed::on_both_engines!(
 type Counts = BTreeMap<(String, &'static str, String), u64>;
 
 async fn open(bed: &Bed, kind: EngineKind) -> ReadOnly {
-    let settings =
-        Settings::parse(&bed.function.environment, &serde_json::Map::new(), Mode::DryRun, Purpose::DailyCleanup)
-            .unwrap();
+    let settings = Settings::parse(&bed.function.environment, &serde_json::Map::new(), Purpose::Explain).unwrap();
     let clock = RunClock::start(EpochSeconds::new(NOW), None);
     ReadOnly::open(bed.function.client.clone(), &settings, Some(engine(kind).endpoint()), clock).await.unwrap()
 }

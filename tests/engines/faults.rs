@@ -1,6 +1,7 @@
 //! Attack: everything that can go wrong between a run and its table. One fault at each kind of request, faults at random,
 //! storms, and faults that do not end. After each the table is held against the second opinion, and clean runs finish it.
 
+use bed::Invocations as _;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
 //! What a delete is guarded by on the wire: consistent lookups, a condition on everything that was judged, and the order.
 //! Each was found missing when the program was broken on purpose (tests/mutations).
 
+use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 

@@ -1,6 +1,7 @@
 //! The metrics: counts against an independent count, TTL in every state, the cleanup's health, the forecast, and that
 //! nothing is ever written. Each on genuine DynamoDB Local and on the embedded engine.
 
+use bed::Invocations as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -596,7 +597,6 @@ async fn estimates_a_table_that_is_too_large_to_count(kind: EngineKind) {
     let settings = shared::settings::Settings::parse(
         &bed.function.environment,
         &serde_json::Map::new(),
-        shared::settings::Mode::Delete,
         shared::settings::Purpose::Metrics,
     )
     .unwrap();

@@ -1,5 +1,6 @@
 //! The index repair: nothing points nowhere, nothing is left unreachable, and nothing that was revoked comes back.
 
+use bed::Invocations as _;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +11,22 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use bed::Bed;
+use bed::deleting;
 use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fixture::{Fate, Specimen};
 use bed::proxy::{self, Proxy};
 use bed::python::Application;
 use bed::tables::{scan, write_rows};
-use jobs::run::report::Outcome;
+use dynamo::Dynamo;
+use jobs::repair::Repair;
+use jobs::run::Job as _;
+use jobs::run::clock::RunClock;
+use jobs::run::report::{Outcome, RunReport};
 use model::rows::NOW;
 use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::pyjson::dumps;
+use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
 
 const OAUTH: &str = "_actingweb_oauth2";
@@ -316,10 +323,10 @@ async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
         json!({"mode": "dry-run"}),
         json!({}),
         json!({"restore_clients": true, "remove_legacy": true}),
-        json!({"restore_clients": true, "grace_seconds": 0, "expired_rows": "defer-to-ttl"}),
+        json!({"restore_clients": true, "grace_seconds": 300, "expired_rows": "defer-to-ttl"}),
         json!({"max_deletes": 1, "max_delete_share": 1}),
     ] {
-        bed.function.index_repair(event, now.plus(5), None).await.unwrap();
+        bed.function.index_repair(event, now.plus(305), None).await.unwrap();
         let answers =
             application.ask(&json!([{"op": "mcp_validate", "token": revoked}, {"op": "mcp_validate", "token": alive}]));
         assert_eq!(answers[0], Value::Null, "a revoked token came back to life");
@@ -630,11 +637,11 @@ async fn repairs_20000_rows_of_the_real_library_and_every_live_one_still_works()
     assert!(hurt > 300, "{hurt}");
 
     let proxy = Proxy::start(endpoint, |_| proxy::Fate::Forward);
-    let function =
-        Function::new(bed::tables::client(proxy.endpoint()).await, [("AWS_DB_PREFIX".to_owned(), prefix)].into());
+    let environment = deleting("AWS_DB_PREFIX", &prefix);
+    let function = Function::new(bed::tables::client(proxy.endpoint()).await, environment);
     let now = || EpochSeconds::from(SystemTime::now());
     // No grace: the damage is fresh, and nobody else is writing.
-    let report = function.index_repair(json!({"grace_seconds": 0}), now(), None).await.unwrap();
+    let report = repair_without_grace(&function).await;
     println!("{}", report.to_json());
     assert_eq!(report.outcome, Outcome::Complete);
     let reads = proxy
@@ -647,8 +654,17 @@ async fn repairs_20000_rows_of_the_real_library_and_every_live_one_still_works()
     println!("{reads} read requests for {} rows", report.counts.rows_read());
     function.daily_cleanup(json!({}), now(), None).await.unwrap();
     println!("{}", application.judge(&manifest));
-    let second = function.index_repair(json!({"grace_seconds": 0}), now(), None).await.unwrap();
+    let second = repair_without_grace(&function).await;
     assert_eq!(second.counts.rows_deleted(), 0);
+}
+
+/// The repair with a grace that no environment, event or flag can set.
+async fn repair_without_grace(function: &Function) -> RunReport {
+    let settings = Settings::parse(&function.environment, &serde_json::Map::new(), Purpose::Repair).unwrap();
+    let settings = Settings { grace_seconds: 0, ..settings };
+    let clock = RunClock::start(EpochSeconds::from(SystemTime::now()), None);
+    let table = Dynamo::open(function.client.clone(), &settings, None, clock).await.unwrap();
+    jobs::run::run(&table, &Repair::new(&settings), &settings, table.clock()).await.unwrap()
 }
 
 /// Deletes the index row of every third live token and the token row of every third, and strikes them off the manifest.

@@ -1,5 +1,6 @@
 //! Work in parts: the segments together do what one run does, wherever each of them is cut off, under one lease.
 
+use bed::Invocations as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

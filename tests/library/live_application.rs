@@ -1,6 +1,7 @@
 //! A live application: several processes of the real library use a table while it is swept and repaired, with tokens
 //! that die within seconds of being used. Their own logs of what they were answered are the judge.
 
+use bed::Invocations as _;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -90,7 +91,7 @@ impl Runs {
     async fn next(&mut self, turn: usize) {
         let (began, now) = (clock(), EpochSeconds::new(now().get() + self.ahead));
         match turn % 4 {
-            1 if self.ahead == 0 => self.program("sweep"),
+            1 if self.ahead == 0 => self.program("cleanup"),
             3 if self.ahead == 0 => self.program("repair"),
             2 => self.repair(now).await,
             _ => drop(self.daily(now).await),

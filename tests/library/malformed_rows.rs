@@ -2,6 +2,7 @@
 //!
 //! The judge is Python (`tests/python/oracle.py`): what the writer's own JSON reader makes of a row is what counts.
 
+use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bed::Bed;
@@ -243,7 +244,7 @@ async fn a_terminal_shows_malformed_rows_in_plain_words() {
     let before = items::scan(&bed.function.client, &bed.table).await;
     let endpoint = engine(kind).endpoint();
     for command in
-        [&["sweep"][..], &["repair"], &["audit"], &["audit", "--json"], &["sweep", "--json"], &["repair", "--json"]]
+        [&["cleanup"][..], &["repair"], &["audit"], &["audit", "--json"], &["cleanup", "--json"], &["repair", "--json"]]
     {
         is_sane(&format!("{command:?}"), &janitor(endpoint, &bed.table, command, ""));
     }

@@ -1,6 +1,7 @@
 //! Rows of nine releases of the real library in one table, each written by the release itself: one cleaning, and every
 //! release still accepts everything of its own that is alive.
 
+use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::thread;
@@ -94,7 +95,7 @@ async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_
     println!("{before} rows, {swept} deleted by the daily cleanup, {repaired} by the repair");
     assert!(swept > 300 && repaired > 9);
     let mut printed = String::new();
-    for command in ["sweep", "repair"] {
+    for command in ["cleanup", "repair"] {
         let ended = Janitor::on(endpoint, &bed.prefix).run(&[command, "--apply", "--yes", "--json"]);
         assert_eq!(ended.code, 0, "{ended:?}");
         let answer = ended.json();

@@ -1,5 +1,6 @@
 //! The real ActingWeb library as writer, reader and judge, on genuine DynamoDB Local.
 
+use bed::Invocations as _;
 use std::time::SystemTime;
 
 use bed::engine::{EngineKind, shared as engine};
@@ -28,7 +29,7 @@ async fn cleans_5500_rows_of_the_real_library_and_every_live_one_still_works() {
     let application = Application::new(endpoint(), &prefix);
     let manifest = application.seed(5_500, 1);
     let client = bed::tables::client(endpoint()).await;
-    let function = Function::new(client, [("AWS_DB_PREFIX".to_owned(), prefix)].into());
+    let function = Function::new(client, bed::deleting("AWS_DB_PREFIX", &prefix));
     let dry = function.daily_cleanup(json!({"mode": "dry-run"}), now(), None).await.unwrap();
     let report = function.daily_cleanup(json!({}), now(), None).await.unwrap();
     // The measured figures of docs/costs.md are from here.

@@ -132,7 +132,7 @@ def main():
         make_table(endpoint)
         for logical, binary in binaries().items():
             event = json.loads((ROOT / "events" / EVENTS[binary]).read_text())
-            environment = {"ATTRIBUTES_TABLE": TABLE, "AWS_ENDPOINT_URL_DYNAMODB": endpoint}
+            environment = {"ATTRIBUTES_TABLE": TABLE, "AWS_ENDPOINT_URL_DYNAMODB": endpoint, "MODE": "delete"}
             received = []
             with response_server(received) as url:
                 if "ResponseURL" in event:

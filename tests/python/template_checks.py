@@ -42,6 +42,17 @@ UNBOUND = {
     "ttl-cascade": {
         "dynamodb:DescribeTable", "dynamodb:Query", "dynamodb:BatchGetItem", "dynamodb:PartiQLDelete"},
 }
+# The table of settings: `make docs` writes it, tests/cli.rs compares it with the program.
+SETTINGS = json.loads((ROOT / "tests/golden/settings.json").read_text(encoding="utf-8"))
+JOBS = {"daily-cleanup": "cleanup", "index-repair": "repair", "metrics-emitter": "metrics", "ttl-cascade": "cascade"}
+# Closed lists: a setting that is on none of them needs a parameter. The table has one name in the template, and no local endpoint.
+BY_EVENT_ONLY = {"AWS_DB_PREFIX", "AWS_ENDPOINT_URL_DYNAMODB", "AWS_DB_HOST", "REUSE_WINDOW_SECONDS", "GRACE_SECONDS",
+                 "RESTORE_CLIENTS", "REMOVE_LEGACY", "SCOPE"}
+NOT_GIVEN = {
+    "metrics-emitter": {"MAX_WRITE_UNITS_PER_SECOND", "MAX_AUDIT_UNITS"},  # writes nothing; the audit is scheduled with its own input
+    "ttl-cascade": {"MAX_DELETES"},  # a limit for a batch would only delay the batch
+    "BacklogCleanup": {"BACKLOG_AFTER_INCOMPLETE_RUNS"},  # is the backlog execution
+}
 # The same binaries once more, for the state machine.
 BACKLOG = {"BacklogCleanup": "DailyCleanup", "BacklogRepair": "IndexRepair"}
 MACHINE = f"{STACK}-backlog"
@@ -412,6 +423,15 @@ def check_functions(deployment, variant):
         expect(given.get("MODE") == deployment.parameters["Mode"], f"{logical}: no mode")
         for name in ("AWS_ENDPOINT_URL_DYNAMODB", "ALLOW_AWS"):
             expect(given.get(name) == "", f"{logical}: {name} is {given.get(name)!r} in AWS")
+        check_settings(logical, binary, set(given))
+
+
+def check_settings(logical, binary, given):
+    """A function is given each setting that its job takes, and nothing that is not one."""
+    takes = {setting["name"] for setting in SETTINGS if JOBS.get(binary) in setting["jobs"]}
+    expect(given <= takes, f"{logical}: {given - takes} is no setting of {JOBS.get(binary)}")
+    missing = takes - given - BY_EVENT_ONLY - NOT_GIVEN.get(logical, set()) - NOT_GIVEN.get(binary, set())
+    expect(not missing, f"{logical}: the template does not pass {missing}")
 
 
 def check_invocations(logical, config, queue, success):

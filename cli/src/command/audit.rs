@@ -1,10 +1,9 @@
-//! `janitor audit`: the metrics emitter's measurement, for people.
+//! `janitor audit`: the measurement of the metrics job, as text or as a page.
 
 use std::io::Write;
 
-use jobs::metrics::{Counts, Measurement, OwnerKind, answer};
+use jobs::metrics::{Counts, Measurement, OwnerKind, answer, measure};
 use jobs::store::Billing;
-use serde_json::Value;
 use shared::settings::Purpose;
 
 use super::stop_on_signals;
@@ -12,20 +11,19 @@ use crate::args::{Auditing, Common};
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::html;
 use crate::screen::{Screen, grouped, seconds, units};
-use crate::target::{Target, now};
+use crate::target::Target;
 
 /// # Errors
 /// When the table could not be read.
 pub async fn audit(common: &Common, options: &Auditing, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
     let mut overrides = common.overrides();
-    options.add_to(&mut overrides);
+    overrides.extend(options.flags.given.clone());
     // Before the table is read: that may take long, and cost.
     let place = options.html.as_deref().map(html::Place::new).transpose()?;
     let target = Target::new(common, overrides, Purpose::Metrics).await?;
-    target.place().await?;
+    let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
-    let event = Value::Object(target.overrides.clone());
-    let work = target.function.metrics_emitter(event, now(), None);
+    let work = Box::pin(measure(&table, &target.settings, table.clock()));
     let measured = screen.while_watching("audit", target.watch, work).await?;
     let report = answer(&measured);
     if screen.json {

@@ -46,7 +46,7 @@ pub async fn explain(
     let wanted = wanted(options, screen)?;
     let mut overrides = common.overrides();
     options.add_to(&mut overrides);
-    let target = Target::new(common, overrides, Purpose::IndexRepair).await?;
+    let target = Target::new(common, overrides, Purpose::Explain).await?;
     let table = target.open_to_read().await?;
     let now = options.now.map_or_else(|| table.clock().now(), EpochSeconds::new);
     let shown = if options.reveal { Shown::Revealed } else { Shown::Masked };

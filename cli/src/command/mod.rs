@@ -6,6 +6,7 @@ pub mod explain;
 pub mod reap;
 pub mod revoke;
 pub mod runs;
+pub mod settings;
 pub mod ttl;
 mod ttl_row;
 

@@ -1,10 +1,10 @@
-//! `janitor run`: cleans every so often, until it is stopped.
+//! `janitor run`: cleans at an interval until it is stopped.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use shared::settings::Mode;
+use shared::settings::{Mode, Settings};
 use shared::time::Utc;
 
 use super::runs::Which;
@@ -25,8 +25,9 @@ const NAP: Duration = Duration::from_millis(200);
 pub async fn run(common: &Common, options: &Reaping, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
     let mode = if options.apply { Mode::Delete } else { Mode::DryRun };
     let mut overrides = common.overrides();
-    options.rules.add_to(&mut overrides);
-    let target = Target::new(common, overrides, Which::Sweep.purpose()).await?;
+    overrides.extend(options.flags.given.clone());
+    let target = Target::new(common, overrides, Which::Cleanup.purpose()).await?;
+    let for_repair = target.settings_for(Which::Repair.purpose())?;
     target.place().await?;
     stop_on_signals(target.watch);
     let jitter = (options.every / JITTER_DIVISOR).min(JITTER_MOST).mul_f64(fastrand::f64());
@@ -35,15 +36,18 @@ pub async fn run(common: &Common, options: &Reaping, screen: Screen, out: &mut i
         out.flush()?;
     }
     let began = Instant::now();
-    let mut due = [(Which::Sweep, Some(options.every), jitter), (Which::Repair, options.repair_every, jitter)];
+    let mut due = [
+        (Which::Cleanup, &target.settings, Some(options.every), jitter),
+        (Which::Repair, &for_repair, options.repair_every, jitter),
+    ];
     while !target.watch.is_stopped() {
-        for (which, every, at) in &mut due {
+        for (which, settings, every, at) in &mut due {
             let Some(every) = every else { continue };
             if began.elapsed() < *at || target.watch.is_stopped() {
                 continue;
             }
             // A run that took longer than the interval is followed by the next one after a whole interval, not at once.
-            let line = health(*which, &target, mode, screen).await?;
+            let line = health(*which, &target, settings, mode, screen).await?;
             *at = began.elapsed() + *every;
             writeln!(out, "{line}")?;
             out.flush()?;
@@ -54,9 +58,15 @@ pub async fn run(common: &Common, options: &Reaping, screen: Screen, out: &mut i
 }
 
 /// One run, and what to say of it. A fault of the moment is said, and the next run tries again.
-async fn health(which: Which, target: &Target, mode: Mode, screen: Screen) -> Result<String, Failure> {
+async fn health(
+    which: Which,
+    target: &Target,
+    settings: &Settings,
+    mode: Mode,
+    screen: Screen,
+) -> Result<String, Failure> {
     let at = now();
-    let result = which.run(target, mode).await;
+    let result = Box::pin(which.run(target, settings, mode)).await;
     Ok(match result {
         Err(failure) if failure.code == USAGE => return Err(failure),
         Err(failure) if screen.json => {

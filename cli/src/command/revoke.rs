@@ -39,7 +39,7 @@ struct About<'a> {
 pub async fn revoke(common: &Common, options: &Revoking, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
     can_ask(options.apply, options.yes, screen)?;
     let selector = selector(options, screen)?;
-    let target = Target::new(common, common.overrides(), Purpose::DailyCleanup).await?;
+    let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
     let place = target.place().await?;
     let table = target.open().await?;
     stop_on_signals(target.watch);

@@ -1,55 +1,55 @@
-//! `janitor sweep` and `janitor repair`: the Lambdas' own runs, dry unless told otherwise.
+//! `janitor cleanup` and `janitor repair`: the jobs of the functions, dry without `--apply`.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use jobs::cleanup::Cleanup;
+use jobs::repair::Repair;
 use jobs::run::report::{Outcome, RunReport};
+use jobs::run::{self, Job};
 use serde_json::{Value, json};
-use shared::settings::{Mode, Purpose};
+use shared::settings::{Mode, Purpose, Settings};
 
 use super::{Question, can_ask, confirm, stop_on_signals};
-use crate::args::{Common, Deleting, Overrides, Repairing};
+use crate::args::{Common, Deleting};
 use crate::fail::{DONE, Failure, UNFINISHED};
+use crate::flags::Takes;
 use crate::screen::{Screen, grouped, units};
-use crate::target::{Place, Target, now};
+use crate::target::{Place, Target};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    Sweep,
+    Cleanup,
     Repair,
 }
 
 impl Which {
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Which::Sweep => "sweep",
-            Which::Repair => "repair",
-        }
+        self.purpose().name()
     }
 
     pub(crate) fn purpose(self) -> Purpose {
         match self {
-            Which::Sweep => Purpose::DailyCleanup,
-            Which::Repair => Purpose::IndexRepair,
+            Which::Cleanup => Purpose::Cleanup,
+            Which::Repair => Purpose::Repair,
         }
     }
 
     pub(crate) fn answer(self, report: &RunReport) -> Value {
         match self {
-            Which::Sweep => report.to_answer(),
-            Which::Repair => report.to_repair_answer(),
+            Which::Cleanup => json!(Cleanup::answer(report)),
+            Which::Repair => json!(Repair::answer(report)),
         }
     }
 
     /// One run, in the given mode.
-    pub(crate) async fn run(self, target: &Target, mode: Mode) -> Result<RunReport, Failure> {
-        let mut event = target.overrides.clone();
-        event.insert("mode".to_owned(), json!(mode.name()));
-        let event = Value::Object(event);
+    pub(crate) async fn run(self, target: &Target, settings: &Settings, mode: Mode) -> Result<RunReport, Failure> {
+        let settings = Settings { mode, ..settings.clone() };
+        let table = target.open().await?;
         let report = match self {
-            Which::Sweep => target.function.daily_cleanup(event, now(), None).await,
-            Which::Repair => target.function.index_repair(event, now(), None).await,
+            Which::Cleanup => run::run(&table, &Cleanup, &settings, table.clock()).await,
+            Which::Repair => run::run(&table, &Repair::new(&settings), &settings, table.clock()).await,
         };
         Ok(report?)
     }
@@ -57,37 +57,22 @@ impl Which {
 
 /// # Errors
 /// When the run failed, or was not confirmed.
-pub async fn sweep(common: &Common, options: &Deleting, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
-    let mut overrides = common.overrides();
-    options.rules.add_to(&mut overrides);
-    run(Which::Sweep, common, options, overrides, screen, out).await
-}
-
-/// # Errors
-/// When the run failed, or was not confirmed.
-pub async fn repair(common: &Common, options: &Repairing, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
-    let mut overrides = common.overrides();
-    options.deleting.rules.add_to(&mut overrides);
-    for (name, set) in [("restore_clients", options.restore_clients), ("remove_legacy", options.remove_legacy)] {
-        overrides.extend(set.then(|| (name.to_owned(), json!(true))));
-    }
-    run(Which::Repair, common, &options.deleting, overrides, screen, out).await
-}
-
-async fn run(
+pub async fn run<T: Takes>(
     which: Which,
     common: &Common,
-    options: &Deleting,
-    overrides: Overrides,
+    options: &Deleting<T>,
     screen: Screen,
     out: &mut impl Write,
 ) -> Result<u8, Failure> {
     can_ask(options.apply, options.yes, screen)?;
+    let mut overrides = common.overrides();
+    overrides.extend(options.flags.given.clone());
     let target = Target::new(common, overrides, which.purpose()).await?;
+    let run = |mode| Box::pin(which.run(&target, &target.settings, mode));
     let place = target.place().await?;
     stop_on_signals(target.watch);
     if !options.yes {
-        let dry = screen.while_watching(which.name(), target.watch, which.run(&target, Mode::DryRun)).await?;
+        let dry = screen.while_watching(which.name(), target.watch, run(Mode::DryRun)).await?;
         if screen.json {
             writeln!(out, "{}", which.answer(&dry))?;
             return Ok(code(&dry));
@@ -103,7 +88,7 @@ async fn run(
         }
         ask(&dry, &target, &place, screen, out).await?;
     }
-    let report = screen.while_watching(which.name(), target.watch, which.run(&target, Mode::Delete)).await?;
+    let report = screen.while_watching(which.name(), target.watch, run(Mode::Delete)).await?;
     if screen.json {
         writeln!(out, "{}", which.answer(&report))?;
     } else {
@@ -145,7 +130,7 @@ fn code(report: &RunReport) -> u8 {
 fn tell(which: Which, report: &RunReport, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
     let dry = report.mode == Mode::DryRun;
     let job = match which {
-        Which::Sweep => "the daily cleanup",
+        Which::Cleanup => "the cleanup",
         Which::Repair => "the index repair",
     };
     let what = if dry { "dry run of " } else { "" };

@@ -25,7 +25,7 @@ const ENABLING: &str = "From then on DynamoDB removes every row whose ttl_timest
 const POLL: Duration = Duration::from_secs(2);
 
 pub async fn ttl(common: &Common, command: &TtlCommand, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
-    let target = Target::new(common, common.overrides(), Purpose::DailyCleanup).await?;
+    let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
     match command {
         TtlCommand::Status => status(&target, screen, out).await,
         TtlCommand::Enable { apply, yes, wait } => {

@@ -22,7 +22,7 @@ pub async fn answer(
 
 /// An error when no record of the batch could be tried: then the invocation fails, and the whole batch is delivered again.
 /// Records that failed by themselves are in the report.
-pub(crate) async fn run(
+pub async fn run(
     function: &Function,
     event: Value,
     now: EpochSeconds,
@@ -30,7 +30,7 @@ pub(crate) async fn run(
 ) -> Result<CascadeReport, RunError> {
     let clock = function.clock(now, budget);
     // The event is the stream's: settings come from the environment alone.
-    let settings = function.settings(cascade::NAME, &Map::new(), Purpose::TtlCascade)?;
+    let settings = function.settings(cascade::NAME, &Map::new(), Purpose::Cascade)?;
     let batch = parsed(cascade::NAME, Batch::read(&event, &settings.table))?;
     let result = if batch.is_empty() {
         Ok(CascadeReport::idle(&settings, &clock, &batch))

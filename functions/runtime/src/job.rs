@@ -37,7 +37,7 @@ pub async fn answer<J: WalkRows<Dynamo>>(
     }
 }
 
-pub(crate) async fn run<J: WalkRows<Dynamo>>(
+pub async fn run<J: WalkRows<Dynamo>>(
     function: &Function,
     overrides: &Overrides,
     clock: RunClock,

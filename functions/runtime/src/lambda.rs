@@ -9,7 +9,7 @@ use jobs::metric::Document;
 use jobs::run::RunError;
 use jobs::run::clock::{RunClock, Watch};
 use jobs::{cascade, cleanup, metrics, repair};
-use shared::settings::{self, ConfigError, Environment, Mode, Purpose, Settings};
+use shared::settings::{self, ConfigError, Environment, Purpose, Settings};
 use shared::time::EpochSeconds;
 
 pub struct Function {
@@ -35,7 +35,7 @@ impl Function {
         Self { watch: Some(watch), ..self }
     }
 
-    pub(crate) fn clock(&self, now: EpochSeconds, budget: Option<Duration>) -> RunClock {
+    pub fn clock(&self, now: EpochSeconds, budget: Option<Duration>) -> RunClock {
         RunClock::start(now, budget).watched_by(self.watch)
     }
 
@@ -44,7 +44,7 @@ impl Function {
     }
 
     pub(crate) fn settings(&self, run: &str, overrides: &Overrides, purpose: Purpose) -> Result<Settings, RunError> {
-        parsed(run, Settings::parse(&self.environment, overrides, Mode::Delete, purpose))
+        parsed(run, Settings::parse(&self.environment, overrides, purpose))
     }
 
     pub(crate) async fn open(&self, settings: &Settings, clock: RunClock) -> Result<Dynamo, RunError> {

@@ -13,7 +13,6 @@
 
 pub mod cascade;
 pub mod cloudformation;
-mod compat;
 pub mod custom_resource;
 pub mod event;
 pub mod job;

@@ -8,9 +8,10 @@ use std::fmt::{Debug, Write as _};
 use std::sync::Mutex;
 
 use serde_json::{Map, Value, json};
+use shared::settings::{ConfigError, Environment, shown};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::filter::Targets;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::Context;
@@ -26,7 +27,7 @@ const JSON: &str = "json.";
 static REQUEST: Mutex<Option<String>> = Mutex::new(None);
 
 /// Sends this project's log lines to standard output.
-pub fn start(crate_name: &str, level: Level) {
+pub fn start(crate_name: &str, level: LevelFilter) {
     let own = crate_name.replace('-', "_");
     let own = Targets::new().with_targets(OWN_CRATES.into_iter().chain([own.as_str()]).map(|name| (name, level)));
     // A second start, as in tests, keeps the first one's subscriber.
@@ -119,31 +120,52 @@ impl Visit for Fields {
     }
 }
 
-/// The level in `AWS_LAMBDA_LOG_LEVEL` or `RUST_LOG`, INFO by default. Of several directives the most verbose level counts.
-pub fn level(environment: &shared::settings::Environment) -> Level {
-    let asked = ["AWS_LAMBDA_LOG_LEVEL", "RUST_LOG"].iter().find_map(|name| environment.get(*name));
-    let words = asked.map_or("", String::as_str).split([',', '=']);
-    words.filter_map(|word| word.trim().parse().ok()).max().unwrap_or(Level::INFO)
+/// The level that `AWS_LAMBDA_LOG_LEVEL` or `RUST_LOG` sets; INFO otherwise.
+///
+/// Of a list of directives the most verbose level counts: whatever it was meant for, only our own lines can appear.
+pub fn level(environment: &Environment) -> Result<LevelFilter, ConfigError> {
+    let set = ["AWS_LAMBDA_LOG_LEVEL", "RUST_LOG"].iter().find_map(|name| Some((name, environment.get(*name)?)));
+    let Some((name, value)) = set.filter(|(_, value)| !value.trim().is_empty()) else { return Ok(LevelFilter::INFO) };
+    let level = |directive: &str| {
+        let level = directive.rsplit('=').next().unwrap_or_default().trim();
+        // Lambda's own name for the highest level.
+        let level = if level.eq_ignore_ascii_case("fatal") { "error" } else { level };
+        level.parse::<LevelFilter>().map_err(|_| ConfigError::Value {
+            setting: (*name).to_owned(),
+            value: shown(value),
+            problem: "must be error, warn, info, debug or trace".to_owned(),
+        })
+    };
+    let levels: Vec<LevelFilter> = value.split(',').map(level).collect::<Result<_, _>>()?;
+    Ok(levels.into_iter().max().unwrap_or(LevelFilter::INFO))
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+    use tracing_subscriber::filter::LevelFilter;
 
     use serde_json::{Value, json};
-    use tracing::{Event, Level, Subscriber};
+    use tracing::{Event, Subscriber};
     use tracing_subscriber::layer::Context;
     use tracing_subscriber::prelude::*;
 
     use super::{level, line};
 
     #[test]
-    fn the_most_verbose_level_counts() {
-        let asked = |value: &str| level(&[("RUST_LOG".to_owned(), value.to_owned())].into());
-        assert_eq!(asked("warn,aws_smithy=trace"), Level::TRACE);
-        assert_eq!(asked("debug"), Level::DEBUG);
-        assert_eq!(asked("nonsense"), Level::INFO);
-        assert_eq!(level(&[].into()), Level::INFO);
+    fn the_most_verbose_level_counts_and_a_bad_one_is_an_error() {
+        let rust_log = |value: &str| level(&[("RUST_LOG".to_owned(), value.to_owned())].into());
+        assert_eq!(rust_log("warn,aws_smithy=trace"), Ok(LevelFilter::TRACE));
+        assert_eq!(rust_log("debug"), Ok(LevelFilter::DEBUG));
+        assert_eq!(level(&[("AWS_LAMBDA_LOG_LEVEL".to_owned(), "FATAL".to_owned())].into()), Ok(LevelFilter::ERROR));
+        for unset in [level(&[].into()), rust_log("")] {
+            assert_eq!(unset, Ok(LevelFilter::INFO));
+        }
+        for wrong in ["nonsense", "warn,nonsense", "aws=loud", "warn,"] {
+            assert!(rust_log(wrong).is_err(), "{wrong}");
+        }
+        let text = rust_log("nonsense").unwrap_err().to_string();
+        assert_eq!(text, "RUST_LOG=nonsense: must be error, warn, info, debug or trace");
     }
 
     struct Kept(Arc<Mutex<Vec<Value>>>);

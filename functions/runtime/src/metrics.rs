@@ -22,7 +22,7 @@ pub async fn answer(
     measure(function, event, now, budget).await.map(|measured| metrics::answer(&measured))
 }
 
-pub(crate) async fn measure(
+pub async fn measure(
     function: &Function,
     event: Value,
     now: EpochSeconds,

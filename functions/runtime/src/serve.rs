@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
 use serde_json::Value;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::custom_resource::Unanswered;
 use crate::lambda::Function;
@@ -28,7 +29,10 @@ pub async fn serve<E: InvocationError>(
 ) -> Result<(), Error> {
     let environment: Environment =
         environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
-    logging::start(crate_name, logging::level(&environment));
+    let level = logging::level(&environment);
+    logging::start(crate_name, level.clone().unwrap_or(LevelFilter::INFO));
+    // Nothing is served: a function whose log is not the one that was wanted would be found out too late.
+    level.inspect_err(|error| tracing::error!(error.text = %error, "configuration refused"))?;
     let client = dynamo::connect(Connection {
         endpoint: settings::endpoint(&environment),
         empty_endpoint: environment.get(ENDPOINT).is_some_and(|value| value.trim().is_empty()),

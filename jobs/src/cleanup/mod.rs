@@ -28,7 +28,7 @@ pub struct Cleanup;
 
 impl Job for Cleanup {
     const NAME: &'static str = NAME;
-    const PURPOSE: Purpose = Purpose::DailyCleanup;
+    const PURPOSE: Purpose = Purpose::Cleanup;
     const PERIOD: i64 = 86_400;
     type Findings = ();
 

@@ -11,7 +11,7 @@ use crate::store::{
 use shared::bucket::{BUCKETS, Bucket, OAUTH_OWNER};
 use shared::integrity::Lookup;
 use shared::row::{Raw, Row, RowKey};
-use shared::settings::{Mode, Purpose, Settings};
+use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
 
 const NOW: i64 = 1_800_000_000;
@@ -155,7 +155,7 @@ impl Budget for Memory {
 
 async fn count(table: &Memory, offset: f64) -> Measurement {
     let environment = [("ATTRIBUTES_TABLE".to_owned(), "t_attributes".to_owned())].into();
-    let settings = Settings::parse(&environment, &serde_json::Map::new(), Mode::Delete, Purpose::Metrics).unwrap();
+    let settings = Settings::parse(&environment, &serde_json::Map::new(), Purpose::Metrics).unwrap();
     let clock = RunClock::start(EpochSeconds::new(NOW), None);
     table.bytes.set(0);
     measure_with(table, &settings, &clock, &Sampling { offset, ..Sampling::at(clock.now()) }).await.unwrap()

@@ -65,7 +65,7 @@ struct Body<'a> {
 
 impl Job for Repair {
     const NAME: &'static str = NAME;
-    const PURPOSE: Purpose = Purpose::IndexRepair;
+    const PURPOSE: Purpose = Purpose::Repair;
     const PERIOD: i64 = 7 * 86_400;
     type Findings = Findings;
 

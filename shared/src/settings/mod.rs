@@ -1,58 +1,114 @@
-//! Settings: the environment, and what an event overrides for one run. Strict: a setting that is unknown, malformed or
-//! out of range stops the run before its first request, with a line that names it.
+//! Settings: one table, and how environment, event and flags become the `Settings` of one run.
+//!
+//! Strict: a setting that is unknown, malformed or out of range stops the run before its first request, with a line that
+//! names it. `kind` has the types and ranges, `names` the names that people write instead of a setting's.
+
+mod kind;
+mod names;
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
+use serde::de::{Deserialize, DeserializeOwned, IntoDeserializer, value::Error as NotAChoice};
+use serde::{Deserialize as Named, Serialize};
 use serde_json::{Map, Value};
 
-use crate::bucket::{GRACE_SECONDS, REUSE_WINDOW_SECONDS};
-use crate::mask::Masked;
+use crate::bucket::REUSE_WINDOW_SECONDS;
+use kind::Kind::{Arn, Choice, Count, Endpoint, Flag, Permission, Prefix, Seconds, Share, Table, Units};
+pub use kind::{Kind, Setting, duration, is_table_name, spelled};
+pub use names::shown;
+use names::{Place, refuse_lookalikes, unknown, wrong};
 
 pub type Environment = BTreeMap<String, String>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    Delete,
-    DryRun,
+/// Which run the settings are for: each takes only its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    Cleanup,
+    Repair,
+    Metrics,
+    Cascade,
+    Explain,
 }
 
-impl Mode {
-    const NAMES: [(&'static str, Mode); 2] = [("delete", Mode::Delete), ("dry-run", Mode::DryRun)];
-
-    /// As it is spelled in settings, reports and logs.
+impl Purpose {
     pub fn name(self) -> &'static str {
-        spelled(&Self::NAMES, self)
+        match self {
+            Purpose::Cleanup => "cleanup",
+            Purpose::Repair => "repair",
+            Purpose::Metrics => "metrics",
+            Purpose::Cascade => "cascade",
+            Purpose::Explain => "explain",
+        }
     }
 }
 
-fn spelled<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
-    names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| name)
-}
+const ALL: &[Purpose] = {
+    use Purpose::{Cascade, Cleanup, Explain, Metrics, Repair};
+    &[Cleanup, Repair, Metrics, Cascade, Explain]
+};
+const CLEANERS: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair];
+const DELETING: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Cascade];
+const JUDGING: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Cascade, Purpose::Explain];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpiredRows {
-    Delete,
-    DeferToTtl,
-}
-
-/// What a measurement covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The system actors' rows, by Query: cheap enough for every hour.
-    System,
-    /// Every row, by Scan.
-    All,
-}
-
-impl Scope {
-    const NAMES: [(&'static str, Scope); 2] = [("system", Scope::System), ("all", Scope::All)];
-
-    /// As it is spelled in settings, reports and logs.
-    pub fn name(self) -> &'static str {
-        spelled(&Self::NAMES, self)
-    }
-}
+/// Every setting there is.
+#[rustfmt::skip]
+pub const SETTINGS: &[Setting] = &[
+    Setting { name: "AWS_DB_PREFIX", flags: &["prefix"], value: "PREFIX", jobs: ALL, kind: Prefix, default: None,
+              help: "Prefix of the deployment: the table is {PREFIX}_attributes",
+              also_written: &["PREFIX", "DB_PREFIX", "TABLE_PREFIX", "DYNAMODB_PREFIX", "DYNAMODB_TABLE_PREFIX"] },
+    Setting { name: "ATTRIBUTES_TABLE", flags: &["table"], value: "TABLE", jobs: ALL, kind: Table, default: None,
+              help: "Full name of the table, instead of the prefix",
+              also_written: &["TABLE", "TABLE_NAME", "DB_TABLE", "DYNAMODB_TABLE", "DYNAMODB_TABLE_NAME"] },
+    Setting { name: "AWS_ENDPOINT_URL_DYNAMODB", flags: &["endpoint"], value: "URL", jobs: ALL, kind: Endpoint, default: None,
+              help: "Local endpoint, such as http://127.0.0.1:8000, instead of AWS",
+              also_written: &["DYNAMODB_ENDPOINT", "DYNAMODB_ENDPOINT_URL", "DYNAMODB_URL", "DYNAMODB_HOST"] },
+    Setting { name: "AWS_DB_HOST", flags: &[], value: "URL", jobs: ALL, kind: Endpoint, default: None,
+              help: "ActingWeb's own name for AWS_ENDPOINT_URL_DYNAMODB", also_written: &[] },
+    Setting { name: "MODE", flags: &[], value: "MODE", jobs: DELETING, kind: Choice(&["delete", "dry-run"]), default: None,
+              help: "dry-run sends no writes and reports what delete would do; a function requires it",
+              also_written: &["DRY_RUN", "DRYRUN_MODE", "DRY_RUN_MODE", "DELETE_MODE", "JANITOR_MODE"] },
+    Setting { name: "EXPIRED_ROWS", flags: &["expired-rows"], value: "ACTION", jobs: &[Purpose::Cleanup, Purpose::Repair, Purpose::Explain],
+              kind: Choice(&["delete", "defer-to-ttl"]), default: Some("delete"),
+              help: "What to do with expired rows; defer-to-ttl keeps rows that the table's TTL removes for free, if TTL is on",
+              also_written: &[] },
+    Setting { name: "MAX_DELETES", flags: &["max-deletes"], value: "N", jobs: DELETING, kind: Count, default: None,
+              help: "Stop after N deletes; the next run continues from there",
+              also_written: &["MAX_DELETE", "MAX_DELETIONS", "DELETE_LIMIT"] },
+    Setting { name: "MAX_DELETE_SHARE", flags: &["max-delete-share"], value: "SHARE", jobs: CLEANERS, kind: Share, default: None,
+              help: "Refuse to start if more than this share of the rows would be deleted (above 0, up to 1)",
+              also_written: &["DELETE_SHARE", "MAX_SHARE"] },
+    Setting { name: "MAX_WRITE_UNITS_PER_SECOND", flags: &["max-write-units-per-second", "max-write-units"], value: "UNITS", jobs: ALL, kind: Units,
+              default: None, help: "Write units per second; without it half of a provisioned table's units, or 500 on demand",
+              also_written: &["WRITE_UNITS", "MAX_WCU", "MAX_WRITES_PER_SECOND", "WRITE_UNITS_PER_SECOND"] },
+    Setting { name: "MAX_READ_UNITS_PER_SECOND", flags: &["max-read-units-per-second", "max-read-units"], value: "UNITS", jobs: ALL, kind: Units,
+              default: None, help: "Read units per second; without it half of a provisioned table's units, or 1500 on demand",
+              also_written: &["READ_UNITS", "MAX_RCU", "MAX_READS_PER_SECOND", "READ_UNITS_PER_SECOND"] },
+    Setting { name: "REUSE_WINDOW_SECONDS", flags: &["reuse-window", "reuse-window-seconds"], value: "DURATION", jobs: ALL,
+              kind: Seconds { min: REUSE_WINDOW_SECONDS }, default: Some("172800"),
+              help: "How long a consumed refresh token is kept to detect theft; ActingWeb's own window is the minimum",
+              also_written: &["REUSE_WINDOW"] },
+    Setting { name: "GRACE_SECONDS", flags: &["grace", "grace-seconds"], value: "DURATION", jobs: JUDGING, kind: Seconds { min: 300 },
+              default: Some("3600"), help: "Minimum age of an unreachable row before it is deleted",
+              also_written: &["GRACE", "GRACE_PERIOD", "GRACE_PERIOD_SECONDS"] },
+    Setting { name: "RESTORE_CLIENTS", flags: &["restore-clients"], value: "", jobs: &[Purpose::Repair], kind: Flag, default: Some("false"),
+              help: "Write the missing index row of clients that the rename in ActingWeb 3.10 stranded", also_written: &[] },
+    Setting { name: "REMOVE_LEGACY", flags: &["remove-legacy"], value: "", jobs: &[Purpose::Repair, Purpose::Explain], kind: Flag,
+              default: Some("false"), help: "Delete rows that only ActingWeb 3.2.1 read", also_written: &["DELETE_LEGACY"] },
+    Setting { name: "BACKLOG_AFTER_INCOMPLETE_RUNS", flags: &[], value: "N", jobs: &[Purpose::Cleanup], kind: Count, default: None,
+              help: "Ask for a backlog execution after N consecutive runs that hit their deadline; never without it",
+              also_written: &["HAND_OVER_AFTER_CUT_OFFS", "HAND_OVER_AFTER", "BACKLOG_AFTER"] },
+    Setting { name: "SCOPE", flags: &["scope"], value: "SCOPE", jobs: &[Purpose::Metrics], kind: Choice(&["system", "all"]), default: Some("system"),
+              help: "system counts the rows of the system actors with queries; all counts every row with a scan",
+              also_written: &["METRICS_SCOPE", "AUDIT_SCOPE"] },
+    Setting { name: "MAX_AUDIT_UNITS", flags: &["max-audit-units"], value: "UNITS", jobs: &[Purpose::Metrics], kind: Units, default: None,
+              help: "Read units that one count may use; a count that is expected to need more is not started",
+              also_written: &["AUDIT_UNITS"] },
+    Setting { name: "CASCADE_STREAM_ARN", flags: &[], value: "ARN", jobs: &[Purpose::Metrics], kind: Arn, default: None,
+              help: "Stream that the cascade reads, set by the template: metrics reports when it is no longer the table's", also_written: &[] },
+    Setting { name: "ALLOW_AWS", flags: &[], value: "", jobs: ALL, kind: Permission, default: Some("false"),
+              help: "Lets a function that runs locally, without a local endpoint, use AWS", also_written: &["ALLOWAWS"] },
+];
 
 /// The settings of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,31 +120,59 @@ pub struct Settings {
     pub max_delete_share: Option<f64>,
     pub max_write_units_per_second: Option<f64>,
     pub max_read_units_per_second: Option<f64>,
-    /// How many runs share the pace: those of an execution's parts.
+    /// How many runs share the pace: the concurrent segments of a backlog execution.
     pub pace_shared_by: u16,
     pub reuse_window_seconds: i64,
     pub grace_seconds: i64,
-    /// Of the daily cleanup only: after so many runs in a row that their time cut off, the answer asks for an execution.
     pub backlog_after_incomplete_runs: Option<u64>,
-    /// Of the index repair only: write the missing index row of a client that the 3.10 rename stranded.
     pub restore_clients: bool,
-    /// Of the index repair only: delete what nothing has read since ActingWeb 3.3.
     pub remove_legacy: bool,
-    /// Of the metrics only: which rows are counted.
     pub scope: Scope,
-    /// Of the metrics only: read units that one measurement may use.
     pub max_audit_units: Option<f64>,
-    /// Of the metrics only: the stream that the cascade is mapped to, as the template knows it.
+    /// The stream that the cascade reads, by the template.
     pub cascade_stream: Option<String>,
 }
 
-/// Which run the settings are for: each knows only its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    DailyCleanup,
-    IndexRepair,
-    Metrics,
-    TtlCascade,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Named)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    Delete,
+    DryRun,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Delete => "delete",
+            Mode::DryRun => "dry-run",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Named)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpiredRows {
+    Delete,
+    DeferToTtl,
+}
+
+/// Which rows a measurement covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Named)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// The rows of the system actors, by Query: cheap enough for every hour.
+    System,
+    /// Every row, by Scan.
+    All,
+}
+
+impl Scope {
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::System => "system",
+            Scope::All => "all",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,286 +185,181 @@ pub enum ConfigError {
     NoTable,
     #[error("AWS_DB_PREFIX means table {by_prefix}, ATTRIBUTES_TABLE says {by_name}: set one of them")]
     TwoTables { by_prefix: String, by_name: String },
+    #[error("set MODE=delete or MODE=dry-run")]
+    NoMode,
     #[error("the event is not an object of settings: {problem}")]
     Event { problem: String },
 }
 
-const PREFIX: &str = "AWS_DB_PREFIX";
-const TABLE: &str = "ATTRIBUTES_TABLE";
-const ENDPOINTS: [&str; 2] = ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_DB_HOST"];
-const MODE: &str = "MODE";
-const EXPIRED_ROWS: &str = "EXPIRED_ROWS";
-const MAX_DELETES: &str = "MAX_DELETES";
-const MAX_DELETE_SHARE: &str = "MAX_DELETE_SHARE";
-const MAX_WRITE_UNITS: &str = "MAX_WRITE_UNITS_PER_SECOND";
-const MAX_READ_UNITS: &str = "MAX_READ_UNITS_PER_SECOND";
-const REUSE_WINDOW: &str = "REUSE_WINDOW_SECONDS";
-const GRACE: &str = "GRACE_SECONDS";
-const RESTORE_CLIENTS: &str = "RESTORE_CLIENTS";
-const REMOVE_LEGACY: &str = "REMOVE_LEGACY";
-
-const BACKLOG_AFTER: &str = "BACKLOG_AFTER_INCOMPLETE_RUNS";
-
-const SCOPE: &str = "SCOPE";
-const MAX_AUDIT_UNITS: &str = "MAX_AUDIT_UNITS";
-/// Given by the template, not by people.
-pub const CASCADE_STREAM: &str = "CASCADE_STREAM_ARN";
-
-/// What an event may override, in lower case. Not the endpoint: an event must not be able to send signed requests elsewhere.
-const OVERRIDABLE: [&str; 10] = [
-    PREFIX,
-    TABLE,
-    MODE,
-    EXPIRED_ROWS,
-    MAX_DELETES,
-    MAX_DELETE_SHARE,
-    MAX_WRITE_UNITS,
-    MAX_READ_UNITS,
-    REUSE_WINDOW,
-    GRACE,
-];
-
-/// What only the daily cleanup knows.
-const OF_CLEANUP: [&str; 1] = [BACKLOG_AFTER];
-
-/// What only the index repair knows.
-const OF_REPAIR: [&str; 2] = [RESTORE_CLIENTS, REMOVE_LEGACY];
-
-/// What only the metrics know.
-const OF_METRICS: [&str; 2] = [SCOPE, MAX_AUDIT_UNITS];
-
-impl Purpose {
-    /// Whose a setting is that not all runs have.
-    const OWN: [(&[&str], &str); 3] =
-        [(&OF_CLEANUP, "the daily cleanup's"), (&OF_REPAIR, "the index repair's"), (&OF_METRICS, "the metrics'")];
-
-    fn settings(self) -> impl Iterator<Item = &'static str> {
-        let more: &[&str] = match self {
-            Purpose::DailyCleanup => &OF_CLEANUP,
-            Purpose::TtlCascade => &[],
-            Purpose::IndexRepair => &OF_REPAIR,
-            Purpose::Metrics => &OF_METRICS,
-        };
-        OVERRIDABLE.iter().chain(more).copied()
-    }
-}
-
-/// Every setting there is, whosever.
-fn all_settings() -> impl Iterator<Item = &'static str> {
-    OVERRIDABLE.iter().chain(Purpose::OWN.iter().flat_map(|(settings, _)| *settings)).copied()
-}
-
-/// So many letters of a setting's name are its own: an environment variable that begins with them and is no setting is a
-/// typing mistake, and must not be a silent default. A shorter name (`MODE`, `SCOPE`) is anybody's word.
-const STEM: usize = 9;
-
 impl Settings {
-    /// # Errors
-    /// The first setting that is unknown, malformed or out of range.
-    pub fn parse(
+    /// The settings of a function: its environment, and the event's changes for this run. `MODE` has no default.
+    pub fn parse(environment: &Environment, event: &Map<String, Value>, purpose: Purpose) -> Result<Self, ConfigError> {
+        refuse_lookalikes(environment, Place::Function)?;
+        Given::merge(environment, event, purpose)?.read(None)
+    }
+
+    /// The settings of a command: its flags, by the same keys as an event's, then the environment. Only `--apply` makes a
+    /// command delete, so `MODE` in a shell has no effect.
+    pub fn for_command(
         environment: &Environment,
-        overrides: &Map<String, Value>,
-        default_mode: Mode,
+        flags: &Map<String, Value>,
         purpose: Purpose,
     ) -> Result<Self, ConfigError> {
-        if let Some(name) = environment.keys().find(|name| is_mistyped(name)) {
-            return Err(unknown(name));
-        }
-        let mut given = Given { values: environment.clone(), purpose };
-        given.override_with(overrides)?;
-        Ok(Self {
-            table: given.table()?,
-            mode: given.choice(MODE, &Mode::NAMES)?.unwrap_or(default_mode),
-            expired_rows: given
-                .choice(EXPIRED_ROWS, &[("delete", ExpiredRows::Delete), ("defer-to-ttl", ExpiredRows::DeferToTtl)])?
-                .unwrap_or(ExpiredRows::Delete),
-            max_deletes: given
-                .number(MAX_DELETES, "a whole number from 1 up (MODE=dry-run deletes nothing)", |n| *n >= 1)?,
-            max_delete_share: given
-                .number(MAX_DELETE_SHARE, "a share above 0 and at most 1", |share| *share > 0.0 && *share <= 1.0)?,
-            max_write_units_per_second: given.units(MAX_WRITE_UNITS)?,
-            max_read_units_per_second: given.units(MAX_READ_UNITS)?,
-            pace_shared_by: 1,
-            reuse_window_seconds: given
-                .number(
-                    REUSE_WINDOW,
-                    "172800 or more, the window in which ActingWeb itself detects theft",
-                    |seconds| (REUSE_WINDOW_SECONDS..=MOST_SECONDS).contains(seconds),
-                )?
-                .unwrap_or(REUSE_WINDOW_SECONDS),
-            grace_seconds: given
-                .number(GRACE, "a number of seconds from 0 up", |seconds| (0..=MOST_SECONDS).contains(seconds))?
-                .unwrap_or(GRACE_SECONDS),
-            backlog_after_incomplete_runs: given
-                .number(BACKLOG_AFTER, "a whole number from 1 up", |n| *n >= 1)?
-                .filter(|_| given.knows(BACKLOG_AFTER)),
-            restore_clients: given.flag(RESTORE_CLIENTS)?,
-            remove_legacy: given.flag(REMOVE_LEGACY)?,
-            scope: given.own_choice(SCOPE, &Scope::NAMES)?.unwrap_or(Scope::System),
-            max_audit_units: given.units(MAX_AUDIT_UNITS)?.filter(|_| given.knows(MAX_AUDIT_UNITS)),
-            cascade_stream: given.get(CASCADE_STREAM).filter(|_| purpose == Purpose::Metrics).map(str::to_owned),
-        })
+        refuse_lookalikes(environment, Place::Shell)?;
+        Given::merge(environment, flags, purpose)?.read(Some(Mode::DryRun))
     }
 }
 
-/// Ten years: more is a typing mistake, and would overflow nothing but patience.
-const MOST_SECONDS: i64 = 315_360_000;
-
-/// The local endpoint that the environment names, if any: ours first, then ActingWeb's own name for it.
+/// The local endpoint that the environment names, if any.
 pub fn endpoint(environment: &Environment) -> Option<&str> {
-    ENDPOINTS.iter().filter_map(|name| environment.get(*name)).map(String::as_str).find(|endpoint| !endpoint.is_empty())
+    let endpoints = SETTINGS.iter().filter(|setting| setting.kind == Endpoint);
+    endpoints.filter_map(|setting| environment.get(setting.name)).map(String::as_str).find(|url| !url.is_empty())
 }
 
-/// Whether DynamoDB takes it as a table's name.
-pub fn is_table_name(table: &str) -> bool {
-    (3..=255).contains(&table.len()) && table.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
-}
-
+/// The values that were given, each in the range of its setting.
 struct Given {
-    values: Environment,
+    values: BTreeMap<&'static str, String>,
     purpose: Purpose,
 }
 
 impl Given {
-    fn override_with(&mut self, overrides: &Map<String, Value>) -> Result<(), ConfigError> {
-        // A table named by the event replaces the environment's, by whichever of its two names.
-        if [PREFIX, TABLE].iter().any(|name| overrides.contains_key(&name.to_lowercase())) {
-            self.values.remove(PREFIX);
-            self.values.remove(TABLE);
+    fn merge(environment: &Environment, overrides: &Map<String, Value>, purpose: Purpose) -> Result<Self, ConfigError> {
+        let mut values = BTreeMap::new();
+        // A table in an event or a flag replaces the environment's, by whichever of its two names.
+        let replaces_table = overrides.keys().any(|key| ["aws_db_prefix", "attributes_table"].contains(&key.as_str()));
+        for setting in SETTINGS {
+            // An empty value is unset: templates pass parameters that were left out as empty strings.
+            let value = environment.get(setting.name).map(|value| value.trim()).filter(|value| !value.is_empty());
+            if let Some(value) = value.filter(|_| !(replaces_table && matches!(setting.kind, Prefix | Table))) {
+                values.insert(setting.name, value.to_owned());
+            }
         }
-        for (name, value) in overrides {
-            let Some(setting) = self.purpose.settings().find(|known| known.to_lowercase() == *name) else {
-                return Err(unknown(name));
-            };
+        for (key, value) in overrides {
+            let setting = SETTINGS.iter().find(|setting| setting.key() == *key && setting.kind.is_for_events());
+            let setting = setting.filter(|setting| setting.jobs.contains(&purpose));
+            let setting = setting.ok_or_else(|| unknown(key, purpose))?;
             let text = match value {
                 Value::String(text) => text.clone(),
                 Value::Number(number) => number.to_string(),
-                Value::Bool(truth) if OF_REPAIR.contains(&setting) => truth.to_string(),
-                other => return Err(wrong(setting, &kind(other), "must be a string or a number")),
+                Value::Bool(truth) if setting.kind == Flag => truth.to_string(),
+                other => return Err(wrong(setting.name, names::json_type(other), "must be a string or a number")),
             };
-            // Empty is unset in the environment only: an event that empties a setting would undo an operator's ceiling.
+            // In an event, an empty value would undo an operator's limit.
             if text.trim().is_empty() {
-                return Err(wrong(setting, "", "must not be empty in an event: leave it out instead"));
+                return Err(wrong(setting.name, "", "must not be empty in an event: leave it out instead"));
             }
-            self.values.insert(setting.to_owned(), text);
+            values.insert(setting.name, text.trim().to_owned());
         }
-        Ok(())
+        // Functions may share one environment: a wrong value is wrong for every job.
+        for setting in SETTINGS {
+            if let Some(value) = values.get(setting.name) {
+                setting.kind.check(value).map_err(|problem| wrong(setting.name, value, &problem))?;
+            }
+        }
+        Ok(Self { values, purpose })
     }
 
-    /// An empty value is an unset one: templates pass parameters that were left out as empty strings.
-    fn get(&self, setting: &str) -> Option<&str> {
-        self.values.get(setting).map(|value| value.trim()).filter(|value| !value.is_empty())
+    fn read(&self, mode: Option<Mode>) -> Result<Settings, ConfigError> {
+        Ok(Settings {
+            table: self.table()?,
+            mode: self.mode(mode)?,
+            expired_rows: self.choice("EXPIRED_ROWS").unwrap_or(ExpiredRows::Delete),
+            max_deletes: self.number("MAX_DELETES"),
+            max_delete_share: self.number("MAX_DELETE_SHARE"),
+            max_write_units_per_second: self.number("MAX_WRITE_UNITS_PER_SECOND"),
+            max_read_units_per_second: self.number("MAX_READ_UNITS_PER_SECOND"),
+            pace_shared_by: 1,
+            reuse_window_seconds: self.number("REUSE_WINDOW_SECONDS").unwrap_or(REUSE_WINDOW_SECONDS),
+            grace_seconds: self.number("GRACE_SECONDS").unwrap_or(crate::bucket::GRACE_SECONDS),
+            backlog_after_incomplete_runs: self.number("BACKLOG_AFTER_INCOMPLETE_RUNS"),
+            restore_clients: self.get("RESTORE_CLIENTS") == Some("true"),
+            remove_legacy: self.get("REMOVE_LEGACY") == Some("true"),
+            scope: self.choice("SCOPE").unwrap_or(Scope::System),
+            max_audit_units: self.number("MAX_AUDIT_UNITS"),
+            cascade_stream: self.get("CASCADE_STREAM_ARN").map(str::to_owned),
+        })
+    }
+
+    /// The value that was given, or the default; nothing for a job that does not take the setting.
+    fn get(&self, name: &str) -> Option<&str> {
+        let setting = SETTINGS.iter().find(|setting| setting.name == name)?;
+        let taken = setting.jobs.contains(&self.purpose);
+        self.values.get(name).map(String::as_str).or(setting.default).filter(|_| taken)
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.get(name)?.parse().ok()
+    }
+
+    fn choice<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let choice = IntoDeserializer::<NotAChoice>::into_deserializer(self.get(name)?);
+        Deserialize::deserialize(choice).ok()
+    }
+
+    fn mode(&self, of_command: Option<Mode>) -> Result<Mode, ConfigError> {
+        let takes_mode = SETTINGS.iter().any(|setting| setting.name == "MODE" && setting.jobs.contains(&self.purpose));
+        match of_command {
+            Some(mode) => Ok(mode),
+            None if takes_mode => self.choice("MODE").ok_or(ConfigError::NoMode),
+            // A job that only reads.
+            None => Ok(Mode::DryRun),
+        }
     }
 
     fn table(&self) -> Result<String, ConfigError> {
-        let by_prefix = self.get(PREFIX).map(|prefix| format!("{prefix}_attributes"));
-        let (setting, table) = match (by_prefix, self.get(TABLE)) {
-            (None, None) => return Err(ConfigError::NoTable),
+        let by_prefix = self.get("AWS_DB_PREFIX").map(|prefix| format!("{prefix}_attributes"));
+        match (by_prefix, self.get("ATTRIBUTES_TABLE")) {
+            (None, None) => Err(ConfigError::NoTable),
             (Some(by_prefix), Some(by_name)) if by_prefix != by_name => {
-                return Err(ConfigError::TwoTables { by_prefix, by_name: by_name.to_owned() });
+                Err(ConfigError::TwoTables { by_prefix, by_name: by_name.to_owned() })
             }
-            (Some(by_prefix), _) => (PREFIX, by_prefix),
-            (None, Some(by_name)) => (TABLE, by_name.to_owned()),
+            (Some(table), _) => Ok(table),
+            (None, Some(table)) => Ok(table.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Choice, Environment, Map, Purpose, SETTINGS, Settings, Value};
+    use crate::bucket::{GRACE_SECONDS, REUSE_WINDOW_SECONDS};
+
+    #[test]
+    fn every_default_and_every_choice_of_the_table_is_read() {
+        let default = |name: &str| SETTINGS.iter().find(|setting| setting.name == name).and_then(|one| one.default);
+        assert_eq!(default("REUSE_WINDOW_SECONDS"), Some(REUSE_WINDOW_SECONDS.to_string().as_str()));
+        assert_eq!(default("GRACE_SECONDS"), Some(GRACE_SECONDS.to_string().as_str()));
+        let environment: Environment =
+            [("AWS_DB_PREFIX", "x"), ("MODE", "delete")].map(|(n, v)| (n.into(), v.into())).into();
+        let parse = |event: Value, purpose| {
+            let event: Map<String, Value> = event.as_object().cloned().unwrap_or_default();
+            Settings::parse(&environment, &event, purpose).unwrap()
         };
-        if is_table_name(&table) {
-            Ok(table)
-        } else {
-            Err(wrong(setting, &table, "not a table's name: letters, digits, _ - . only"))
+        for setting in SETTINGS {
+            assert!(setting.default.is_none_or(|default| setting.kind.check(default).is_ok()), "{}", setting.name);
+            let Choice(choices) = setting.kind else { continue };
+            let read: Vec<_> = choices
+                .iter()
+                .map(|choice| parse(serde_json::json!({setting.key(): choice}), setting.jobs[0]))
+                .collect();
+            assert!(read.windows(2).all(|two| two[0] != two[1]), "{}: two choices are read as one", setting.name);
+            let by_default = parse(Value::Null, setting.jobs[0]);
+            let index = choices.iter().position(|choice| setting.default.unwrap_or("delete") == *choice);
+            assert_eq!(by_default, read[index.expect("the default is a choice")], "{}", setting.name);
         }
     }
 
-    fn choice<T: Copy>(&self, setting: &str, choices: &[(&str, T)]) -> Result<Option<T>, ConfigError> {
-        let Some(value) = self.get(setting) else { return Ok(None) };
-        if let Some((_, choice)) = choices.iter().find(|(name, _)| *name == value) {
-            return Ok(Some(*choice));
+    #[test]
+    fn names_and_flags_are_unique() {
+        let mut names: Vec<&str> =
+            SETTINGS.iter().flat_map(|one| one.also_written.iter().chain([&one.name])).copied().collect();
+        let mut flags: Vec<&str> = SETTINGS.iter().flat_map(|setting| setting.flags).copied().collect();
+        for list in [&mut names, &mut flags] {
+            let length = list.len();
+            list.sort_unstable();
+            list.dedup();
+            assert_eq!(list.len(), length);
         }
-        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
-        Err(wrong(setting, value, &format!("must be {}", names.join(" or "))))
+        assert_eq!(Purpose::Cleanup.name(), "cleanup");
     }
-
-    fn knows(&self, setting: &str) -> bool {
-        self.purpose.settings().any(|known| known == setting)
-    }
-
-    /// A choice that not all runs have. A wrong one is wrong in the environment of any.
-    fn own_choice<T: Copy>(&self, setting: &str, choices: &[(&str, T)]) -> Result<Option<T>, ConfigError> {
-        let choice = self.choice(setting, choices)?;
-        Ok(choice.filter(|_| self.knows(setting)))
-    }
-
-    fn flag(&self, setting: &str) -> Result<bool, ConfigError> {
-        Ok(self.own_choice(setting, &[("true", true), ("false", false)])?.unwrap_or(false))
-    }
-
-    fn number<T: FromStr>(
-        &self,
-        setting: &str,
-        wanted: &str,
-        accept: impl Fn(&T) -> bool,
-    ) -> Result<Option<T>, ConfigError> {
-        let Some(value) = self.get(setting) else { return Ok(None) };
-        match value.parse() {
-            Ok(number) if accept(&number) => Ok(Some(number)),
-            _ => Err(wrong(setting, value, &format!("must be {wanted}"))),
-        }
-    }
-
-    fn units(&self, setting: &str) -> Result<Option<f64>, ConfigError> {
-        self.number(setting, "a number of capacity units from 0.1 up", |units: &f64| units.is_finite() && *units >= 0.1)
-    }
-}
-
-/// Functions may share one environment: what is another run's setting is no mistake in it.
-fn is_mistyped(name: &str) -> bool {
-    let begins_like = |known: &str| known.get(..STEM).is_some_and(|stem| name.starts_with(stem));
-    !all_settings().any(|known| known == name) && all_settings().any(begins_like)
-}
-
-fn unknown(name: &str) -> ConfigError {
-    let upper = name.to_uppercase();
-    let near = if ENDPOINTS.contains(&upper.as_str()) {
-        " that an event may change: the endpoint comes from the environment".to_owned()
-    } else if let Some((_, whose)) = Purpose::OWN.iter().find(|(settings, _)| settings.contains(&upper.as_str())) {
-        format!(" of this run: it is {whose}")
-    } else if OVERRIDABLE.contains(&name) {
-        format!(" in an event: did you mean {}?", name.to_lowercase())
-    } else {
-        all_settings()
-            .find(|known| upper.get(..6).is_some_and(|head| known.starts_with(head)))
-            .map_or(String::new(), |known| format!(": did you mean {known}?"))
-    };
-    ConfigError::Unknown { setting: shown(name), near }
-}
-
-fn wrong(setting: &str, value: &str, problem: &str) -> ConfigError {
-    ConfigError::Value { setting: setting.to_owned(), value: shown(value), problem: problem.to_owned() }
-}
-
-/// Settings are not secrets, but whatever was typed into one may be: only what looks like a setting is shown. Its words are of
-/// one kind of character each, but for a capital at the front; the random ones of a token, or of a chain's id, are not.
-pub fn shown(value: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ');
-    let of_one_kind = |word: &str| {
-        let kinds: [fn(&u8) -> bool; 3] = [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit];
-        let word = word.as_bytes();
-        let rest = word.get(1..).filter(|_| word[0].is_ascii_uppercase());
-        kinds.iter().any(|kind| word.iter().all(kind))
-            || rest.is_some_and(|rest| rest.iter().all(u8::is_ascii_lowercase))
-    };
-    let is_plain = value.len() <= 30 && value.chars().all(plain);
-    // Three characters are nobody's secret.
-    let is_setting = is_plain && (value.len() < 4 || value.split(['_', '-', '.', ' ']).all(of_one_kind));
-    if is_setting { value.to_owned() } else { Masked(value).to_string() }
-}
-
-fn kind(value: &Value) -> String {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
-    .to_owned()
 }

@@ -274,7 +274,7 @@ fn settings_are_spelled_as_they_are_read_and_end_where_they_say() {
     assert_eq!([Scope::System, Scope::All].map(Scope::name), ["system", "all"]);
     let parse = |pairs: &[(&str, &str)]| {
         let environment = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Settings::parse(&environment, &serde_json::Map::new(), Mode::Delete, Purpose::DailyCleanup)
+        Settings::for_command(&environment, &serde_json::Map::new(), Purpose::Cleanup)
     };
     let agreeing = parse(&[("AWS_DB_PREFIX", "app"), ("ATTRIBUTES_TABLE", "app_attributes")]);
     assert_eq!(agreeing.map(|settings| settings.table), Ok("app_attributes".to_owned()));
@@ -286,7 +286,7 @@ fn settings_are_spelled_as_they_are_read_and_end_where_they_say() {
         ("MAX_READ_UNITS_PER_SECOND", "0.1", "inf"),
         ("REUSE_WINDOW_SECONDS", "172800", "172799"),
         ("REUSE_WINDOW_SECONDS", "315360000", "315360001"),
-        ("GRACE_SECONDS", "0", "-1"),
+        ("GRACE_SECONDS", "300", "299"),
         ("GRACE_SECONDS", "315360000", "315360001"),
     ] {
         assert!(parse(&[("AWS_DB_PREFIX", "app"), (setting, good)]).is_ok(), "{setting}={good}");

@@ -1,7 +1,7 @@
 //! Strict configuration: what is accepted, and the one line that names what is not.
 
 use serde_json::{Map, Value, json};
-use shared::settings::{Environment, ExpiredRows, Mode, Purpose, Settings, endpoint};
+use shared::settings::{Environment, ExpiredRows, Mode, Purpose, Scope, Settings, endpoint};
 
 fn environment(pairs: &[(&str, &str)]) -> Environment {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -11,53 +11,145 @@ fn event(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
 
+/// The settings of the cleanup, whose mode is set.
 fn parse(pairs: &[(&str, &str)], overrides: &Value) -> Result<Settings, String> {
-    Settings::parse(&environment(pairs), &event(overrides), Mode::Delete, Purpose::DailyCleanup)
-        .map_err(|error| error.to_string())
+    parse_for(&[&[("MODE", "delete")], pairs].concat(), overrides, Purpose::Cleanup)
 }
+
+fn parse_for(pairs: &[(&str, &str)], overrides: &Value, purpose: Purpose) -> Result<Settings, String> {
+    Settings::parse(&environment(pairs), &event(overrides), purpose).map_err(|error| error.to_string())
+}
+
+const TABLE: (&str, &str) = ("AWS_DB_PREFIX", "x");
 
 #[test]
 fn the_metrics_have_settings_of_their_own() {
-    use shared::settings::{Mode, Purpose, Scope, Settings};
-    let environment =
-        |pairs: &[(&str, &str)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let parse = |pairs: &[(&str, &str)], event: serde_json::Value, purpose| {
-        let overrides = event.as_object().cloned().unwrap_or_default();
-        Settings::parse(&environment(pairs), &overrides, Mode::Delete, purpose).map_err(|error| error.to_string())
-    };
-    let table = ("AWS_DB_PREFIX", "x");
-    let none = serde_json::json!({});
-    assert_eq!(parse(&[table], none.clone(), Purpose::Metrics).unwrap().scope, Scope::System);
-    let all = serde_json::json!({"scope": "all", "max_audit_units": 500});
-    let settings = parse(&[table], all.clone(), Purpose::Metrics).unwrap();
+    let none = json!({});
+    assert_eq!(parse_for(&[TABLE], &none, Purpose::Metrics).unwrap().scope, Scope::System);
+    let all = json!({"scope": "all", "max_audit_units": 500});
+    let settings = parse_for(&[TABLE], &all, Purpose::Metrics).unwrap();
     assert_eq!((settings.scope, settings.max_audit_units), (Scope::All, Some(500.0)));
-    // One environment for all functions: what is another's is let be, but not in an event.
-    let shared = [table, ("SCOPE", "all"), ("MODE", "dry-run"), ("MAX_DELETES", "5"), ("MAX_AUDIT_UNITS", "9")];
-    assert_eq!(parse(&shared, none.clone(), Purpose::Metrics).unwrap().scope, Scope::All);
-    assert_eq!(parse(&shared, none.clone(), Purpose::DailyCleanup).unwrap().scope, Scope::System);
-    assert_eq!(
-        parse(&[table], all, Purpose::DailyCleanup).unwrap_err(),
-        "scope is not a setting of this run: it is the metrics'"
-    );
+    // All functions may share one environment; an event is for one function.
+    let shared = [TABLE, ("SCOPE", "all"), ("MODE", "dry-run"), ("MAX_DELETES", "5"), ("MAX_AUDIT_UNITS", "9")];
+    let metrics = parse_for(&shared, &none, Purpose::Metrics).unwrap();
+    assert_eq!((metrics.scope, metrics.max_deletes), (Scope::All, None));
+    let cleanup = parse_for(&shared, &none, Purpose::Cleanup).unwrap();
+    assert_eq!((cleanup.scope, cleanup.max_deletes, cleanup.max_audit_units), (Scope::System, Some(5), None));
+    assert_eq!(parse(&[TABLE], &all).unwrap_err(), "scope is not a setting of cleanup: it applies to metrics");
+    let delete = parse_for(&[TABLE], &json!({"max_deletes": 5}), Purpose::Metrics).unwrap_err();
+    assert_eq!(delete, "max_deletes is not a setting of metrics: it applies to cleanup, repair, cascade");
     for (event, error) in [
-        (serde_json::json!({"scope": "some"}), "SCOPE=some: must be system or all"),
-        (
-            serde_json::json!({"max_audit_units": 0}),
-            "MAX_AUDIT_UNITS=0: must be a number of capacity units from 0.1 up",
-        ),
+        (json!({"scope": "some"}), "SCOPE=some: must be system or all"),
+        (json!({"max_audit_units": 0}), "MAX_AUDIT_UNITS=0: must be a number of capacity units, 0.1 or more"),
     ] {
-        assert_eq!(parse(&[table], event, Purpose::Metrics).unwrap_err(), error);
+        assert_eq!(parse_for(&[TABLE], &event, Purpose::Metrics).unwrap_err(), error);
     }
     for (wrong, error) in [
-        (("MAX_AUDIT_UNITS", "x"), "MAX_AUDIT_UNITS=x: must be a number of capacity units from 0.1 up"),
+        (("MAX_AUDIT_UNITS", "x"), "MAX_AUDIT_UNITS=x: must be a number of capacity units, 0.1 or more"),
         (("RESTORE_CLIENTS", "perhaps"), "RESTORE_CLIENTS=perhaps: must be true or false"),
-        (("MAX_READ_UNITS", "5"), "MAX_READ_UNITS is not a setting: did you mean MAX_READ_UNITS_PER_SECOND?"),
-        (("MAX_AUDIT_UNIT", "5"), "MAX_AUDIT_UNIT is not a setting: did you mean MAX_AUDIT_UNITS?"),
-        (("RESTORE_CLIENT", "true"), "RESTORE_CLIENT is not a setting: did you mean RESTORE_CLIENTS?"),
-        (("HAND_OVER_AFTER", "3"), "HAND_OVER_AFTER is not a setting: did you mean BACKLOG_AFTER_INCOMPLETE_RUNS?"),
-        (("AWS_DB_PREFIXES", "x"), "AWS_DB_PREFIXES is not a setting: did you mean AWS_DB_PREFIX?"),
     ] {
-        assert_eq!(parse(&[table, wrong], none.clone(), Purpose::DailyCleanup).unwrap_err(), error);
+        assert_eq!(parse(&[TABLE, wrong], &none).unwrap_err(), error);
+    }
+}
+
+#[test]
+fn a_function_needs_its_mode_and_a_job_that_only_reads_does_not() {
+    for purpose in [Purpose::Cleanup, Purpose::Repair, Purpose::Cascade] {
+        for unset in [vec![TABLE], vec![TABLE, ("MODE", "")]] {
+            assert_eq!(parse_for(&unset, &json!({}), purpose).unwrap_err(), "set MODE=delete or MODE=dry-run");
+        }
+        let by_event = parse_for(&[TABLE], &json!({"mode": "dry-run"}), purpose).unwrap();
+        let by_environment = parse_for(&[TABLE, ("MODE", "delete")], &json!({}), purpose).unwrap();
+        assert_eq!((by_event.mode, by_environment.mode), (Mode::DryRun, Mode::Delete));
+    }
+    assert_eq!(parse_for(&[TABLE], &json!({}), Purpose::Metrics).unwrap().mode, Mode::DryRun);
+}
+
+#[test]
+fn a_command_is_dry_whatever_the_environment_says() {
+    for pairs in [vec![TABLE], vec![TABLE, ("MODE", "delete")], vec![TABLE, ("mode", "delete"), ("DRY_RUN", "0")]] {
+        let settings = Settings::for_command(&environment(&pairs), &Map::new(), Purpose::Cleanup).unwrap();
+        assert_eq!(settings.mode, Mode::DryRun, "{pairs:?}");
+    }
+    // Otherwise it is as strict; a name that may be anything's in a shell is left alone.
+    let shell = |name: &str| Settings::for_command(&environment(&[TABLE, (name, "1")]), &Map::new(), Purpose::Cleanup);
+    for (name, right) in
+        [("MAXDELETES", "MAX_DELETES"), ("max_deletes", "MAX_DELETES"), ("GRACE_SECOND", "GRACE_SECONDS")]
+    {
+        assert_eq!(shell(name).unwrap_err().to_string(), format!("{name} is not a setting: use {right}"));
+    }
+    for name in ["TABLE", "TABLE_NAME", "PREFIX", "GRACE", "LIMIT"] {
+        assert!(shell(name).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn a_name_that_people_write_instead_of_a_setting_stops_a_function() {
+    for (name, right) in [
+        ("mode", "MODE"),
+        ("Mode", "MODE"),
+        ("DRY_RUN", "MODE=dry-run"),
+        ("dry-run", "MODE=dry-run"),
+        ("DRYRUN", "MODE=dry-run"),
+        ("MAXDELETES", "MAX_DELETES"),
+        ("Max-Deletes", "MAX_DELETES"),
+        ("max_deletes", "MAX_DELETES"),
+        ("MAX_DELETE", "MAX_DELETES"),
+        ("MAX_DELETED", "MAX_DELETES"),
+        ("MAX_DELETE_SHARES", "MAX_DELETE_SHARE"),
+        ("TABLE", "ATTRIBUTES_TABLE"),
+        ("TABLE_NAME", "ATTRIBUTES_TABLE"),
+        ("DYNAMODB_TABLE", "ATTRIBUTES_TABLE"),
+        ("PREFIX", "AWS_DB_PREFIX"),
+        ("AWS_DB_PREFIXES", "AWS_DB_PREFIX"),
+        ("GRACE", "GRACE_SECONDS"),
+        ("EXPIRED_ROW", "EXPIRED_ROWS"),
+        ("expiredrows", "EXPIRED_ROWS"),
+        ("MAX_READ_UNITS", "MAX_READ_UNITS_PER_SECOND"),
+        ("MAX_AUDIT_UNIT", "MAX_AUDIT_UNITS"),
+        ("RESTORE_CLIENT", "RESTORE_CLIENTS"),
+        ("HAND_OVER_AFTER_CUT_OFFS", "BACKLOG_AFTER_INCOMPLETE_RUNS"),
+        ("scope", "SCOPE"),
+        ("DYNAMODB_ENDPOINT", "AWS_ENDPOINT_URL_DYNAMODB"),
+    ] {
+        let error = parse(&[TABLE, (name, "1")], &json!({})).unwrap_err();
+        assert_eq!(error, format!("{name} is not a setting: use {right}"));
+    }
+    for name in [
+        "PATH",
+        "HOME",
+        "TERM",
+        "LANG",
+        "TZ",
+        "SHELL",
+        "MODEL",
+        "MODES",
+        "TABLES_DIR",
+        "SCOPES",
+        "LIMIT",
+        "DB_HOST",
+        "ENDPOINT",
+        "ENVIRONMENT",
+        "STAGE",
+        "MAX_CONNECTIONS",
+        "GRACEFUL_SHUTDOWN",
+        "RUN_MODE",
+        "LOG_LEVEL",
+        "_HANDLER",
+        "_X_AMZN_TRACE_ID",
+        "AWS_REGION",
+        "AWS_ENDPOINT_URL",
+        "AWS_ENDPOINT_URL_S3",
+        "AWS_LAMBDA_FUNCTION_NAME",
+        "AWS_LAMBDA_LOG_LEVEL",
+        "AWS_SAM_LOCAL",
+        "LAMBDA_TASK_ROOT",
+        "RUST_LOG",
+        "RUST_BACKTRACE",
+        "DD_TRACE_ENABLED",
+        "OTEL_SERVICE_NAME",
+    ] {
+        assert!(parse(&[TABLE, (name, "1")], &json!({})).is_ok(), "{name}");
     }
 }
 
@@ -69,10 +161,7 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!((settings.max_deletes, settings.max_delete_share), (None, None));
     assert_eq!((settings.max_write_units_per_second, settings.max_read_units_per_second), (None, None));
     assert_eq!((settings.reuse_window_seconds, settings.grace_seconds), (172_800, 3_600));
-    let by_default =
-        Settings::parse(&environment(&[("ATTRIBUTES_TABLE", "t-1")]), &Map::new(), Mode::DryRun, Purpose::IndexRepair)
-            .unwrap();
-    assert_eq!((by_default.table.as_str(), by_default.mode), ("t-1", Mode::DryRun));
+    assert_eq!(parse(&[("ATTRIBUTES_TABLE", "t-1")], &json!({})).unwrap().table, "t-1");
 }
 
 #[test]
@@ -80,40 +169,42 @@ fn an_event_overrides_the_environment_for_its_run() {
     let settings = parse(
         &[("AWS_DB_PREFIX", "app"), ("MODE", "delete"), ("MAX_DELETES", "5")],
         &json!({"mode": "dry-run", "max_deletes": 7, "max_delete_share": 0.5, "expired_rows": "defer-to-ttl",
-            "max_write_units_per_second": "2.5", "reuse_window_seconds": 200_000, "grace_seconds": 0}),
+            "max_write_units_per_second": "2.5", "reuse_window_seconds": 200_000, "grace_seconds": 300}),
     )
     .unwrap();
     assert_eq!((settings.mode, settings.max_deletes, settings.max_delete_share), (Mode::DryRun, Some(7), Some(0.5)));
     assert_eq!((settings.expired_rows, settings.max_write_units_per_second), (ExpiredRows::DeferToTtl, Some(2.5)));
-    assert_eq!((settings.reuse_window_seconds, settings.grace_seconds), (200_000, 0));
+    assert_eq!((settings.reuse_window_seconds, settings.grace_seconds), (200_000, 300));
     let other_table = parse(&[("AWS_DB_PREFIX", "app")], &json!({"attributes_table": "other"})).unwrap();
     assert_eq!(other_table.table, "other");
 }
 
 #[test]
 fn the_repair_has_two_switches_of_its_own() {
-    let table = environment(&[("AWS_DB_PREFIX", "app"), ("REMOVE_LEGACY", "true")]);
-    let on = event(&json!({"restore_clients": true}));
-    let settings = Settings::parse(&table, &on, Mode::Delete, Purpose::IndexRepair).unwrap();
+    let repair = |overrides: Value| {
+        let pairs = [TABLE, ("MODE", "delete"), ("REMOVE_LEGACY", "true")];
+        parse_for(&pairs, &overrides, Purpose::Repair)
+    };
+    let settings = repair(json!({"restore_clients": true})).unwrap();
     assert!(settings.restore_clients && settings.remove_legacy);
-    let wrong = Settings::parse(&table, &event(&json!({"remove_legacy": "yes"})), Mode::Delete, Purpose::IndexRepair);
-    assert_eq!(wrong.unwrap_err().to_string(), "REMOVE_LEGACY=yes: must be true or false");
+    assert!(!repair(json!({"remove_legacy": false})).unwrap().remove_legacy);
+    assert!(!parse(&[TABLE, ("REMOVE_LEGACY", "true")], &json!({})).unwrap().remove_legacy, "not the cleanup's");
+    assert_eq!(repair(json!({"remove_legacy": "yes"})).unwrap_err(), "REMOVE_LEGACY=yes: must be true or false");
 }
 
 #[test]
-fn the_cleanup_hands_over_after_so_many_cut_offs_and_the_repair_never() {
-    let after = |cut_offs: &str, purpose| {
-        let environment = environment(&[("AWS_DB_PREFIX", "app"), ("BACKLOG_AFTER_INCOMPLETE_RUNS", cut_offs)]);
-        let settings = Settings::parse(&environment, &Map::new(), Mode::Delete, purpose);
-        settings.map(|settings| settings.backlog_after_incomplete_runs).map_err(|error| error.to_string())
+fn only_the_cleanup_asks_for_a_backlog_execution() {
+    let after = |runs: &str, purpose| {
+        let pairs = [TABLE, ("MODE", "delete"), ("BACKLOG_AFTER_INCOMPLETE_RUNS", runs)];
+        parse_for(&pairs, &json!({}), purpose).map(|settings| settings.backlog_after_incomplete_runs)
     };
-    assert_eq!(after("", Purpose::DailyCleanup), Ok(None));
-    assert_eq!(after("1", Purpose::DailyCleanup), Ok(Some(1)));
-    assert_eq!(after("3", Purpose::DailyCleanup), Ok(Some(3)));
-    assert_eq!(after("3", Purpose::IndexRepair), Ok(None), "the environment is shared, the setting is not");
+    assert_eq!(after("", Purpose::Cleanup), Ok(None));
+    assert_eq!(after("1", Purpose::Cleanup), Ok(Some(1)));
+    assert_eq!(after("3", Purpose::Cleanup), Ok(Some(3)));
+    assert_eq!(after("3", Purpose::Repair), Ok(None), "the environment is shared, the setting is not");
     assert_eq!(
-        after("0", Purpose::DailyCleanup),
-        Err("BACKLOG_AFTER_INCOMPLETE_RUNS=0: must be a whole number from 1 up".to_owned())
+        after("0", Purpose::Cleanup),
+        Err("BACKLOG_AFTER_INCOMPLETE_RUNS=0: must be a whole number, 1 or more".to_owned())
     );
 }
 
@@ -137,60 +228,54 @@ fn every_mistake_is_one_line_that_names_the_setting() {
         (
             vec![("ATTRIBUTES_TABLE", "a b")],
             json!({}),
-            "ATTRIBUTES_TABLE=a b: not a table's name: letters, digits, _ - . only",
+            "ATTRIBUTES_TABLE=a b: must be a table name: 3 to 255 letters, digits, _ - or .",
         ),
         (vec![table, ("MODE", "Delete")], json!({}), "MODE=Delete: must be delete or dry-run"),
         (vec![table, ("EXPIRED_ROWS", "ttl")], json!({}), "EXPIRED_ROWS=ttl: must be delete or defer-to-ttl"),
-        (
-            vec![table, ("MAX_DELETE_SHARE", "1.5")],
-            json!({}),
-            "MAX_DELETE_SHARE=1.5: must be a share above 0 and at most 1",
-        ),
-        (
-            vec![table, ("MAX_DELETE_SHARE", "0")],
-            json!({}),
-            "MAX_DELETE_SHARE=0: must be a share above 0 and at most 1",
-        ),
-        (
-            vec![table, ("MAX_DELETE_SHARE", "NaN")],
-            json!({}),
-            "MAX_DELETE_SHARE=NaN: must be a share above 0 and at most 1",
-        ),
-        (
-            vec![table, ("MAX_DELETES", "-1")],
-            json!({}),
-            "MAX_DELETES=-1: must be a whole number from 1 up (MODE=dry-run deletes nothing)",
-        ),
-        (
-            vec![table, ("MAX_DELETES", "0")],
-            json!({}),
-            "MAX_DELETES=0: must be a whole number from 1 up (MODE=dry-run deletes nothing)",
-        ),
+        (vec![table, ("MAX_DELETE_SHARE", "1.5")], json!({}), "MAX_DELETE_SHARE=1.5: must be above 0 and at most 1"),
+        (vec![table, ("MAX_DELETE_SHARE", "0")], json!({}), "MAX_DELETE_SHARE=0: must be above 0 and at most 1"),
+        (vec![table, ("MAX_DELETE_SHARE", "NaN")], json!({}), "MAX_DELETE_SHARE=NaN: must be above 0 and at most 1"),
+        (vec![table, ("MAX_DELETES", "-1")], json!({}), "MAX_DELETES=-1: must be a whole number, 1 or more"),
+        (vec![table, ("MAX_DELETES", "0")], json!({}), "MAX_DELETES=0: must be a whole number, 1 or more"),
         (
             vec![table, ("MAX_WRITE_UNITS_PER_SECOND", "inf")],
             json!({}),
-            "MAX_WRITE_UNITS_PER_SECOND=inf: must be a number of capacity units from 0.1 up",
+            "MAX_WRITE_UNITS_PER_SECOND=inf: must be a number of capacity units, 0.1 or more",
         ),
         (
             vec![table, ("REUSE_WINDOW_SECONDS", "60")],
             json!({}),
-            "REUSE_WINDOW_SECONDS=60: must be 172800 or more, the window in which ActingWeb itself detects theft",
+            "REUSE_WINDOW_SECONDS=60: must be a number of seconds from 172800 to 315360000",
         ),
-        (vec![table, ("GRACE_SECONDS", "1h")], json!({}), "GRACE_SECONDS=1h: must be a number of seconds from 0 up"),
-        (vec![table, ("MAX_DELETE", "1")], json!({}), "MAX_DELETE is not a setting: did you mean MAX_DELETES?"),
-        (vec![table, ("EXPIRED_ROW", "delete")], json!({}), "EXPIRED_ROW is not a setting: did you mean EXPIRED_ROWS?"),
+        (
+            vec![table, ("GRACE_SECONDS", "1h")],
+            json!({}),
+            "GRACE_SECONDS=1h: must be a number of seconds from 300 to 315360000",
+        ),
+        (
+            vec![table, ("GRACE_SECONDS", "299")],
+            json!({}),
+            "GRACE_SECONDS=299: must be a number of seconds from 300 to 315360000",
+        ),
+        (
+            vec![table],
+            json!({"grace_seconds": 0}),
+            "GRACE_SECONDS=0: must be a number of seconds from 300 to 315360000",
+        ),
         (
             vec![table],
             json!({"restore_clients": true}),
-            "restore_clients is not a setting of this run: it is the index repair's",
+            "restore_clients is not a setting of cleanup: it applies to repair",
         ),
         (
             vec![table],
             json!({"remove_legacy": "true"}),
-            "remove_legacy is not a setting of this run: it is the index repair's",
+            "remove_legacy is not a setting of cleanup: it applies to repair, explain",
         ),
-        (vec![table], json!({"dry_run": true}), "dry_run is not a setting"),
-        (vec![table], json!({"MODE": "dry-run"}), "MODE is not a setting in an event: did you mean mode?"),
+        (vec![table], json!({"dry_run": true}), "dry_run is not a setting: use mode=dry-run"),
+        (vec![table], json!({"max_delete": 5}), "max_delete is not a setting: use max_deletes"),
+        (vec![table], json!({"whatever": 5}), "whatever is not a setting"),
+        (vec![table], json!({"MODE": "dry-run"}), "MODE is not a setting: use mode"),
         (
             vec![table, ("MODE", "dry-run")],
             json!({"mode": ""}),
@@ -207,7 +292,7 @@ fn every_mistake_is_one_line_that_names_the_setting() {
         (
             vec![table],
             json!({"aws_db_host": "http://elsewhere"}),
-            "aws_db_host is not a setting that an event may change: the endpoint comes from the environment",
+            "aws_db_host is not a setting that an event can change: the endpoint comes from the environment",
         ),
     ] {
         assert_eq!(parse(&pairs, &overrides).unwrap_err(), text);

@@ -105,7 +105,7 @@ impl Rie {
                 .env("AWS_LAMBDA_FUNCTION_NAME", bootstrap.file_name().unwrap_or_default())
                 .env("AWS_LAMBDA_FUNCTION_TIMEOUT", timeout_seconds.to_string())
                 .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256")
-                .envs(LOCAL_ACCOUNT)
+                .envs(DEFAULTS)
                 .envs(env.iter().cloned());
         });
         if let Err(reason) = process.wait_for_port(port, START_DEADLINE) {
@@ -201,7 +201,7 @@ impl Watch {
                 .args(["lambda", "watch", "--ignore-changes", "-A", "127.0.0.1", "-P", &port.to_string()])
                 .args(["--timeout", &WATCH_INVOKE_DEADLINE.as_secs().to_string()])
                 .current_dir(manifest_dir)
-                .envs(LOCAL_ACCOUNT)
+                .envs(DEFAULTS)
                 .envs(env.iter().cloned());
         });
         if let Err(reason) = process.wait_for_port(port, START_DEADLINE) {
@@ -271,9 +271,14 @@ fn read_command_answer(finished: &Output) -> InvokeAnswer {
     InvokeAnswer::error(kind, &message)
 }
 
-/// The SDK refuses to send a request without a region and credentials; a local engine takes any.
-const LOCAL_ACCOUNT: [(&str, &str); 3] =
-    [("AWS_REGION", "us-east-1"), ("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
+/// The SDK refuses to send a request without a region and credentials, and a local engine takes any. A function refuses to
+/// run without a mode.
+const DEFAULTS: [(&str, &str); 4] = [
+    ("AWS_REGION", "us-east-1"),
+    ("AWS_ACCESS_KEY_ID", "local"),
+    ("AWS_SECRET_ACCESS_KEY", "local"),
+    ("MODE", "delete"),
+];
 
 /// HTTP/1.0, so that the answer ends where the connection does and is never chunked.
 fn post(port: u16, path: &str, body: &str, patience: Duration) -> io::Result<(u16, String)> {

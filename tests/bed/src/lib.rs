@@ -23,6 +23,8 @@ pub mod fault;
 #[cfg(feature = "testing")]
 pub mod golden;
 #[cfg(feature = "testing")]
+mod invocations;
+#[cfg(feature = "testing")]
 pub mod items;
 #[cfg(feature = "testing")]
 pub mod janitor;
@@ -46,4 +48,6 @@ pub mod stream;
 mod testbed;
 
 #[cfg(feature = "testing")]
-pub use testbed::Bed;
+pub use invocations::Invocations;
+#[cfg(feature = "testing")]
+pub use testbed::{Bed, deleting};

@@ -1,5 +1,6 @@
 //! A table of random rows for attacks on the promises, and what the model says of it afterwards.
 
+use crate::Invocations as _;
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::Mutex;
@@ -41,7 +42,7 @@ impl Which {
     /// What `janitor` calls it.
     fn command(self) -> &'static str {
         match self {
-            Which::Cleanup => "sweep",
+            Which::Cleanup => "cleanup",
             Which::Repair => "repair",
         }
     }

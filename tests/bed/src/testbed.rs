@@ -5,10 +5,16 @@ use std::collections::BTreeSet;
 use crate::fixture::Specimen;
 use crate::tables::{misjudged, scan, write_rows};
 use runtime::lambda::Function;
+use shared::settings::Environment;
 
 use crate::engine::{EngineKind, shared as engine};
 use crate::proxy::Proxy;
 use crate::tables::new_table;
+
+/// The environment of a function that deletes from a table, which one of two settings names.
+pub fn deleting(setting: &str, table: &str) -> Environment {
+    [(setting, table), ("MODE", "delete")].map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
 
 pub struct Bed {
     pub function: Function,
@@ -20,7 +26,7 @@ pub struct Bed {
 impl Bed {
     pub async fn new(kind: EngineKind) -> Self {
         let (client, prefix) = new_table(engine(kind).endpoint()).await;
-        let function = Function::new(client, [("AWS_DB_PREFIX".to_owned(), prefix.clone())].into());
+        let function = Function::new(client, deleting("AWS_DB_PREFIX", &prefix));
         Self { function, table: format!("{prefix}_attributes"), prefix }
     }
 

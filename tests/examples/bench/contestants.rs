@@ -57,6 +57,7 @@ impl Contestant {
 pub(crate) fn unpaced(prefix: &str) -> Vec<(String, String)> {
     let settings = [
         ("AWS_DB_PREFIX", prefix),
+        ("MODE", "delete"),
         ("MAX_READ_UNITS_PER_SECOND", "1000000"),
         ("MAX_WRITE_UNITS_PER_SECOND", "1000000"),
     ];

@@ -4,6 +4,7 @@
 //! sizes and proportions are the library's. Its times are moved on by the seconds since the library wrote it, so that what was
 //! alive is alive whenever a table is filled.
 
+use bed::Invocations as _;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;

@@ -4,6 +4,7 @@
 //! real functions on the embedded engine, at the hours that the template gives them. What is drawn is drawn from a seed, the
 //! same for all four tables. Prints what was left behind over time and what it cost, and with a path draws it there.
 
+use bed::Invocations as _;
 use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_dynamodb::Client;
@@ -129,6 +130,7 @@ impl Simulation {
             .unwrap();
         let settings = [
             ("ATTRIBUTES_TABLE", table.as_str()),
+            ("MODE", "delete"),
             ("MAX_READ_UNITS_PER_SECOND", "1000000"),
             ("MAX_WRITE_UNITS_PER_SECOND", "1000000"),
         ];

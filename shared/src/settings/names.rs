@@ -1,0 +1,111 @@
+//! Names that look like a setting's and are none, and how values are shown in errors.
+
+use serde_json::Value;
+
+use super::{ConfigError, Environment, Kind, Purpose, SETTINGS, Setting};
+use crate::mask::Masked;
+
+/// Whose environment it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A function's: made for it, so that a name people write instead of a setting's is a mistake.
+    Function,
+    /// A shell's: `TABLE` or `PREFIX` may belong to anything, and `MODE` has no effect.
+    Shell,
+}
+
+/// A variable that shares this many letters with a setting is a typing mistake. Shorter names (`MODE`, `SCOPE`) are common words.
+const STEM: usize = 9;
+/// In an event, where every unknown key is an error, this many letters are enough for a suggestion.
+const EVENT_STEM: usize = 5;
+
+/// Stops at a variable that looks like a setting: otherwise the setting's default would be used silently.
+pub(super) fn refuse_lookalikes(environment: &Environment, place: Place) -> Result<(), ConfigError> {
+    for name in environment.keys().filter(|name| SETTINGS.iter().all(|setting| setting.name != **name)) {
+        let meant = match place {
+            Place::Function => same(name).or_else(|| also_written(name)),
+            Place::Shell => same(name).filter(|setting| setting.name != "MODE"),
+        };
+        if let Some(setting) = meant.or_else(|| nearest(name, STEM)) {
+            return Err(ConfigError::Unknown { setting: shown(name), near: format!(": use {}", right(name, setting)) });
+        }
+    }
+    Ok(())
+}
+
+/// A key of an event, or a flag, that is no setting of this job.
+pub(super) fn unknown(key: &str, purpose: Purpose) -> ConfigError {
+    let meant = same(key).or_else(|| also_written(key)).or_else(|| nearest(key, EVENT_STEM));
+    let near = match meant {
+        Some(setting) if !setting.kind.is_for_events() => {
+            " that an event can change: it comes from the environment".to_owned()
+        }
+        Some(setting) if setting.key() == key => {
+            let jobs: Vec<&str> = setting.jobs.iter().map(|job| job.name()).collect();
+            format!(" of {}: it applies to {}", purpose.name(), jobs.join(", "))
+        }
+        Some(setting) => format!(": use {}", right(key, setting).to_lowercase()),
+        None => String::new(),
+    };
+    ConfigError::Unknown { setting: shown(key), near }
+}
+
+/// The name to write instead; `DRY_RUN` means a value as well.
+fn right(name: &str, setting: &Setting) -> String {
+    let choices = if let Kind::Choice(choices) = setting.kind { choices } else { &[] };
+    let value = choices.iter().find(|choice| plain(choice) == plain(name));
+    value.map_or_else(|| setting.name.to_owned(), |value| format!("{}={value}", setting.name))
+}
+
+/// Without case, underscores and hyphens.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
+}
+
+fn same(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| plain(setting.name) == plain(name))
+}
+
+fn also_written(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.also_written.iter().any(|other| plain(other) == plain(name)))
+}
+
+/// The setting whose name begins most like this one. Not an endpoint: the SDK has its own variables beside those.
+fn nearest(name: &str, least: usize) -> Option<&'static Setting> {
+    let name = plain(name);
+    let common = |setting: &Setting| plain(setting.name).bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+    let near = SETTINGS.iter().filter(|setting| setting.kind.is_for_events() && common(setting) >= least);
+    near.max_by_key(|setting| (common(setting), std::cmp::Reverse(setting.name.len())))
+}
+
+pub(super) fn wrong(setting: &str, value: &str, problem: &str) -> ConfigError {
+    ConfigError::Value { setting: setting.to_owned(), value: shown(value), problem: problem.to_owned() }
+}
+
+/// Settings are not secrets, but whatever was typed into one may be: only what looks like a setting is shown. Its words are of
+/// one kind of character each, but for a capital at the front; the random ones of a token, or of a chain's id, are not.
+pub fn shown(value: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ');
+    let of_one_kind = |word: &str| {
+        let kinds: [fn(&u8) -> bool; 3] = [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit];
+        let word = word.as_bytes();
+        let rest = word.get(1..).filter(|_| word[0].is_ascii_uppercase());
+        kinds.iter().any(|kind| word.iter().all(kind))
+            || rest.is_some_and(|rest| rest.iter().all(u8::is_ascii_lowercase))
+    };
+    let is_plain = value.len() <= 30 && value.chars().all(plain);
+    // Three characters are nobody's secret.
+    let is_setting = is_plain && (value.len() < 4 || value.split(['_', '-', '.', ' ']).all(of_one_kind));
+    if is_setting { value.to_owned() } else { Masked(value).to_string() }
+}
+
+pub(super) fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,68 @@
+//! The invocations of a function as its methods, for tests.
+
+use std::time::Duration;
+
+use dynamo::Dynamo;
+use jobs::cascade::CascadeReport;
+use jobs::cleanup::Cleanup;
+use jobs::metrics::Measurement;
+use jobs::repair::Repair;
+use jobs::run::report::RunReport;
+use jobs::run::{RunError, WalkRows};
+use runtime::custom_resource::{self, Unanswered};
+use runtime::lambda::Function;
+use runtime::{cascade, event, job, metrics};
+use serde_json::Value;
+use shared::time::EpochSeconds;
+
+type Budget = Option<Duration>;
+
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait Invocations {
+    async fn daily_cleanup(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<RunReport, RunError>;
+    async fn index_repair(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<RunReport, RunError>;
+    async fn answer_daily_cleanup(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Value, RunError>;
+    async fn answer_index_repair(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Value, RunError>;
+    async fn metrics_emitter(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Measurement, RunError>;
+    async fn ttl_cascade(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<CascadeReport, RunError>;
+    async fn enable_ttl(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Value, Unanswered>;
+}
+
+async fn run<J: WalkRows<Dynamo>>(
+    function: &Function,
+    event: Value,
+    now: EpochSeconds,
+    budget: Budget,
+) -> Result<RunReport, RunError> {
+    job::run::<J>(function, &event::overrides(event)?, function.clock(now, budget), None).await
+}
+
+impl Invocations for Function {
+    async fn daily_cleanup(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<RunReport, RunError> {
+        run::<Cleanup>(self, event, now, budget).await
+    }
+
+    async fn index_repair(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<RunReport, RunError> {
+        run::<Repair>(self, event, now, budget).await
+    }
+
+    async fn answer_daily_cleanup(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Value, RunError> {
+        job::answer::<Cleanup>(self, event, now, budget).await
+    }
+
+    async fn answer_index_repair(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Value, RunError> {
+        job::answer::<Repair>(self, event, now, budget).await
+    }
+
+    async fn metrics_emitter(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Measurement, RunError> {
+        metrics::measure(self, event, now, budget).await
+    }
+
+    async fn ttl_cascade(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<CascadeReport, RunError> {
+        cascade::run(self, event, now, budget).await
+    }
+
+    async fn enable_ttl(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Value, Unanswered> {
+        custom_resource::enable_ttl(self, event, now, budget).await
+    }
+}
