@@ -442,7 +442,11 @@ mod tests {
         for (arguments, flag, problem) in [
             (["cleanup", "--max-deletes", "-1"], "--max-deletes <N>", "must be a whole number, 1 or more"),
             (["cleanup", "--max-deletes", "0"], "--max-deletes <N>", "must be a whole number, 1 or more"),
-            (["cleanup", "--max-delete-share", "1.5"], "--max-delete-share <SHARE>", "must be above 0 and at most 1"),
+            (
+                ["cleanup", "--max-delete-share", "1.5"],
+                "--max-delete-share <SHARE>",
+                "must be a share above 0 and at most 1",
+            ),
             (["repair", "--grace", "299s"], "--grace <DURATION>", range),
             (["repair", "--grace-seconds", "0"], "--grace <DURATION>", range),
             (["cleanup", "--table", "a b"], "--table <TABLE>", "must be a table name"),

@@ -79,7 +79,7 @@ impl Kind {
             Kind::Choice(choices) => (choices.contains(&value), format!("must be {}", choices.join(" or "))),
             Kind::Flag | Kind::Permission => (["true", "false"].contains(&value), "must be true or false".to_owned()),
             Kind::Count => (value.parse().is_ok_and(|n: u64| n >= 1), "must be a whole number, 1 or more".to_owned()),
-            Kind::Share => (number(|n| n > 0.0 && n <= 1.0), "must be above 0 and at most 1".to_owned()),
+            Kind::Share => (number(|n| n > 0.0 && n <= 1.0), "must be a share above 0 and at most 1".to_owned()),
             Kind::Units => (
                 number(|units| units.is_finite() && units >= 0.1),
                 "must be a number of capacity units, 0.1 or more".to_owned(),

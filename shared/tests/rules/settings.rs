@@ -232,9 +232,21 @@ fn every_mistake_is_one_line_that_names_the_setting() {
         ),
         (vec![table, ("MODE", "Delete")], json!({}), "MODE=Delete: must be delete or dry-run"),
         (vec![table, ("EXPIRED_ROWS", "ttl")], json!({}), "EXPIRED_ROWS=ttl: must be delete or defer-to-ttl"),
-        (vec![table, ("MAX_DELETE_SHARE", "1.5")], json!({}), "MAX_DELETE_SHARE=1.5: must be above 0 and at most 1"),
-        (vec![table, ("MAX_DELETE_SHARE", "0")], json!({}), "MAX_DELETE_SHARE=0: must be above 0 and at most 1"),
-        (vec![table, ("MAX_DELETE_SHARE", "NaN")], json!({}), "MAX_DELETE_SHARE=NaN: must be above 0 and at most 1"),
+        (
+            vec![table, ("MAX_DELETE_SHARE", "1.5")],
+            json!({}),
+            "MAX_DELETE_SHARE=1.5: must be a share above 0 and at most 1",
+        ),
+        (
+            vec![table, ("MAX_DELETE_SHARE", "0")],
+            json!({}),
+            "MAX_DELETE_SHARE=0: must be a share above 0 and at most 1",
+        ),
+        (
+            vec![table, ("MAX_DELETE_SHARE", "NaN")],
+            json!({}),
+            "MAX_DELETE_SHARE=NaN: must be a share above 0 and at most 1",
+        ),
         (vec![table, ("MAX_DELETES", "-1")], json!({}), "MAX_DELETES=-1: must be a whole number, 1 or more"),
         (vec![table, ("MAX_DELETES", "0")], json!({}), "MAX_DELETES=0: must be a whole number, 1 or more"),
         (
