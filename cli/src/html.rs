@@ -78,9 +78,10 @@ fn header(answer: Answer) -> Markup {
                     alarm(answer.count("/body/dead_rows") > 0, "dead"),
                     "Dead rows",
                     answer.number("/body/dead_rows"),
-                    match answer.at("/body/oldest_dead_age_seconds") {
-                        Value::Null => html! { "none to clean up" },
-                        _ => html! { "the oldest for " (answer.span("/body/oldest_dead_age_seconds")) },
+                    if answer.at("/body/oldest_dead_age_seconds").is_null() {
+                        html! { "none to clean up" }
+                    } else {
+                        html! { "the oldest for " (answer.span("/body/oldest_dead_age_seconds")) }
                     },
                 ))
                 (tile(

@@ -57,7 +57,7 @@ pub async fn revoke(common: &Common, options: &Revoking, screen: Screen, out: &m
         about.announce(options.apply, out)?;
     }
     let mut selection = Selection::new(selector.clone());
-    let search = revoke::find(&table, &mut selection, reading);
+    let search = Box::pin(revoke::find(&table, &mut selection, reading));
     let found = screen.while_watching("revoke", target.watch, search).await.map_err(unsearched)?;
     if found.rows.is_empty() || !options.apply || !options.yes {
         about.report_found(&found, table.usage(), out)?;
@@ -74,7 +74,7 @@ pub async fn revoke(common: &Common, options: &Revoking, screen: Screen, out: &m
         }
         about.ask(&found, target.watch, out).await?;
     }
-    let deletes = revoke::remove(&table, &mut selection, found);
+    let deletes = Box::pin(revoke::remove(&table, &mut selection, found));
     let result = screen.while_watching("revoke", target.watch, deletes).await;
     about.report_result(&result, table.usage(), out)?;
     Ok(if is_done(&result) { DONE } else { UNFINISHED })

@@ -55,9 +55,10 @@ fn last_run(answer: Answer, job: &str) -> Markup {
             (html! { span class="rows key" { "Kept" } }, html! { data value=(left) { (grouped(left)) } }),
             (text("Changed in the meantime, and kept"), answer.number(&at("lost_race"))),
             (text("Skipped: not read or not deleted"), answer.number(&at("skipped"))),
-            (text("Last complete run"), match answer.at(&format!("{job}/last_complete_at")).as_i64() {
-                None => html! { "never yet" },
-                Some(_) => html! { (answer.span(&format!("{job}/last_complete_age_seconds"))) " ago" },
+            (text("Last complete run"), if answer.at(&format!("{job}/last_complete_at")).is_i64() {
+                html! { (answer.span(&format!("{job}/last_complete_age_seconds"))) " ago" }
+            } else {
+                html! { "never yet" }
             }),
             (text("Consecutive incomplete runs"), answer.number(&format!("{job}/consecutive_incomplete_runs"))),
         ]))

@@ -1,4 +1,4 @@
-//! When a row ends by itself: what a TTL that an operator sets by hand is held against.
+//! When a row ends by its own fields: a TTL that an operator sets is compared with it.
 
 use crate::store::{ReadRows, Result, StoreError};
 use shared::bucket::Bucket;
@@ -9,9 +9,7 @@ use shared::time::EpochSeconds;
 
 /// When the row ends by its own fields, an index row by those of the row that it leads to; `None` for one that has no end
 /// of its own.
-///
-/// # Errors
-/// When the row that decides could not be read: that is not the same as no end.
+/// An error is not the same as no end.
 pub async fn own_end<S: ReadRows>(store: &S, row: &Row, bucket: &Bucket) -> Result<Option<EpochSeconds>> {
     let Some(target) = integrity::target_key(row, bucket) else { return Ok(end_by_fields(row, bucket)) };
     match store.get_consistent(&[target]).await?.pop() {

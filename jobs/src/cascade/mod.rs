@@ -1,14 +1,14 @@
-//! When TTL has removed a token: what pointed at it and what it alone pointed at goes, too, without waiting for a run.
+//! When TTL has removed a token: deletes the index rows that pointed at it and the provider row that only it named, without
+//! waiting for a run.
 //!
-//! It takes no lease, and needs none. It runs beside the daily cleanup, the repair and itself, and each of its deletes is
-//! right by itself: the row is what was judged (the delete's condition), and what it was judged by cannot turn round. A
-//! removed token does not come back (names are random and never reused); if one is put back all the same, from a backup, it
-//! is there before its index row, and the look for it comes after the index row's. A provider row is named by its grant's
-//! own rows only, and each of them is written while an older one is there. So whoever is first, the second finds the row
-//! gone, or changed, and leaves it. A lease would only make the stream wait for the daily run, and the daily run for it.
+//! It needs no lease. It runs beside the cleanup, the repair and itself, and each of its deletes is right by itself: the
+//! row is what was judged (the delete's condition), and the facts that it was judged by cannot be reversed. A removed token
+//! does not come back (names are random and never reused); if one is restored from a backup, it exists before its index row,
+//! and it is read after the index row. A provider row is named only by its grant's own rows, and each of them is written
+//! while an older one exists. So the second of two runs finds the row absent or changed, and leaves it alone.
 //!
-//! Nor is there a cursor: the stream has one. What could not be finished is named in the answer and comes again, and a
-//! record that comes twice, late or out of order finds what there is then.
+//! It needs no cursor: the stream has one. Records that could not be finished are named in the answer and are delivered again;
+//! a record that comes twice, late or out of order is judged by the rows at that time.
 
 mod report;
 
@@ -33,23 +33,22 @@ use shared::settings::{ConfigError, Mode, Settings};
 /// The run's name in logs and metrics.
 pub const NAME: &str = "ttl-cascade";
 
-/// Removals worked on together. Larger pieces are fewer requests; a stop in one still tells of each removal by itself.
+/// Removals that are handled together. Larger pieces need fewer requests; a stop still reports each removal by itself.
 const PIECE: usize = 100;
 
-/// Actors whose rows are read at a time.
-const SIDE_BY_SIDE: usize = 8;
+/// Actors whose rows are read concurrently.
+const CONCURRENT_ACTORS: usize = 8;
 
 /// One event of the stream, read.
 #[derive(Debug)]
 pub struct Batch {
-    /// In the order of their actors, so that one reading of an actor's rows serves all of its removals.
+    /// Sorted by actor, so that an actor's rows are read once for all of its removals.
     removals: Vec<RemovedToken>,
     records: Records,
 }
 
 impl Batch {
-    /// # Errors
-    /// When it is no event of a stream. A record that is not as it should be is no error: it is counted and passed over.
+    /// A malformed record is not an error: it is counted and ignored.
     pub fn read(event: &Value, table: &str) -> Result<Self, ConfigError> {
         let Some(records) = event["Records"].as_array() else {
             return Err(ConfigError::Event { problem: "it has no Records: it is not a DynamoDB stream's".to_owned() });
@@ -67,15 +66,15 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Whether there is anything to do: if not, not even the table is looked at.
+    /// Whether there is nothing to do: then not even the table is read.
     pub fn is_empty(&self) -> bool {
         self.removals.is_empty()
     }
 }
 
-/// What has been done to a piece.
+/// The result of a piece.
 struct Worked {
-    /// Which of its removals have to come again.
+    /// Which of its removals have to be delivered again.
     unfinished: Vec<bool>,
     stop: Option<Stop>,
 }
@@ -86,10 +85,8 @@ impl Worked {
     }
 }
 
-/// Removes what hung on the removed tokens of a batch.
-///
-/// # Errors
-/// When trying the records again one by one is of no use: then the whole invocation has to fail.
+/// Deletes the rows that depended on the removed tokens of a batch. An error fails the whole invocation: retrying single
+/// records would not help.
 pub async fn cascade<S>(
     store: &S,
     batch: &Batch,
@@ -137,7 +134,7 @@ struct Work<'a, S> {
     context: Context<'a, S>,
 }
 
-/// What was found under the keys that can hang on removed tokens, and of which bucket each key is.
+/// The rows that can depend on removed tokens, by key, with their buckets.
 type Hanging = BTreeMap<RowKey, (&'static Bucket, Lookup)>;
 
 impl<S: ReadRows + DeleteRows> Work<'_, S> {
@@ -167,7 +164,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
                         Some(Verdict::Delete(reason)) => {
                             doomed.entry(key).or_insert_with(|| Condemned::new(row.clone(), bucket, reason));
                         }
-                        // One that leads elsewhere has no say: it may lead to another removed token of the batch.
+                        // An index row that points elsewhere may point at another removed token of the batch.
                         Some(Verdict::Keep(reason)) => {
                             let known = kept.entry(key).or_insert((*bucket, reason));
                             if known.1 == KeepReason::Elsewhere {
@@ -189,7 +186,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
         Worked { unfinished, stop }
     }
 
-    /// Index rows and provider rows first, and then, where there is one, the token that they hung on.
+    /// Reads index rows and provider rows first, and then, if there are any, the token that they depended on.
     async fn get_consistent(
         &self,
         removals: &[RemovedToken],
@@ -224,8 +221,8 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
         Ok((hanging, tokens.into_iter().zip(targets).collect()))
     }
 
-    /// Which of the provider rows a row of the actor that is not provably dead names. One that is in neither set could not
-    /// be told.
+    /// Which of the provider rows are named by a row of the actor that is not provably dead. A row that is missing from the
+    /// result could not be judged.
     async fn find_referrers(
         &self,
         removals: &[RemovedToken],
@@ -257,7 +254,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
                     Err(error) => Err(error),
                 }
             })
-            .buffer_unordered(SIDE_BY_SIDE)
+            .buffer_unordered(CONCURRENT_ACTORS)
             .collect()
             .await;
         let mut referrers = HashMap::new();
@@ -283,7 +280,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
         }
     }
 
-    /// All of a piece's deletes at once: the token that they hung on is gone already, so there is no order to keep.
+    /// All of a piece's deletes at once: the token is gone already, so there is no order to keep.
     async fn delete(
         &self,
         doomed: BTreeMap<RowKey, Condemned>,
@@ -296,7 +293,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
         let left: HashSet<RowKey> = keys
             .into_iter()
             .zip(outcomes)
-            // One that lost its race has changed since it was judged: somebody else is at it.
+            // A row that lost its race has changed since it was judged: it is not ours to delete.
             .filter(|(_, outcome)| !matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::LostRace))
             .map(|(key, _)| key)
             .collect();
@@ -307,7 +304,7 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
     }
 }
 
-/// Every key under which something can hang on a removed token.
+/// Every key that can hold a row which depends on a removed token.
 fn keys_of(removal: &RemovedToken) -> impl Iterator<Item = RowKey> {
     removal.index_keys().map(|(_, key)| key).chain(removal.provider.clone())
 }

@@ -125,6 +125,7 @@ pub struct CourseShown {
     pub because: &'static str,
 }
 
+#[expect(clippy::ref_option, reason = "the signature that serde calls")]
 fn as_map<S: Serializer>(fields: &Option<Vec<(&'static str, FieldShown)>>, to: S) -> Result<S::Ok, S::Error> {
     match fields {
         None => to.serialize_none(),

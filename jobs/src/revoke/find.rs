@@ -1,8 +1,8 @@
 //! The search: every row that a selection claims.
 //!
-//! It does not depend on index rows, because a run that was cut off has deleted those first. An actor's rows are in its own
-//! partition and among the system actor's sessions and SPA tokens. A client's or a chain's can be under any actor: the
-//! whole table is read. A token is looked up; only if that leads nowhere is the whole table read for it.
+//! It does not depend on index rows, because an incomplete run has deleted those first. An actor's rows are in its own
+//! partition and among the system actor's sessions and SPA tokens. Rows of a client or a chain can be under any actor: the
+//! whole table is read. A token is looked up; the whole table is read for it only if that finds nothing.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -19,29 +19,29 @@ use shared::integrity::Lookup;
 use shared::revocation::{Belongs, Kind, Revoked, Selection, Selector, kind};
 use shared::row::{Row, RowKey};
 
-/// Parts of the table that are read side by side.
+/// Segments of the Scan, read concurrently.
 const SEGMENTS: i32 = 4;
 
-/// Rows that are held at a time, about a kilobyte each. What is above it is found by the next round.
+/// Rows that are held at a time, about a kilobyte each. The next round finds the rest.
 pub const MOST_HELD: usize = 100_000;
 
-/// Links lead from a token to its chain, and from there to a session: a few passes see the end of them.
+/// Links lead from a token to its chain, and from there to a session: a few passes follow all of them.
 const MOST_PASSES: usize = 8;
 
-/// What a search needs of a table. It cannot write.
+/// The traits that a search needs. None of them writes.
 pub trait Searchable: ReadRows + ScanTable + ScanConsistently + Budget {}
 impl<S: ReadRows + ScanTable + ScanConsistently + Budget> Searchable for S {}
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Each row once.
     pub rows: Vec<Revoked>,
-    /// Rows of which it cannot be told whose they are: kept.
+    /// Rows whose owner is unknown because their data cannot be read: kept.
     pub unreadable: u64,
-    /// Sessions in the middle of a sign-in, which name no actor yet. Counted where an actor is asked for.
+    /// Sessions in the middle of a sign-in, which name no actor yet. Counted when an actor is revoked.
     pub unassigned_sessions: u64,
-    /// There are more than can be held.
+    /// There are more rows than can be held.
     pub more: bool,
 }
 
@@ -67,10 +67,7 @@ impl Reach {
     }
 }
 
-/// Finds every row that the selection claims, and teaches it what they lead to.
-///
-/// # Errors
-/// When the table could not be read to the end. A part of a search is no search.
+/// Finds every row that the selection claims, and follows their links. An error means that the table was not read to the end.
 pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: Consistency) -> Result<Found> {
     let selector = selection.selector().clone();
     let known_before = selection.size();
@@ -89,7 +86,7 @@ pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: 
             search.get_consistent(places_of(token)).await?;
             search.follow_links().await?;
             let leads_nowhere = search.held.borrow().rows.iter().all(|row| row.kind() == Kind::Index);
-            // What an earlier round has learned is enough to go on from.
+            // The links of an earlier round are enough to continue from.
             if leads_nowhere && known_before == 0 {
                 search.table().await?;
                 search.follow_links().await?;
@@ -100,7 +97,7 @@ pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: 
     Ok(search.held.into_inner().into_found())
 }
 
-/// Where a token can be without its actor being known.
+/// The keys that a token can have if its actor is unknown.
 fn places_of(token: &str) -> Vec<RowKey> {
     let of_system = |bucket: &&'static Bucket| bucket.owner.holds(OAUTH_OWNER);
     let wanted =
@@ -116,7 +113,7 @@ fn places_of(token: &str) -> Vec<RowKey> {
 struct Held<'a> {
     selection: &'a mut Selection,
     taken: HashSet<RowKey>,
-    /// Each counts once, however often it is met; a later pass may still learn whose it is.
+    /// Each is counted once; a later pass may still find its owner.
     unreadable: HashSet<RowKey>,
     unassigned: HashSet<RowKey>,
     rows: Vec<Revoked>,
@@ -135,7 +132,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Takes the row, keeps count of it, or lets it go.
+    /// Claims the row, counts it, or ignores it.
     fn examine(&mut self, row: Row) {
         let Some(bucket) = row.known_bucket() else { return };
         if kind(bucket).is_none() || self.taken.contains(&row.key) {
@@ -177,7 +174,7 @@ struct Search<'a, S> {
 }
 
 impl<S: Searchable> Search<'_, S> {
-    /// Whether there is room for more afterwards.
+    /// Whether there is room for more rows afterwards.
     fn examine(&self, rows: Vec<Row>) -> Result<bool> {
         self.store.progressed(rows.len() as u64, 0);
         let mut held = self.held.borrow_mut();
@@ -208,7 +205,7 @@ impl<S: Searchable> Search<'_, S> {
         Ok(())
     }
 
-    /// Every row there is.
+    /// Every row of the table.
     async fn table(&self) -> Result<()> {
         let segment = |segment: i32| async move {
             let pages = follow(None, |after: Option<RowKey>| async move {
@@ -224,7 +221,7 @@ impl<S: Searchable> Search<'_, S> {
         all.buffer_unordered(usize::try_from(SEGMENTS).unwrap_or(1)).try_collect().await
     }
 
-    /// Reads what the rows found so far lead to, until they lead to nothing new.
+    /// Follows the links of the rows found so far, until there are no new ones.
     async fn follow_links(&self) -> Result<()> {
         for _ in 0..MOST_PASSES {
             let (before, owners, in_spa) = {
@@ -245,8 +242,8 @@ impl<S: Searchable> Search<'_, S> {
         Ok(())
     }
 
-    /// What hangs on the tokens that were found: provider rows, and index rows of both generations. However many those
-    /// are, they are held: what is listed must stop working.
+    /// The provider rows and the index rows, of both generations, of the tokens that were found. However many there are, they
+    /// are held: every listed token must stop working.
     async fn providers_and_index_rows(&self) -> Result<()> {
         let keys: Vec<RowKey> = {
             let held = self.held.borrow();
@@ -259,7 +256,7 @@ impl<S: Searchable> Search<'_, S> {
         self.get_consistent(keys).await
     }
 
-    /// What could not be looked at is not absent: the search has failed.
+    /// A row that could not be read is not absent: the search has failed.
     async fn get_consistent(&self, keys: Vec<RowKey>) -> Result<()> {
         let mut rows = Vec::new();
         for lookup in self.store.get_consistent(&keys).await? {

@@ -1,4 +1,4 @@
-//! The deletes: in the order in which things stop working, each conditional on what was read, each confirmed.
+//! The deletes: index rows first, each conditional on the row as it was read, each confirmed.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,34 @@ use shared::integrity::Lookup;
 use shared::revocation::{Belongs, Kind, Revoked, Selection};
 use shared::row::{Row, RowKey};
 
-/// Deletes of a row that keeps changing, or of which nobody knows what became.
+/// Attempts for a row that keeps changing, or whose outcome is unknown.
 const TRIES: usize = 5;
 
-/// Searches after the first: each finds what was issued since the last one.
+/// Searches after the first: each finds rows that were issued since the last one.
 const MOST_ROUNDS: usize = 6;
 
-/// What became of a row.
+/// What happened to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Fate {
-    /// A consistent read found it gone.
+    /// Deleted, and confirmed by a consistent read.
     Gone,
-    /// Deleted, and not looked at afterwards.
+    /// Deleted, and not confirmed.
     Unconfirmed,
-    /// Still there, or nobody knows.
+    /// Still there, or unknown.
     Left,
 }
 
-/// What a revocation came to.
+/// The result of a revocation.
 #[derive(Debug, Default)]
 pub struct RevokeResult {
-    /// Every row that was found, in any round, in the order in which they went.
+    /// Every row that was found, in any round, in the order of the deletes.
     pub rows: Vec<(Revoked, Fate)>,
     /// Searches that were made after the deletes.
     pub rounds: usize,
     /// Rows that were not there when the first search was made.
     pub issued_since: u64,
-    /// What ended it early. The same command again goes on from there.
+    /// What ended it early. The same command continues from there.
     pub stopped: Option<StoreError>,
     /// The last search found nothing more.
     pub is_complete: bool,
@@ -49,7 +49,7 @@ impl RevokeResult {
     }
 }
 
-/// Deletes what was found, searches again, and deletes what was issued in between, until a search finds nothing.
+/// Deletes the rows that were found and searches again, until a search finds nothing.
 pub async fn remove<S>(store: &S, selection: &mut Selection, found: Found) -> RevokeResult
 where
     S: Searchable + RevokeRows,
@@ -62,7 +62,7 @@ where
     };
     let mut found = found;
     while !found.rows.is_empty() {
-        // A part that was all that could be held is no round: as long as something goes, the next part follows.
+        // A search that found more than can be held is not a round: while rows are deleted, the next part follows.
         let (gone_before, is_part) = (work.gone(), found.more);
         removal.stopped = work.delete_all(found.rows).await.err();
         let is_going_on = is_part && work.gone() > gone_before;
@@ -98,8 +98,8 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
         self.fates.values().filter(|(_, fate)| *fate == Fate::Gone).count()
     }
 
-    /// Asked to stop before it has begun, it does not begin; once it has, the store finishes the index rows' turn before
-    /// it heeds a stop, so that nothing of what was listed can still be used through its index.
+    /// A stop before the first delete is obeyed at once. Later the store first finishes the index rows, so that no listed token
+    /// can still be used through its index.
     async fn delete_all(&mut self, rows: Vec<Revoked>) -> Result<(), StoreError> {
         let mut turns: BTreeMap<(bool, Kind), Vec<Revoked>> = BTreeMap::new();
         for row in rows {
@@ -115,8 +115,8 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
         Ok(())
     }
 
-    /// Deletes rows of one turn until a consistent read finds them gone. One that has changed is deleted as it is now, if
-    /// it is still what was asked for: a token that was used just now, an index row whose TTL was set anew.
+    /// Deletes rows of one turn until a consistent read finds them absent. A row that has changed is deleted as it is now, if
+    /// the selection still claims it: a token that was just used, an index row with a new TTL.
     async fn delete_turn(&mut self, mut open: Vec<Revoked>) -> Result<(), StoreError> {
         for _ in 0..TRIES {
             if open.is_empty() {
@@ -141,7 +141,7 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
                         self.set(&row, Fate::Gone);
                     }
                     Lookup::Found(now) => again.extend(self.as_it_is_now(&row, now)),
-                    // Deleting what is gone does no harm, and then it is looked at again.
+                    // Deleting an absent row does no harm, and then it is read again.
                     Lookup::Unread => again.push(row),
                 }
             }
@@ -156,12 +156,12 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
                 self.set(&row, Fate::Left);
                 Some(row)
             }
-            // Another row has its key: the one that was asked for is gone.
+            // Another row has its key: the claimed one is gone.
             Err(Belongs::No | Belongs::Yes) => {
                 self.set(before, Fate::Gone);
                 None
             }
-            // It no longer says whose it is.
+            // It no longer names its owner.
             Err(Belongs::Unreadable) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! What becomes of a row that hung on a removed token. Pure decisions, as in `integrity`.
+//! Decisions on rows that depended on a removed token. Pure, as in `integrity`.
 
 use crate::bucket::{self, Bucket};
 use crate::expiry::{DeleteReason, KeepReason, Policy, Verdict};
@@ -17,7 +17,7 @@ pub fn index_row(row: &Row, index: &Bucket, token: &RowKey, target: &Lookup) -> 
         (None, _) => Verdict::Keep(KeepReason::Malformed),
         (Some(points_at), _) if points_at != *token => Verdict::Keep(KeepReason::Elsewhere),
         (Some(_), Lookup::Unread) => return None,
-        // Written again, whatever it is: it and all that hangs on it is left alone.
+        // The token was written again: it and its dependent rows are left alone.
         (Some(_), Lookup::Found(_)) => Verdict::Keep(KeepReason::TargetKept),
         (Some(_), Lookup::Absent) => Verdict::Delete(DeleteReason::Dangling),
     })

@@ -1,8 +1,7 @@
-//! What the table's stream tells: one record at a time, each for itself. Pure, no I/O.
+//! Records of the table's stream, read one at a time. Pure, no I/O.
 //!
-//! Read by hand, and not with `aws_lambda_events`: its types read a batch as a whole, so one record that is not as they
-//! expect would fail all of them, and again at every retry, until the shard's records expire. It would also bring
-//! `chrono` and `serde_dynamo` for two strings of a row.
+//! Not read with `aws_lambda_events`: its types read a batch as a whole, so one malformed record would fail all of them, at
+//! every retry, until the shard's records expire. It would also add `chrono` and `serde_dynamo` for two strings of a row.
 
 use serde_json::Value;
 
@@ -31,21 +30,21 @@ impl RemovedToken {
     }
 }
 
-/// What a record comes to.
+/// What a record is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     RemovedToken(RemovedToken),
     Ignored(Ignored),
-    /// Not what a stream sends.
+    /// Not a record that a stream sends.
     Malformed,
 }
 
-/// Why a record is none of the cascade's. The mapping's filter should have kept it away.
+/// Why a record is ignored. The mapping's filter should have dropped it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// A row was written, not removed.
     NotRemoved,
-    /// Somebody removed it, who also knows what else to remove: the application, an operator, the janitor.
+    /// The application, an operator or the janitor removed it, and the dependent rows with it.
     NotByTtl,
     /// Nothing hangs on rows of its bucket, or it is nobody's.
     NothingHangsOnIt,
@@ -88,7 +87,7 @@ fn is_stream_of(arn: &str, table: &str) -> bool {
     arn.split('/').nth(1) == Some(table)
 }
 
-/// The row as it was. Its key is told twice, and has to be the same.
+/// The row as it was. Its key is in the record twice, and has to be the same.
 fn to_row(keys: &Value, image: &Value) -> Option<Row> {
     let text = |of: &Value, name: &str| of[name]["S"].as_str().map(str::to_owned);
     let key = RowKey::new(text(keys, "id")?, text(keys, "bucket_name")?);
