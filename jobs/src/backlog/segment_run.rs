@@ -107,11 +107,10 @@ pub fn check_lease(lease: &str) -> Result<(), String> {
             && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
     };
     let parts: Vec<&str> = lease.split(':').collect();
-    let is_execution = match parts.as_slice() {
-        [_name] => true,
-        ["arn", _, "states", _, _, "execution", _, _] | ["arn", _, "states", _, _, "express", _, _, _] => true,
-        _ => false,
-    };
+    let is_execution = matches!(
+        parts.as_slice(),
+        [_] | ["arn", _, "states", _, _, "execution", _, _] | ["arn", _, "states", _, _, "express", _, _, _]
+    );
     if is_execution && parts.into_iter().all(plain) && lease.len() <= 256 {
         Ok(())
     } else {
