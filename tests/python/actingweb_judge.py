@@ -26,6 +26,8 @@ import actingweb_env as env
 
 SYSTEM_ACTOR = "_actingweb_oauth2"
 REUSE_WINDOW = 172800
+# A server's clock may be so far behind the table's: a row is left for so long after its own time.
+SLACK = 300
 FIVE_YEARS = 5 * 365 * 86400
 THEFTS = 5  # chains to sacrifice, of each kind
 
@@ -119,6 +121,7 @@ def is_known(row: Row) -> bool:
 
 def dead_by_its_own_fields(row: Row, now: int) -> bool | None:
     """What the row says about itself; None when it says nothing."""
+    now -= SLACK
     if row.bucket.endswith("oauth_sessions"):
         created_at = row.field("created_at")
         return None if created_at is None else now - created_at > 600
@@ -136,7 +139,7 @@ def is_dead(row: Row, now: int) -> bool:
         used_at, expires_at = row.field("used_at"), row.field("expires_at")
         if used_at is None or expires_at is None:
             return past_ttl
-        return past_ttl or (now > used_at + REUSE_WINDOW and now > expires_at)
+        return past_ttl or (now - SLACK > used_at + REUSE_WINDOW and now - SLACK > expires_at)
     dead = dead_by_its_own_fields(row, now)
     # A row that calls itself alive outlives its TTL: some deployments have longer lifetimes.
     return past_ttl if dead is None else dead

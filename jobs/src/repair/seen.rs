@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -149,7 +150,12 @@ fn to_json(seen: &Hashes) -> Value {
     }
     let joined = by_time.into_iter().map(|(first, mut hashes)| {
         hashes.sort_unstable();
-        (first.to_string(), hashes.iter().map(|hash| format!("{hash:0DIGITS$x}")).collect::<String>())
+        let text = hashes.iter().fold(String::with_capacity(DIGITS * hashes.len()), |mut text, hash| {
+            // Writing into a String cannot fail.
+            let _ = write!(text, "{hash:0DIGITS$x}");
+            text
+        });
+        (first.to_string(), text)
     });
     json!({"seen": joined.collect::<BTreeMap<_, _>>()})
 }
