@@ -267,10 +267,7 @@ async fn every_event_file_is_taken_by_those_that_it_is_for() {
             }
             if file == "segment.json" {
                 let part = &answer["segment"];
-                assert_eq!(
-                    (&part["count"], &part["done"], &answer["next"]),
-                    (&json!(4), &json!(true), &Value::Null)
-                );
+                assert_eq!((&part["count"], &part["done"], &answer["next"]), (&json!(4), &json!(true), &Value::Null));
                 assert!(part["totals"]["read"].as_u64().unwrap() > 0, "{taker}: {part}");
             }
         }

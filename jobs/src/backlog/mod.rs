@@ -145,9 +145,9 @@ impl Start {
         check_lease(&self.lease)?;
         self.part(0).segment()?;
         match self.max_concurrency {
-            Some(most) if self.input.concurrency > most => Err(format!(
-                "concurrency is above the {most} that the function may run at a time (the parameter BacklogSideBySide)"
-            )),
+            Some(most) if self.input.concurrency > most => {
+                Err(format!("concurrency is above the {most} segments that an execution may run at a time"))
+            }
             _ => Ok(()),
         }
     }
