@@ -222,7 +222,7 @@ async fn an_execution_that_must_not_begin_says_why_and_touches_nothing() {
         (json!({"setings": {"mode": "dry-run"}}), "Configuration", "setings is not a field of its input", 1),
         (json!({"function": "another"}), "Configuration", "function is not a field of its input", 1),
         (json!({"settings": {"mod": "dry-run"}}), "Configuration", "mod is not a setting", 1),
-        (json!({"concurrency": 5}), "Configuration", "above the 4", 1),
+        (json!({"concurrency": 65}), "Configuration", "above the 64", 1),
         (json!({"job": "audit"}), "Configuration", "job must be", 0),
     ] {
         let told = stage.execute("run-inline", &input, || ());
@@ -294,8 +294,8 @@ async fn an_execution_whose_table_goes_away_says_why_it_failed() {
     let told = stage.execute("run-inline", &input("daily-cleanup", 2), || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let client = runtime.block_on(Stage::client());
-        while !stage.functions[0].output().contains("execution begins")
-            && !stage.functions[1].output().contains("execution begins")
+        while !stage.functions[0].output().contains("backlog started")
+            && !stage.functions[1].output().contains("backlog started")
         {
             std::thread::sleep(Duration::from_millis(1));
         }

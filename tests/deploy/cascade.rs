@@ -413,24 +413,24 @@ async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() 
     let printed = rie.output() + &answers;
     let ended: Vec<Value> = printed
         .lines()
-        .filter(|line| line.contains("\"message\":\"run ended\""))
+        .filter(|line| line.contains("\"message\":\"cascade finished\""))
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(ended.len(), 100);
-    let sum = |of: &str| ended.iter().map(|run| run[of].as_u64().unwrap()).sum::<u64>();
-    let units = |of: &str| ended.iter().map(|run| run[of].as_f64().unwrap()).sum::<f64>();
-    let (requests, deleted) = (sum("requests"), sum("rows.deleted"));
+    let sum = |of: &str| ended.iter().map(|run| run.pointer(of).unwrap().as_u64().unwrap()).sum::<u64>();
+    let units = |of: &str| ended.iter().map(|run| run.pointer(of).unwrap().as_f64().unwrap()).sum::<f64>();
+    let (requests, deleted) = (sum("/requests"), sum("/rows/deleted"));
     println!(
         "10000 records in batches of 100: {requests} requests, {:.3} a record; {deleted} rows deleted; {:.0} read units, \
          {:.0} write units; {:?}",
         f64::from(u32::try_from(requests).unwrap()) / 10_000.0,
-        units("units.read"),
-        units("units.write"),
+        units("/units/read"),
+        units("/units/write"),
         began.elapsed()
     );
     // Most of them are Queries, one for each actor of a batch whose provider rows are still there.
     assert!(requests < 8_000, "0.8 requests a record: {requests}");
-    assert_eq!((deleted, sum("rows.lost_race"), sum("records.failed")), (goes.len() as u64, 0, 0));
+    assert_eq!((deleted, sum("/rows/lost_race"), sum("/records/failed")), (goes.len() as u64, 0, 0));
     let secrets: Vec<&str> =
         seeded["secrets"].as_array().unwrap().iter().map(|secret| secret.as_str().unwrap()).collect();
     assert!(secrets.len() > 20_000, "{} secrets", secrets.len());

@@ -193,7 +193,7 @@ impl Start {
         match (&self.input.job, self.max_concurrency) {
             (Some(job), _) if job != J::NAME => Err(format!("its job is {}, and this is {}", shown(job), J::NAME)),
             (_, Some(most)) if self.input.concurrency > most => {
-                Err(format!("concurrency is above the {most} concurrent runs that the function allows"))
+                Err(format!("concurrency is above the {most} segments that an execution may run concurrently"))
             }
             _ => Ok(()),
         }
