@@ -130,7 +130,8 @@ pub fn level(environment: &Environment) -> Result<LevelFilter, ConfigError> {
         let level = directive.rsplit('=').next().unwrap_or_default().trim();
         // Lambda's own name for the highest level.
         let level = if level.eq_ignore_ascii_case("fatal") { "error" } else { level };
-        level.parse::<LevelFilter>().map_err(|_| ConfigError::Value {
+        // An empty word would be read as ERROR.
+        level.parse::<LevelFilter>().ok().filter(|_| !level.is_empty()).ok_or_else(|| ConfigError::Value {
             setting: (*name).to_owned(),
             value: shown(value),
             problem: "must be error, warn, info, debug or trace".to_owned(),

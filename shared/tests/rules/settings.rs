@@ -304,7 +304,7 @@ fn every_mistake_is_one_line_that_names_the_setting() {
         (
             vec![table],
             json!({"aws_db_host": "http://elsewhere"}),
-            "aws_db_host is not a setting that an event can change: the endpoint comes from the environment",
+            "aws_db_host is not a setting that an event can change: it comes from the environment",
         ),
     ] {
         assert_eq!(parse(&pairs, &overrides).unwrap_err(), text);
