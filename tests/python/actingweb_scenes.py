@@ -44,7 +44,7 @@ def store_session(w: World, rng: random.Random) -> str:
 
 
 def session_dead(w: World, rng: random.Random) -> None:
-    with ago(pick(rng, (12 * MINUTE, 58 * MINUTE), (75 * MINUTE, DAY), (DAY, 20 * DAY))):
+    with ago(pick(rng, (17 * MINUTE, 58 * MINUTE), (75 * MINUTE, DAY), (DAY, 20 * DAY))):
         store_session(w, rng)
 
 
@@ -80,13 +80,13 @@ def spa_chain(w: World, rng: random.Random, *ages: float) -> Chain:
 
 
 def spa_login_dead(w: World, rng: random.Random) -> None:
-    soon_after = (14 * DAY + 2 * MINUTE, 14 * DAY + 45 * MINUTE)  # dead, the TTL not yet past
+    soon_after = (14 * DAY + 7 * MINUTE, 14 * DAY + 45 * MINUTE)  # dead, the TTL not yet past
     spa_chain(w, rng, pick(rng, soon_after, (15 * DAY, 40 * DAY), (40 * DAY, 90 * DAY)))
 
 
 def spa_login_idle(w: World, rng: random.Random) -> None:
     """The access token is dead, the refresh token waits."""
-    chain = spa_chain(w, rng, pick(rng, (65 * MINUTE, 105 * MINUTE), (3 * HOUR, 13 * DAY)))
+    chain = spa_chain(w, rng, pick(rng, (67 * MINUTE, 105 * MINUTE), (3 * HOUR, 13 * DAY)))
     w.kept["live_spa_refresh"].append(chain.refresh)
 
 
@@ -143,7 +143,7 @@ def rotations_within_window(rng: random.Random) -> list[int]:
 
 
 def just_past_window(rng: random.Random) -> int:
-    return pick(rng, (REUSE_WINDOW + 2 * MINUTE, REUSE_WINDOW + 45 * MINUTE))
+    return pick(rng, (REUSE_WINDOW + 7 * MINUTE, REUSE_WINDOW + 45 * MINUTE))
 
 
 # --- MCP codes and tokens -------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def mcp_code_live(w: World, rng: random.Random) -> None:
 
 
 def mcp_grant_dead(w: World, rng: random.Random) -> None:
-    soon_after = (30 * DAY + 2 * MINUTE, 30 * DAY + 45 * MINUTE)
+    soon_after = (30 * DAY + 7 * MINUTE, 30 * DAY + 45 * MINUTE)
     mcp_chain(w, rng, pick(rng, soon_after, (31 * DAY, 60 * DAY)))
 
 
@@ -301,7 +301,7 @@ def ticket(w: World, ttl: int | None = None) -> str:
 
 
 def ticket_dead(w: World, rng: random.Random) -> None:
-    with ago(pick(rng, (7 * MINUTE, 50 * MINUTE), (70 * MINUTE, 10 * DAY))):
+    with ago(pick(rng, (12 * MINUTE, 50 * MINUTE), (70 * MINUTE, 10 * DAY))):
         ticket(w)
 
 
@@ -320,7 +320,7 @@ def replay_marker(w: World, rng: random.Random, lifetime: int) -> dict[str, Any]
 
 
 def replay_dead(w: World, rng: random.Random) -> None:
-    with ago(pick(rng, (15 * MINUTE, 60 * MINUTE), (90 * MINUTE, 10 * DAY))):
+    with ago(pick(rng, (18 * MINUTE, 60 * MINUTE), (90 * MINUTE, 10 * DAY))):
         replay_marker(w, rng, 10 * MINUTE)
 
 

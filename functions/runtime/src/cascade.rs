@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::lambda::{Function, log_failure, parsed};
+use crate::lambda::{Function, parsed};
 use jobs::cascade::{self, Batch, Broken, CascadeReport};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
@@ -43,8 +43,15 @@ pub async fn run(
             log(&report);
             Ok(report)
         }
-        Err((_, error)) => {
-            log_failure(cascade::NAME, &error);
+        Err((report, error)) => {
+            let records = &report.records;
+            tracing::error!(
+                records.received = records.received,
+                records.failed = records.failed,
+                error.kind = error.kind(),
+                error.text = %error,
+                "cascade failed"
+            );
             Err(error)
         }
     }
