@@ -1,6 +1,8 @@
 //! A function that runs locally does not reach AWS by accident. The SDK's variable of all services leads to a recording proxy:
 //! whatever a function sends is seen there, and none of it leaves the machine.
 
+use std::collections::BTreeSet;
+
 use bed::engine::{EngineKind, shared as engine};
 use bed::lambda::{InvokeAnswer, Rie, Watch, function};
 use bed::process::repository_root;
@@ -87,15 +89,65 @@ async fn every_function_runs_locally_with_an_endpoint_or_with_permission() {
     }
 }
 
+/// Every file of `events/`, with a function that takes it.
+const EVENTS: [(&str, &str); 13] = [
+    ("daily-cleanup", "capped.json"),
+    ("daily-cleanup", "dry-run.json"),
+    ("daily-cleanup", "empty.json"),
+    ("daily-cleanup", "scheduled.json"),
+    ("daily-cleanup", "scheduler.json"),
+    ("daily-cleanup", "segment.json"),
+    ("index-repair", "dry-run.json"),
+    ("index-repair", "restore-clients.json"),
+    ("index-repair", "segment.json"),
+    ("metrics-emitter", "audit.json"),
+    ("metrics-emitter", "empty.json"),
+    ("enable-ttl", "cloudformation-create.json"),
+    ("ttl-cascade", "ttl-cascade.json"),
+];
+
+fn watch(table: &str, proxy: &Proxy, more: &[(&str, &str)]) -> Watch {
+    let common = [("ATTRIBUTES_TABLE", table), ("AWS_ENDPOINT_URL", proxy.endpoint())];
+    let environment: Vec<_> =
+        common.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Watch::start(&repository_root(), &environment)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cargo_lambda_watch_runs_every_function_with_every_event() {
+    let files = std::fs::read_dir(repository_root().join("events")).unwrap();
+    let mut files: BTreeSet<String> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    files.remove("local-env.json");
+    assert_eq!(files, EVENTS.iter().map(|(_, file)| (*file).to_owned()).collect());
+
+    let endpoint = engine(EngineKind::Embedded).endpoint();
+    let (_, prefix) = new_table(endpoint).await;
+    let table = format!("{prefix}_attributes");
+    let elsewhere = Proxy::start(endpoint, |_| Fate::Forward);
+    let bucket = ResponseBucket::start(&[]);
+    let watch = watch(&table, &elsewhere, &[("AWS_ENDPOINT_URL_DYNAMODB", endpoint)]);
+    let copy = std::env::temp_dir().join(format!("{table}.json"));
+    for (name, file) in EVENTS {
+        std::fs::write(&copy, event(file, &table, &bucket).to_string()).unwrap();
+        let answer = watch.invoke_file(name, &copy);
+        assert!(!answer.is_error, "{name} {file}: {}\n{}", answer.payload, watch.output());
+        let is_done = answer.payload["report"]["complete"] == true
+            || answer.payload["Status"] == "SUCCESS"
+            || answer.payload == json!({"batchItemFailures": []});
+        assert!(is_done, "{name} {file}: {}", answer.payload);
+    }
+    std::fs::remove_file(copy).unwrap();
+    assert!(elsewhere.seen().is_empty(), "{:?}", elsewhere.seen());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn cargo_lambda_watch_without_a_local_endpoint_is_refused() {
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), |_| Fate::Forward);
-    let environment = [("ATTRIBUTES_TABLE", "myapp_attributes"), ("AWS_ENDPOINT_URL", proxy.endpoint())];
-    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let watch = Watch::start(&repository_root(), &environment);
+    let watch = watch("myapp_attributes", &proxy, &[]);
     let answer = watch.invoke_file("daily-cleanup", &repository_root().join("events/scheduled.json"));
     assert!(answer.is_error, "{}", answer.payload);
-    let message = answer.payload["errorMessage"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(answer.payload["errorType"], "Configuration");
+    let message = answer.payload["errorMessage"].as_str().unwrap_or_default();
     assert!(message.contains("a local run needs a local endpoint"), "{message}\n{}", watch.output());
     assert!(proxy.seen().is_empty(), "{:?}", proxy.seen());
 }
