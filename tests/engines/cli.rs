@@ -397,6 +397,12 @@ async fn the_demo_fills_a_table_of_dynamodb_local() {
     let filled = fill(&[]);
     assert_eq!((filled.code, filled.err.as_str()), (0, ""));
     assert!(filled.out.starts_with(&format!("Table {table} at {endpoint} has 242 rows.\n\nNext:\n")), "{}", filled.out);
+    let guide = include_str!("../../docs/local.md");
+    for line in filled.out.lines().filter_map(|line| line.strip_prefix("  ")) {
+        let line = line.replace(endpoint, "http://127.0.0.1:8000").replace(&table, "demo_attributes");
+        let command = line.split("   ").next().unwrap_or_default();
+        assert!(guide.contains(&format!("\n{command}")), "docs/local.md lacks {command}");
+    }
     // What it says to type next: with these variables alone, the rows are there.
     let exported =
         filled.out.lines().filter_map(|line| line.trim().strip_prefix("export ")).flat_map(|line| line.split(' '));

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import re
+import subprocess
 import sys
 from unittest import mock
 
@@ -57,8 +58,16 @@ def guide_failures():
     return wrong + [f"docs/local.md lacks {line.strip()!r}" for line in wanted if line not in guide] + ([] if invoked else ["no line"])
 
 
+def engine_failures():
+    """`make sam-local` where Docker's engine does not run."""
+    nowhere = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    done = subprocess.run([sys.executable, sam_local.__file__], env=nowhere, capture_output=True, text=True)
+    is_clear = done.returncode == 1 and done.stderr.startswith("sam-local: Docker's engine does not answer") and not done.stdout
+    return [] if is_clear else [f"make sam-local without Docker's engine ends with {done.returncode}: {done.stdout}{done.stderr}"]
+
+
 def main():
-    failures = guide_failures()
+    failures = guide_failures() + engine_failures()
     parameters = overrides("build")
     for command in COMMANDS:
         if overrides(command) != parameters:
