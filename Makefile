@@ -12,7 +12,7 @@ LIBRARY_ATTACKS := live_application old_releases malformed_rows
 export CARGO_TERM_COLOR ?= auto
 export RUST_BACKTRACE ?= 0
 
-.PHONY: help demo quick test build check edges docs deny cargo-deny template package integration torture backlog mutants cascade-month bench \
+.PHONY: help demo local sam-local quick test build check edges docs deny cargo-deny template package integration torture backlog mutants cascade-month bench \
 	bench-report screenshots tools clean
 
 help: ## print the targets
@@ -20,6 +20,13 @@ help: ## print the targets
 
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked --bin janitor -- demo
+
+local: tools ## every function under cargo lambda watch, with DynamoDB Local and the demo's rows, until Ctrl-C; needs no Docker
+	@tests/local.sh
+
+# Not part of `test`: it needs Docker's engine and a release build.
+sam-local: tools ## (minutes) every function through sam local invoke, with its events, against DynamoDB Local in a container
+	@.tools/venv-sam/bin/python tests/python/sam_local.py
 
 quick: ## format, lints and every test that needs neither Java nor Python; about a minute and a half after a build
 	$(CARGO) fmt --all --check

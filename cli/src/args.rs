@@ -65,8 +65,13 @@ pub enum Command {
     ///
     /// Writes live, expired, consumed, dangling, malformed and foreign rows, runs the cleanup dry and then for real, prints
     /// the result for each kind of row, and checks that no live row is missing and no expired row is left.
+    ///
+    /// With --endpoint it only writes the rows, to table demo_attributes of a running DynamoDB Local, and prints the next steps.
     #[cfg(feature = "demo")]
-    #[command(after_help = "Example: janitor demo --copies 500 --keep")]
+    #[command(after_help = "\
+Examples:
+  janitor demo --copies 500 --keep
+  janitor demo --endpoint http://127.0.0.1:8000        fill a table for the functions")]
     Demo {
         /// Number of rows of each kind
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=2_000))]

@@ -1,12 +1,12 @@
 //! `janitor demo`: a table with every kind of row, cleaned before your eyes by the code that runs in the Lambda.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime};
 
 use bed::embedded::Engine;
 use bed::fixture;
-use bed::tables::{Seen, client, create_table, misjudged, scan, write_rows};
+use bed::tables::{Seen, client, create_table, exists, misjudged, scan, write_rows};
 use dynamo::{Client, Dynamo};
 use jobs::cleanup::Cleanup;
 use jobs::run::clock::RunClock;
@@ -14,11 +14,12 @@ use jobs::run::report::RunReport;
 use jobs::run::{self, Job};
 use serde_json::json;
 use shared::bucket;
-use shared::settings::{Environment, Mode, Purpose, Settings};
+use shared::settings::{Environment, Mode, Purpose, Reach, Settings, reach};
 use shared::time::EpochSeconds;
 
+use crate::args::Overrides;
 use crate::command::Signals;
-use crate::fail::Failure;
+use crate::fail::{DONE, Failure};
 use crate::screen::Screen;
 
 const PREFIX: &str = "demo";
@@ -50,6 +51,63 @@ pub async fn run(options: Options, screen: Screen, out: &mut impl Write) -> Resu
         signals.next().await;
     }
     Ok(all_well)
+}
+
+/// Writes the demo's rows to a table of a running local engine, which it creates if necessary.
+pub async fn fill(
+    endpoint: &str,
+    mut flags: Overrides,
+    options: Options,
+    screen: Screen,
+    out: &mut impl Write,
+) -> Result<u8, Failure> {
+    if !["attributes_table", "aws_db_prefix"].iter().any(|key| flags.contains_key(*key)) {
+        flags.insert("aws_db_prefix".to_owned(), PREFIX.into());
+    }
+    let settings = Settings::for_command(&Environment::new(), &flags, Purpose::Cleanup);
+    let table = settings.map_err(|error| Failure::usage(error.to_string()))?.table;
+    if options.keep {
+        return Err(Failure::usage("--keep applies to the embedded engine, not to --endpoint"));
+    }
+    if !matches!(reach(endpoint), Reach::Loopback | Reach::Docker) {
+        return Err(Failure::usage("demo writes only to an endpoint on this machine or on a Docker network"));
+    }
+    if !table.to_lowercase().contains("demo") {
+        return Err(Failure::usage(format!("demo writes only to a table with demo in its name, not to {table}")));
+    }
+    let client = client(endpoint).await;
+    let rows = fixture::all_kinds(EpochSeconds::from(SystemTime::now()).get(), options.copies, 7);
+    // The cause is many lines long, and it is almost always that nothing listens there.
+    let unreachable = |_| Failure::unfinished(format!("no DynamoDB answers at {}", dynamo::shown(endpoint)));
+    if exists(&client, &table).await.map_err(unreachable)? {
+        let keys: BTreeSet<_> =
+            rows.iter().map(|row| (row.owner.clone(), format!("{}:{}", row.bucket, row.name))).collect();
+        let there = scan(&client, &table).await.map_err(Failure::unfinished)?;
+        if there.into_iter().any(|(owner, sort, _)| !keys.contains(&(owner, sort))) {
+            let other = "holds other rows than the demo's: delete it, or use --table demo2_attributes";
+            return Err(Failure::usage(format!("table {table} {other}")));
+        }
+    } else {
+        create_table(&client, &table).await.map_err(Failure::unfinished)?;
+    }
+    write_rows(&client, &table, &rows).await.map_err(Failure::unfinished)?;
+    if screen.json {
+        writeln!(out, "{}", json!({"table": table, "endpoint": endpoint, "rows": rows.len()}))?;
+    } else {
+        writeln!(out, "Table {table} at {endpoint} has {} rows.", rows.len())?;
+    }
+    if !screen.json && !screen.quiet {
+        writeln!(
+            out,
+            "\nNext:
+  export AWS_ENDPOINT_URL_DYNAMODB={endpoint} ATTRIBUTES_TABLE={table} MODE=dry-run
+  export AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local
+  janitor cleanup
+  cargo lambda watch --ignore-changes
+  cargo lambda invoke daily-cleanup --data-file events/dry-run.json       (in another terminal)"
+        )?;
+    }
+    Ok(DONE)
 }
 
 async fn show(engine: &Engine, options: Options, screen: Screen, out: &mut impl Write) -> Result<bool, Failure> {

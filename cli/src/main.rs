@@ -37,6 +37,9 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         #[cfg(feature = "demo")]
         Command::Demo { copies, keep } => {
             let options = demo::Options { copies: copies.into(), keep };
+            if let Some(endpoint) = common.endpoint() {
+                return demo::fill(endpoint, common.overrides(), options, screen, out).await;
+            }
             let all_well = demo::run(options, screen, out).await?;
             Ok(if all_well { DONE } else { janitor::fail::FINDINGS })
         }

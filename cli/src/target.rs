@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use dynamo::{self, Client, Connection, Dynamo, ReadOnly};
 use jobs::run::clock::{RunClock, Watch};
 use jobs::store::{InspectTable, StoreError, TableFigures};
-use shared::settings::{self, ConfigError, Environment, Purpose, Settings};
+use shared::settings::{self, ConfigError, Environment, Purpose, Reach, Settings, reach};
 use shared::time::EpochSeconds;
 
 use crate::args::{Common, Overrides};
@@ -155,13 +155,8 @@ async fn connect(common: &Common, environment: &Environment) -> Client {
         region: common.region.as_deref(),
         profile: common.profile.as_deref(),
         // A local engine accepts any credentials; a search for real ones would only take time.
-        any_credentials: endpoint.is_some_and(is_loopback) && !has_own,
+        any_credentials: endpoint.is_some_and(|url| reach(url) == Reach::Loopback) && !has_own,
         ..Connection::default()
     })
     .await
-}
-
-fn is_loopback(endpoint: &str) -> bool {
-    let host = endpoint.split("://").nth(1).unwrap_or(endpoint).split(['/', ':']).next().unwrap_or_default();
-    matches!(host, "localhost" | "127.0.0.1") || endpoint.contains("://[::1]")
 }

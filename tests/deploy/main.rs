@@ -6,3 +6,4 @@ mod deployment;
 mod enable_ttl;
 mod functions;
 mod html;
+mod local_run;

@@ -12,7 +12,7 @@ use bed::Bed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
 use bed::golden::{matches_golden, no_orphans};
-use bed::janitor::Janitor;
+use bed::janitor::{Ended, Janitor};
 use bed::proxy::{self, Proxy};
 use serde_json::{Value, json};
 use shared::time::EpochSeconds;
@@ -384,6 +384,66 @@ fn the_demo_s_engine_stays_up_until_ctrl_c() {
     assert!(Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap().success());
     assert_eq!(demo.wait().unwrap().code(), Some(0));
     assert_eq!(Janitor::on(&endpoint, "demo").run(&["ttl", "status"]).code, 3, "its port is closed");
+}
+
+#[tokio::test]
+async fn the_demo_fills_a_table_of_dynamodb_local() {
+    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
+    let table = format!("demo{:08x}_attributes", fastrand::u32(..));
+    let fill = |more: &[&str]| {
+        let flags = ["demo", "--copies", "1", "--endpoint", endpoint, "--table", &table];
+        Janitor::default().run(&[&flags[..], more].concat())
+    };
+    let filled = fill(&[]);
+    assert_eq!((filled.code, filled.err.as_str()), (0, ""));
+    assert!(filled.out.starts_with(&format!("Table {table} at {endpoint} has 242 rows.\n\nNext:\n")), "{}", filled.out);
+    let guide = include_str!("../../docs/local.md");
+    for line in filled.out.lines().filter_map(|line| line.strip_prefix("  ")) {
+        let line = line.replace(endpoint, "http://127.0.0.1:8000").replace(&table, "demo_attributes");
+        let command = line.split("   ").next().unwrap_or_default();
+        assert!(guide.contains(&format!("\n{command}")), "docs/local.md lacks {command}");
+    }
+    // What it says to type next: with these variables alone, the rows are there.
+    let exported =
+        filled.out.lines().filter_map(|line| line.trim().strip_prefix("export ")).flat_map(|line| line.split(' '));
+    let janitor = exported.fold(Janitor::default(), |janitor, pair| {
+        let (name, value) = pair.split_once('=').unwrap();
+        janitor.with(name, value)
+    });
+    let deleted = |ended: &Ended| ended.json()["report"]["rows"]["deleted"].as_u64();
+    assert!(deleted(&janitor.run(&["cleanup", "--json"])) > Some(100));
+    assert!(deleted(&janitor.run(&["cleanup", "--json", "--apply", "--yes"])) > Some(100));
+    // Again after a cleanup: its own rows, and the janitor's state, are no other rows.
+    assert_eq!(fill(&["--json"]).json(), json!({"table": table, "endpoint": endpoint, "rows": 242}));
+    assert!(deleted(&janitor.run(&["cleanup", "--json"])) > Some(100));
+    let client = bed::tables::client(endpoint).await;
+    let before = bed::tables::scan(&client, &table).await.unwrap();
+    let stranger = client.put_item().table_name(&table).item("id", AttributeValue::S("ada".to_owned()));
+    stranger.item("bucket_name", AttributeValue::S("notes:one".to_owned())).send().await.unwrap();
+    let refused = fill(&[]);
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""));
+    assert!(refused.err.contains("holds other rows than the demo's"), "{}", refused.err);
+    assert_eq!(bed::tables::scan(&client, &table).await.unwrap().len(), before.len() + 1);
+}
+
+#[test]
+fn the_demo_fills_only_local_tables_that_say_demo() {
+    let nobody = format!("http://127.0.0.1:{}", bed::process::free_port());
+    for (flags, code, text) in [
+        (&["--endpoint", "https://dynamodb.us-east-1.amazonaws.com"][..], 2, "only to an endpoint on this machine"),
+        (&["--endpoint", "http://192.168.1.2:8000"], 2, "only to an endpoint on this machine"),
+        (
+            &["--endpoint", &nobody, "--prefix", "myapp"],
+            2,
+            "only to a table with demo in its name, not to myapp_attributes",
+        ),
+        (&["--endpoint", &nobody, "--keep"], 2, "--keep applies to the embedded engine"),
+        (&["--endpoint", &nobody], 3, "no DynamoDB answers at http://127.0.0.1:"),
+    ] {
+        let ended = Janitor::default().run(&[&["demo"], flags].concat());
+        assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{flags:?}");
+        assert!(ended.err.contains(text) && ended.err.lines().count() == 1, "{flags:?}: {}", ended.err);
+    }
 }
 
 #[tokio::test]

@@ -2,17 +2,21 @@
 """Checks what `sam local invoke` and `sam local start-lambda` give each function, with SAM's own code and the committed files.
 
 SAM passes a variable of the environment file only to a function that declares it, and says nothing about the others. So: every function
-gets every variable of events/local-env.json, and build, local runs and deployment use one architecture.
+gets every variable of events/local-env.json, and build, local runs and deployment use one architecture. The guide's lines that need
+Docker are those of `make sam-local`.
 """
 
 import json
 import logging
 import os
+import re
+import subprocess
 import sys
 from unittest import mock
 
 os.environ.update(SAM_CLI_TELEMETRY="0", AWS_DEFAULT_REGION="us-east-1", AWS_ACCESS_KEY_ID="local", AWS_SECRET_ACCESS_KEY="local")
 
+import sam_local  # noqa: E402
 from sam_template import ROOT, binaries  # noqa: E402
 from samcli.cli.types import CfnParameterOverridesType  # noqa: E402
 from samcli.commands.local.lib.local_lambda import LocalLambdaRunner  # noqa: E402
@@ -41,8 +45,29 @@ def environments(parameters, env_vars):
         yield function, runner._make_env_vars(function).resolve()
 
 
+def guide_failures():
+    """Lines of docs/local.md that differ from what tests/python/sam_local.py and the files beside it do."""
+    guide = (ROOT / "docs/local.md").read_text()
+    invoked = re.findall(r"^sam local invoke (\w+) --event events/(\S+)$", guide, re.M)
+    known = {(function, event) for function, event, _ in sam_local.INVOCATIONS}
+    wrong = [f"make sam-local does not invoke {function} with {event}" for function, event in invoked if (function, event) not in known]
+    given = settings("invoke")
+    endpoint = json.loads((ROOT / given["env_vars"]).read_text())["Parameters"]["AWS_ENDPOINT_URL_DYNAMODB"]
+    wanted = [f"docker network create {given['docker_network']}\n", f"--network {given['docker_network']} --network-alias"]
+    wanted += [f"--network-alias {endpoint.split('/')[2].split(':')[0]} ", " ".join(sam_local.JAR), "\nsam build\n"]
+    return wrong + [f"docs/local.md lacks {line.strip()!r}" for line in wanted if line not in guide] + ([] if invoked else ["no line"])
+
+
+def engine_failures():
+    """`make sam-local` where Docker's engine does not run."""
+    nowhere = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    done = subprocess.run([sys.executable, sam_local.__file__], env=nowhere, capture_output=True, text=True)
+    is_clear = done.returncode == 1 and done.stderr.startswith("sam-local: Docker's engine does not answer") and not done.stdout
+    return [] if is_clear else [f"make sam-local without Docker's engine ends with {done.returncode}: {done.stdout}{done.stderr}"]
+
+
 def main():
-    failures = []
+    failures = guide_failures() + engine_failures()
     parameters = overrides("build")
     for command in COMMANDS:
         if overrides(command) != parameters:

@@ -84,7 +84,7 @@ def make_table(endpoint):
 
 
 @contextlib.contextmanager
-def response_server(received):
+def response_server(received, host="127.0.0.1"):
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_PUT(self):  # noqa: N802, the name is the base class's
             received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
@@ -94,10 +94,10 @@ def response_server(received):
         def log_message(self, *_):
             pass
 
-    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    server = http.server.HTTPServer((host, 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/answer?signature=x"
+        yield f"http://{host}:{server.server_port}/answer?signature=x"
     finally:
         server.shutdown()
 

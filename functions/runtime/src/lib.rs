@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! serve            the Lambda runtime around a function
+//! guard            a local run does not reach AWS by accident
 //! event            the settings that an invocation's event brings
 //! lambda           what the invocations of one container have in common
 //! job  metrics  cascade  custom_resource      one invocation of each kind of function, from event to answer
@@ -15,6 +16,7 @@ pub mod cascade;
 pub mod cloudformation;
 pub mod custom_resource;
 pub mod event;
+pub mod guard;
 pub mod job;
 pub mod lambda;
 pub mod logging;

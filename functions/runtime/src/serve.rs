@@ -10,6 +10,7 @@ use serde_json::Value;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::custom_resource::Unanswered;
+use crate::guard::{self, Refused};
 use crate::lambda::Function;
 use crate::logging;
 use dynamo::Connection;
@@ -33,21 +34,38 @@ pub async fn serve<E: InvocationError>(
     logging::start(crate_name, level.clone().unwrap_or(LevelFilter::INFO));
     // Nothing is served: a function whose log is not the one that was wanted would be found out too late.
     level.inspect_err(|error| tracing::error!(error.text = %error, "configuration refused"))?;
+    let function = match guard::check(&environment) {
+        Ok(notice) => {
+            if let Some(notice) = notice {
+                tracing::warn!("{notice}");
+            }
+            Ok(connect(environment).await)
+        }
+        Err(refused) => {
+            tracing::error!(error.text = %refused, "local run refused");
+            Err(refused)
+        }
+    };
+    lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
+        // An answer to every invocation, so that the line is seen where the function was invoked.
+        let function = function.as_ref().map_err(|refused| diagnostic(*refused))?;
+        logging::set_request(&event.context.request_id);
+        let now = clock();
+        // `cargo lambda watch` sends a deadline in 1970: no limit then.
+        let budget = event.context.deadline().duration_since(now).ok();
+        answer(function, event.payload, EpochSeconds::from(now), budget).await.map_err(diagnostic)
+    }))
+    .await
+}
+
+async fn connect(environment: Environment) -> Function {
     let client = dynamo::connect(Connection {
         endpoint: settings::endpoint(&environment),
         empty_endpoint: environment.get(ENDPOINT).is_some_and(|value| value.trim().is_empty()),
         ..Connection::default()
     })
     .await;
-    let function = Function::new(client, environment).telling(print);
-    lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
-        logging::set_request(&event.context.request_id);
-        let now = clock();
-        // `cargo lambda watch` sends a deadline in 1970: no limit then.
-        let budget = event.context.deadline().duration_since(now).ok();
-        answer(&function, event.payload, EpochSeconds::from(now), budget).await.map_err(diagnostic)
-    }))
-    .await
+    Function::new(client, environment).telling(print)
 }
 
 /// One whole line between the log's: CloudWatch reads metrics from standard output.
@@ -71,6 +89,12 @@ impl InvocationError for RunError {
 impl InvocationError for Unanswered {
     fn kind(&self) -> &'static str {
         Unanswered::kind(self)
+    }
+}
+
+impl InvocationError for Refused {
+    fn kind(&self) -> &'static str {
+        "Configuration"
     }
 }
 

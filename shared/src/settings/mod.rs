@@ -1,8 +1,10 @@
 //! Settings: one table, and how environment, event and flags become the `Settings` of one run.
 //!
 //! Strict: a setting that is unknown, malformed or out of range stops the run before its first request, with a line that
-//! names it. `kind` has the types and ranges, `names` the names that people write instead of a setting's.
+//! names it. `kind` has the types and ranges, `names` the names that people write instead of a setting's, `endpoint` where an
+//! endpoint is.
 
+mod endpoint;
 mod kind;
 mod names;
 
@@ -13,6 +15,7 @@ use serde::{Deserialize as Named, Serialize};
 use serde_json::{Map, Value};
 
 use crate::bucket::REUSE_WINDOW_SECONDS;
+pub use endpoint::{Reach, reach};
 use kind::Kind::{Arn, Choice, Count, Endpoint, Flag, Permission, Prefix, Seconds, Share, Table, Units};
 pub use kind::{Kind, Setting, duration, is_table_name, spelled};
 pub use names::shown;
@@ -214,7 +217,7 @@ impl Settings {
 /// The local endpoint that the environment names, if any.
 pub fn endpoint(environment: &Environment) -> Option<&str> {
     let endpoints = SETTINGS.iter().filter(|setting| setting.kind == Endpoint);
-    endpoints.filter_map(|setting| environment.get(setting.name)).map(String::as_str).find(|url| !url.is_empty())
+    endpoints.filter_map(|setting| environment.get(setting.name)).map(|url| url.trim()).find(|url| !url.is_empty())
 }
 
 /// The values that were given, each in the range of its setting.

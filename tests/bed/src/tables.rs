@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::describe_table::DescribeTableError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, PutRequest, ScalarAttributeType,
     WriteRequest,
@@ -43,6 +44,16 @@ pub async fn create_table(client: &Client, name: &str) -> Result<(), String> {
         .await
         .map_err(|error| format!("create table: {}", aws_sdk_dynamodb::error::DisplayErrorContext(error)))?;
     Ok(())
+}
+
+pub async fn exists(client: &Client, table: &str) -> Result<bool, String> {
+    match client.describe_table().table_name(table).send().await {
+        Ok(_) => Ok(true),
+        Err(error) if error.as_service_error().is_some_and(DescribeTableError::is_resource_not_found_exception) => {
+            Ok(false)
+        }
+        Err(error) => Err(format!("describe: {}", aws_sdk_dynamodb::error::DisplayErrorContext(error))),
+    }
 }
 
 /// Writes rows as they are, odd ones included.
