@@ -2,7 +2,7 @@
 """Checks what `sam local invoke` and `sam local start-lambda` give each function, with SAM's own code and the committed files.
 
 SAM passes a variable of the environment file only to a function that declares it, and says nothing about the others. So: every function
-gets every variable of events/local-env.json that it takes, and build, local runs and deployment use one architecture.
+gets every variable of events/local-env.json, and build, local runs and deployment use one architecture.
 """
 
 import json
