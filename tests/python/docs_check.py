@@ -134,7 +134,10 @@ def check_words(page, text, parameters):
     for line in re.findall(r"--parameter-overrides((?:[ ']+\w+=(?:\"[^\"]*\"|[^\s'`]*)'?)+)", text):
         for name in re.findall(r"(?:^|[ '])([A-Z]\w+)=", line):
             expect(name in parameters, f"{page.name}: {name} is no parameter of the template")
-    for name, value in re.findall(r"`([A-Z][A-Za-z]+)=([\w.-]+)`", text):
+    for name, value in re.findall(r"`([A-Z][A-Za-z_]+)=([\w.-]+)`", text):
+        if name.isupper():
+            expect(name in {setting["name"] for setting in SETTINGS}, f"{page.name}: {name} is no setting")
+            continue
         expect(name in parameters, f"{page.name}: {name} is no parameter of the template")
         allowed = parameters.get(name, {}).get("AllowedValues")
         expect(allowed is None or value in map(str, allowed), f"{page.name}: {name} cannot be {value}")
