@@ -222,7 +222,7 @@ async fn an_execution_that_must_not_begin_says_why_and_touches_nothing() {
         (json!({"setings": {"mode": "dry-run"}}), "Configuration", "setings is not a field of its input", 1),
         (json!({"function": "another"}), "Configuration", "function is not a field of its input", 1),
         (json!({"settings": {"mod": "dry-run"}}), "Configuration", "mod is not a setting", 1),
-        (json!({"concurrency": 65}), "Configuration", "above the 64", 1),
+        (json!({"concurrency": 65}), "Configuration", "concurrency must be from 1 to 64", 1),
         (json!({"job": "audit"}), "Configuration", "job must be", 0),
     ] {
         let told = stage.execute("run-inline", &input, || ());

@@ -48,7 +48,7 @@ def main():
         sys.exit(f"stream_filter.py: the implementation of patterns is not Lambda's: {wrong}")
     (mapping,) = (
         properties
-        for _, properties in Deployment({"AttributesTable": TABLE, "TtlCascade": "true"}).resources(
+        for _, properties in Deployment({"AttributesTable": TABLE, "Mode": "delete", "TimeToLive": "enable-with-cascade"}).resources(
             "AWS::Lambda::EventSourceMapping")
     )
     patterns = [one["Pattern"] for one in mapping["FilterCriteria"]["Filters"]]

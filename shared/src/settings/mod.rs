@@ -49,6 +49,7 @@ const ALL: &[Purpose] = {
 };
 const CLEANERS: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair];
 const DELETING: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Cascade];
+const FUNCTIONS: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Metrics, Purpose::Cascade];
 const JUDGING: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Cascade, Purpose::Explain];
 
 /// Every setting there is.
@@ -65,8 +66,8 @@ pub const SETTINGS: &[Setting] = &[
               also_written: &["DYNAMODB_ENDPOINT", "DYNAMODB_ENDPOINT_URL", "DYNAMODB_URL", "DYNAMODB_HOST"] },
     Setting { name: "AWS_DB_HOST", flags: &[], value: "URL", jobs: ALL, kind: Endpoint, default: None,
               help: "ActingWeb's own name for AWS_ENDPOINT_URL_DYNAMODB", also_written: &[] },
-    Setting { name: "MODE", flags: &[], value: "MODE", jobs: DELETING, kind: Choice(&["delete", "dry-run"]), default: None,
-              help: "dry-run sends no writes and reports what delete would do; a function requires it",
+    Setting { name: "MODE", flags: &[], value: "MODE", jobs: FUNCTIONS, kind: Choice(&["delete", "dry-run"]), default: None,
+              help: "dry-run sends no writes and reports what delete would do; a function that deletes requires it",
               also_written: &["DRY_RUN", "DRYRUN_MODE", "DRY_RUN_MODE", "DELETE_MODE", "JANITOR_MODE"] },
     Setting { name: "EXPIRED_ROWS", flags: &["expired-rows"], value: "ACTION", jobs: &[Purpose::Cleanup, Purpose::Repair, Purpose::Explain],
               kind: Choice(&["delete", "defer-to-ttl"]), default: Some("delete"),
@@ -297,12 +298,11 @@ impl Given {
     }
 
     fn mode(&self, of_command: Option<Mode>) -> Result<Mode, ConfigError> {
-        let takes_mode = SETTINGS.iter().any(|setting| setting.name == "MODE" && setting.jobs.contains(&self.purpose));
         match of_command {
             Some(mode) => Ok(mode),
-            None if takes_mode => self.choice("MODE").ok_or(ConfigError::NoMode),
-            // A job that only reads.
-            None => Ok(Mode::DryRun),
+            None if DELETING.contains(&self.purpose) => self.choice("MODE").ok_or(ConfigError::NoMode),
+            // The metrics job only reads; it reports on runs that delete if the stack does.
+            None => Ok(self.choice("MODE").unwrap_or(Mode::DryRun)),
         }
     }
 
