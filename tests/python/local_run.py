@@ -23,8 +23,8 @@ from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider  # noq
 logging.getLogger("samcli").setLevel(logging.ERROR)
 COMMANDS = {"build": ["build"], "deploy": ["deploy"], "invoke": ["local", "invoke"], "start-lambda": ["local", "start-lambda"]}
 
-# Functions that do not take a table or a mode: enable-ttl gets its table by event, and neither deletes.
-NOT_TAKEN = {"EnableTtl": {"ATTRIBUTES_TABLE", "MODE"}, "MetricsEmitter": {"MODE"}}
+# enable-ttl gets its table by event, and deletes nothing.
+NOT_TAKEN = {"EnableTtl": {"ATTRIBUTES_TABLE", "MODE"}}
 
 
 def settings(command):
