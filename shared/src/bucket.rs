@@ -1,4 +1,4 @@
-//! The closed list of buckets that this project knows: the table of ROWS.md, once.
+//! The closed list of buckets that this project knows: the table of docs/rows.md, once.
 //!
 //! A row whose `(owner, bucket)` is not in [`BUCKETS`] is unknown, and an unknown row is never touched.
 
@@ -113,7 +113,7 @@ pub struct Names {
     pub alphabet: &'static str,
 }
 
-/// One line of the table in ROWS.md.
+/// One line of the table in docs/rows.md.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bucket {
     pub name: &'static str,
@@ -213,7 +213,7 @@ const CLIENT: Names = hex("mcp_");
 /// Followed by its code, or by `access_`: not even, but an actor's rows are never cut apart.
 const PROVIDER: Names = url_safe("google_token_");
 
-/// Every bucket of ROWS.md, both generations. There is no second list.
+/// Every bucket of docs/rows.md, both generations. There is no second list.
 #[rustfmt::skip]
 pub static BUCKETS: [Bucket; 25] = [
     row("auth_code_index",         Owner::Legacy, Old, F::Other,          R::Unread,             CODE),

@@ -4,7 +4,7 @@ use crate::bucket::{Bucket, CLOCK_SLACK_SECONDS, GRACE_SECONDS, REUSE_WINDOW_SEC
 use crate::row::{Field, Fields, Row, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
-/// What an operator may widen. Nothing here can make a row die earlier than ROWS.md says.
+/// What an operator may widen. Nothing here can make a row die earlier than docs/rows.md says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// How long a consumed refresh row is kept as a tripwire. Never less than the library's own window.

@@ -248,7 +248,8 @@ async fn an_execution_whose_part_fails_for_good_recalls_the_lease() {
     let stage = Stage::set_behind(proxy.endpoint(), "daily-cleanup", &rows, 60, "100000").await;
     let told = stage.execute("run-inline", &input("daily-cleanup", 2), || ());
     assert_eq!((&told["status"], &told["error"]), (&json!("FAILED"), &json!("SegmentFailed")), "{told}");
-    assert_eq!(stage.lease().await, Some(json!("execution-1 (ended)")));
+    let execution = "arn:aws:states:eu-west-1:123456789012:execution:backlog:execution-1";
+    assert_eq!(stage.lease().await, Some(json!(format!("{execution} (ended)"))));
     let daily = stage.functions[0].invoke(&json!({}));
     assert_eq!(daily.payload["report"]["outcome"], "lease-held", "{}", daily.payload);
 }

@@ -284,7 +284,7 @@ async fn take(bed: &Bed, function: &str, event: Value) -> Value {
         "daily-cleanup" => bed.function.answer_daily_cleanup(event, now, None).await.unwrap(),
         "index-repair" => bed.function.answer_index_repair(event, now, None).await.unwrap(),
         "metrics-emitter" => jobs::metrics::answer(&bed.function.metrics_emitter(event, now, None).await.unwrap()),
-        // Whose answers go to an address that is not there (`tests/enable_ttl.rs` puts one there), and whose table is not this.
+        // Whose answers go to an address that is not there (`enable_ttl.rs` puts one there), and whose table is not this.
         "enable-ttl" => {
             let (_, request) = runtime::cloudformation::Request::parse(&event).expect("a place to answer to");
             assert!(request.action.is_ok());

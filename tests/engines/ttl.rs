@@ -308,7 +308,7 @@ fn backfill(endpoint: &str, bed: &Bed, more: &[&str]) -> Ended {
 
 const DAY: i64 = 86_400;
 
-/// Rows without a TTL, and the one that ActingWeb 3.15.1 would have given them; by hand, from ROWS.md.
+/// Rows without a TTL, and the one that ActingWeb 3.15.1 would have given them; by hand, from docs/rows.md.
 fn undated_rows(now: i64) -> Vec<(Specimen, i64)> {
     let created = now - 20 * DAY;
     let actor = "actor1";

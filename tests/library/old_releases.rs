@@ -172,7 +172,7 @@ async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_
 /// Releases that gave no row a TTL.
 const UNDATED: [&str; 3] = ["3.3", "3.5", "3.7.3"];
 
-/// The TTL with which 3.15.1 would have written a row, plainly, from ROWS.md; `None` for one that has none, or of which
+/// The TTL with which 3.15.1 would have written a row, plainly, from docs/rows.md; `None` for one that has none, or of which
 /// nothing tells when it was written.
 fn ttl_of_the_newest(row: &ModelRow, rows: &[ModelRow]) -> Option<i64> {
     let fields: Value = serde_json::from_str(row.data.as_deref()?).unwrap();

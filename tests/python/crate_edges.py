@@ -17,6 +17,8 @@ LAYERS = {  # a crate and the members that it may depend on
     "bed": {"shared", "jobs", "dynamo", "runtime", "model"},
     "tests": set(),
 } | dict.fromkeys(["daily-cleanup", "index-repair", "metrics-emitter", "enable-ttl", "ttl-cascade"], {"runtime"})
+# These two name the type of their job, which the runtime is generic over.
+LAYERS |= dict.fromkeys(["daily-cleanup", "index-repair"], {"runtime", "jobs"})
 # Crates that may name the AWS SDK in their own manifests: the adapter, and the testbed, which reads and breaks tables behind its back.
 SDK_USERS = {"dynamo", "bed", "tests"}
 SEES_NOT = {"shared": ("tokio", "aws"), "model": ("tokio", "aws"), "jobs": ("aws",)}

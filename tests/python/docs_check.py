@@ -19,7 +19,7 @@ ROOT_PAGES = [ROOT / name for name in ("CONTRIBUTING.md", "ARCHITECTURE.md", "SE
 PAGES = [*GUIDES, *DEVELOPER_PAGES, *ROOT_PAGES]
 # As `wc -w` counts, README.md and docs/*.md together.
 MOST_GUIDE_WORDS = 15_000
-# The table of settings: `make docs` writes it, tests/cli.rs compares it with the program.
+# The table of settings: `make docs` writes it, tests/engines/cli.rs compares it with the program.
 SETTINGS = json.loads((ROOT / "tests/golden/settings.json").read_text(encoding="utf-8"))
 FLAGS = {flag for setting in SETTINGS for flag in setting["flags"]}
 
@@ -81,6 +81,11 @@ def rows(text):
             yield [cell.strip() for cell in line.strip("|").split("|")]
 
 
+def tables_of(text):
+    """The rows of each table, by table."""
+    return [found for block in text.split("\n\n") if (found := list(rows(block)))]
+
+
 def names(cell):
     return re.findall(r"`([^`]+)`", cell)
 
@@ -129,7 +134,10 @@ def check_words(page, text, parameters):
     for line in re.findall(r"--parameter-overrides((?:[ ']+\w+=(?:\"[^\"]*\"|[^\s'`]*)'?)+)", text):
         for name in re.findall(r"(?:^|[ '])([A-Z]\w+)=", line):
             expect(name in parameters, f"{page.name}: {name} is no parameter of the template")
-    for name, value in re.findall(r"`([A-Z][A-Za-z]+)=([\w.-]+)`", text):
+    for name, value in re.findall(r"`([A-Z][A-Za-z_]+)=([\w.-]+)`", text):
+        if name.isupper():
+            expect(name in {setting["name"] for setting in SETTINGS}, f"{page.name}: {name} is no setting")
+            continue
         expect(name in parameters, f"{page.name}: {name} is no parameter of the template")
         allowed = parameters.get(name, {}).get("AllowedValues")
         expect(allowed is None or value in map(str, allowed), f"{page.name}: {name} cannot be {value}")
@@ -218,12 +226,26 @@ def check_reports():
     # Names of TTL's states, which are words of the answer and not of a finding.
     kinds -= set(re.findall(r'TtlHealth::\w+(?:\(_\))? => "([\w-]+)"', finding))
     same("docs/monitoring.md, Findings", first_names(section(text, "Findings")), some("findings", kinds, 10))
-    outcomes = set(re.findall(r'Outcome::\w+ => "([\w-]+)"', read("jobs/src/run/report.rs")))
-    reasons = set()
-    for block in re.findall(r"names!\(\w+ \{(.*?)\}\);", read("shared/src/expiry.rs"), re.S):
-        reasons |= set(re.findall(r'=> "(\w+)"', block))
-    same("docs/monitoring.md, An answer", first_names(section(text, "An answer")),
-         some("outcomes", outcomes, 5) | some("reasons", reasons, 15))
+    outcomes = derived_names("jobs/src/run/report.rs", "Outcome", "kebab-case")
+    deleted = derived_names("shared/src/expiry.rs", "DeleteReason", "snake_case")
+    kept = derived_names("shared/src/expiry.rs", "KeepReason", "snake_case")
+    tables = [{names(cells[0])[0] for cells in table} for table in tables_of(section(text, "An answer"))]
+    for what, real, least in (("outcomes", outcomes, 5), ("reasons to delete", deleted, 8), ("reasons to keep", kept, 15)):
+        table = max(tables, key=lambda table: len(table & real))
+        same(f"docs/monitoring.md, An answer, {what}", table, some(what, real, least))
+
+
+def derived_names(path, enum, case):
+    """The names that strum derives from an enum's variants. A variant with anything but a name and comments is an error."""
+    found = re.search(rf"((?:^#\[.*\]\n)+)pub enum {enum} \{{\n(.*?)^\}}", read(path), re.M | re.S)
+    if found is None or f'serialize_all = "{case}"' not in found[1]:
+        sys.exit(f"docs_check.py: {path}: {enum} is not an enum whose names strum derives in {case}")
+    variants = [line.strip() for line in found[2].splitlines() if not line.strip().startswith("///")]
+    odd = [line for line in variants if not re.fullmatch(r"([A-Z][a-z]+)+,", line)]
+    if odd:
+        sys.exit(f"docs_check.py: {path}: {enum}: not a plain variant: {odd}")
+    joint = "-" if case == "kebab-case" else "_"
+    return {joint.join(re.findall(r"[A-Z][a-z]+", variant)).lower() for variant in variants}
 
 
 def check_length():

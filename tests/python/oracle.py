@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which rows of a table are dead: ROWS.md read by the language that writes the rows, for rows that nobody should write.
+"""Which rows of a table are dead: docs/rows.md read by the language that writes the rows, for rows that nobody should write.
 
 Reads typed items (DynamoDB's own JSON, one a line, an empty line between two tables) and prints for each table and each
 of two runs the keys that must go. The standard library's `json` says what `data` is, so that what ActingWeb would read is
@@ -11,7 +11,7 @@ what is judged. Shares nothing with the program.
 `repair` is what goes after `daily` is gone. `may` is what either run may take, or leave to the other or to a later one:
 told apart so that a judge can ask that nothing else is gone, and that nothing of the first two is left.
 
-Choices where ROWS.md leaves one, each on the side of keeping:
+Choices where docs/rows.md leaves one, each on the side of keeping:
 - JSON of any depth and integers of any length are read: the limits of a Python release are not the writer's word.
 - A time is an integer (not a boolean, not a float). One below -2**63 proves nothing; one above 2**63 is simply far away.
 - `used` is true, false or null; anything else makes the row one that only its TTL ends.

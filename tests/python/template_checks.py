@@ -42,12 +42,14 @@ UNBOUND = {
     "ttl-cascade": {
         "dynamodb:DescribeTable", "dynamodb:Query", "dynamodb:BatchGetItem", "dynamodb:PartiQLDelete"},
 }
-# The table of settings: `make docs` writes it, tests/cli.rs compares it with the program.
+# The table of settings: `make docs` writes it, tests/engines/cli.rs compares it with the program.
 SETTINGS = json.loads((ROOT / "tests/golden/settings.json").read_text(encoding="utf-8"))
 JOBS = {"daily-cleanup": "cleanup", "index-repair": "repair", "metrics-emitter": "metrics", "ttl-cascade": "cascade"}
 # Closed lists: a setting that is on none of them needs a parameter. The table has one name in the template, and no local endpoint.
 BY_EVENT_ONLY = {"AWS_DB_PREFIX", "AWS_ENDPOINT_URL_DYNAMODB", "AWS_DB_HOST", "REUSE_WINDOW_SECONDS", "GRACE_SECONDS",
                  "RESTORE_CLIENTS", "REMOVE_LEGACY", "SCOPE"}
+# Settings that the edge reads, of every function: also of enable-ttl, whose table comes with CloudFormation's event.
+OF_THE_EDGE = {"AWS_ENDPOINT_URL_DYNAMODB", "ALLOW_AWS"}
 NOT_GIVEN = {
     "metrics-emitter": {"MAX_WRITE_UNITS_PER_SECOND", "MAX_AUDIT_UNITS"},  # writes nothing; the audit is scheduled with its own input
     "ttl-cascade": {"MAX_DELETES"},  # a limit for a batch would only delay the batch
@@ -71,9 +73,6 @@ SCHEDULES = {
 # Roles that are not a function's, and the check of each.
 SERVICES = {"BacklogRole", "StartBacklogRole", "SchedulerRole"}
 MOST_PARAMETERS, MOST_LINES, MOST_DASHBOARD_METRICS = 24, 1300, 50
-# Variables that every function has to declare, for `sam local`.
-LOCAL = {"AWS_ENDPOINT_URL_DYNAMODB", "ALLOW_AWS", "ATTRIBUTES_TABLE", "MODE"}
-
 # Metrics of AWS's own that are used, with the dimensions AWS publishes them under.
 OF_AWS = {
     ("AWS/DynamoDB", "ConsumedReadCapacityUnits", ("TableName",)),
@@ -418,17 +417,19 @@ def check_functions(deployment, variant):
             success = {"Destination": EVENT_BUS} if logical == "DailyCleanup" and deployment.has("StartBacklog") else None
             check_invocations(logical, config, queue, success)
         given = function.get("Environment", {}).get("Variables", {})
-        expect(LOCAL <= set(given), f"{logical}: does not declare {LOCAL - set(given)}")
-        expect(given.get("ATTRIBUTES_TABLE") == TABLE, f"{logical}: no table")
-        expect(given.get("MODE") == deployment.parameters["Mode"], f"{logical}: no mode")
-        for name in ("AWS_ENDPOINT_URL_DYNAMODB", "ALLOW_AWS"):
+        # `check_settings` says which functions have a table and a mode.
+        wanted = {"ATTRIBUTES_TABLE": TABLE, "MODE": deployment.parameters["Mode"]}
+        for name in wanted.keys() & given.keys():
+            expect(given[name] == wanted[name], f"{logical}: {name} is {given[name]!r}")
+        # Declared for `sam local`, which passes no others.
+        for name in OF_THE_EDGE:
             expect(given.get(name) == "", f"{logical}: {name} is {given.get(name)!r} in AWS")
         check_settings(logical, binary, set(given))
 
 
 def check_settings(logical, binary, given):
     """A function is given each setting that its job takes, and nothing that is not one."""
-    takes = {setting["name"] for setting in SETTINGS if JOBS.get(binary) in setting["jobs"]}
+    takes = {setting["name"] for setting in SETTINGS if JOBS.get(binary) in setting["jobs"]} | OF_THE_EDGE
     expect(given <= takes, f"{logical}: {given - takes} is no setting of {JOBS.get(binary)}")
     missing = takes - given - BY_EVENT_ONLY - NOT_GIVEN.get(logical, set()) - NOT_GIVEN.get(binary, set())
     expect(not missing, f"{logical}: the template does not pass {missing}")

@@ -1,6 +1,6 @@
 //! The repair: reads the whole table once, in concurrent segments, and makes the indexes and the rows behind them agree.
 //!
-//! *Relations* in ROWS.md is the specification. **No index row is ever written for a token**: a token without one may have
+//! *Relations* in docs/rows.md is the specification. **No index row is ever written for a token**: a token without one may have
 //! been revoked. Rows are deleted by the same context and in the same order as in the cleanup.
 
 mod seen;

@@ -1,4 +1,4 @@
-//! Every rule of ROWS.md as a table of boundaries. The survivors are listed: a rule is as good as what it keeps.
+//! Every rule of docs/rows.md as a table of boundaries. The survivors are listed: a rule is as good as what it keeps.
 
 use model::rows::{ACTOR, NOW, bucket, json as data, number, row, text};
 use serde_json::{Value, json};
@@ -555,7 +555,7 @@ fn a_provider_row_goes_by_its_ttl_or_when_nobody_names_it() {
 
 // ---- the table ------------------------------------------------------------------------------------------------------
 
-/// ROWS.md's storage TTLs, to the second.
+/// docs/rows.md's storage TTLs, to the second.
 #[test]
 fn the_bucket_table_has_the_ttls_of_the_library() {
     let expected: Value = json!({

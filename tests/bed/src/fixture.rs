@@ -1,6 +1,6 @@
 //! A table with every kind of row in every state that matters, each with the fate it must have.
 //!
-//! The fates are written down here by hand, from ROWS.md, and not computed by the code that they check.
+//! The fates are written down here by hand, from docs/rows.md, and not computed by the code that they check.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! A second opinion: the rules of ROWS.md written again, plainly and slowly, sharing no code with the crate's decisions.
+//! A second opinion: the rules of docs/rows.md written again, plainly and slowly, sharing no code with the crate's decisions.
 
 pub mod random;
 pub mod rows;
