@@ -148,7 +148,7 @@ impl Dynamo {
         if let Some(note) = clock.offset_note() {
             tracing::warn!(clock.ahead = offset, "{note}");
         }
-        Ok(Self { figures, clock, ..table })
+        Ok(Self { clock, figures, ..table })
     }
 
     /// The run's clock, corrected by the table's.

@@ -25,7 +25,6 @@ pub mod backfill;
 pub mod backlog;
 pub mod cascade;
 pub mod cleanup;
-mod compat;
 pub mod explain;
 pub mod metric;
 pub mod metrics;

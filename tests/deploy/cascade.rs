@@ -444,7 +444,7 @@ async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() 
     // The repair, which reads the whole table, finds no more to do of it.
     let function = Function::new(client.clone(), bed::deleting("ATTRIBUTES_TABLE", &table));
     let repair = function.index_repair(json!({"mode": "dry-run"}), EpochSeconds::new(now()), None).await.unwrap();
-    let answer = repair.to_repair_answer();
+    let answer = bed::repair_answer(&repair);
     assert_eq!(
         (&answer["body"]["dangling_index_rows"], &answer["body"]["unreferenced_provider_rows"]),
         (&json!(0), &json!(0))

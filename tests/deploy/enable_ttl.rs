@@ -71,7 +71,7 @@ impl Bed {
         let received = answers[before].clone();
         check(&received, event, &self.bucket);
         assert_eq!(received.json(), invocation.payload);
-        assert!(self.rie.output().contains("set up"), "what was printed is what is looked through");
+        assert!(self.rie.output().contains("table setup"), "the output that is searched for secrets is there");
         received
     }
 

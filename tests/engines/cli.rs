@@ -92,10 +92,10 @@ async fn a_dry_run_of_any_table_says_what_the_function_s_dry_run_says(kind: Engi
     let cleanup = of(kind, &bed).run(&["cleanup", "--json"]).json();
     let at = |answer: &Value| EpochSeconds::new(answer["report"]["now"].as_i64().unwrap());
     let lambda = bed.function.daily_cleanup(json!({"mode": "dry-run"}), at(&cleanup), None).await.unwrap();
-    assert_eq!(timeless(cleanup), timeless(lambda.to_answer()));
+    assert_eq!(timeless(cleanup), timeless(bed::cleanup_answer(&lambda)));
     let repair = of(kind, &bed).run(&["repair", "--json"]).json();
     let lambda = bed.function.index_repair(json!({"mode": "dry-run"}), at(&repair), None).await.unwrap();
-    assert_eq!(timeless(repair), timeless(lambda.to_repair_answer()));
+    assert_eq!(timeless(repair), timeless(bed::repair_answer(&lambda)));
     assert_eq!(bed.keys().await.len(), rows.len(), "nothing was deleted");
 }
 
@@ -122,7 +122,7 @@ async fn a_repair_is_what_the_function_does(kind: EngineKind) {
     let dry = janitor.run(&["repair", "--json"]);
     let now = EpochSeconds::new(now());
     let lambda = by_lambda.function.index_repair(json!({"mode": "dry-run"}), now, None).await.unwrap();
-    assert_eq!(dry.json()["body"], lambda.to_repair_answer()["body"]);
+    assert_eq!(dry.json()["body"], bed::repair_answer(&lambda)["body"]);
     assert_eq!(by_hand.keys().await.len(), rows.len());
     let real = janitor.run(&["repair", "--json", "--apply", "--yes"]);
     by_lambda.function.index_repair(json!({}), now, None).await.unwrap();

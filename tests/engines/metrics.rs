@@ -869,7 +869,7 @@ async fn a_change_in_the_shape_of_an_answer_or_a_metric_is_seen() {
     let named = |text: String| text.replace(&bed.prefix, "golden");
     let pretty = |value: Value| named(serde_json::to_string_pretty(&without_times(value)).unwrap());
     matches_golden("metrics-answer.json", &pretty(answer(&measured)));
-    matches_golden("cleanup-answer.json", &pretty(clean.to_answer()));
+    matches_golden("cleanup-answer.json", &pretty(bed::cleanup_answer(&clean)));
     let line = |document: jobs::metric::Document, now: i64| {
         named(without_times(document.to_json(EpochSeconds::new(now), Some("request-1"))).to_string())
     };
@@ -879,7 +879,7 @@ async fn a_change_in_the_shape_of_an_answer_or_a_metric_is_seen() {
     bed.write(&[put(OAUTH, "_refresh_token_index", "rt_1", "\"nobody\"", number(NOW + 9 * DAY))]).await;
     // With a ceiling, which it does not come to, its pieces are one after another: in as many requests every time.
     let repaired = bed.function.index_repair(json!({"max_deletes": 50}), EpochSeconds::new(NOW), None).await.unwrap();
-    matches_golden("repair-answer.json", &pretty(repaired.to_repair_answer()));
+    matches_golden("repair-answer.json", &pretty(bed::repair_answer(&repaired)));
     matches_golden("repair-metrics.jsonl", &line(repaired.document("index-repair").unwrap(), NOW));
 
     // One record too many for its ceiling, so that the answer names it.

@@ -89,8 +89,8 @@ impl Attacked {
         };
         let report = ran.unwrap_or_else(|error| panic!("{which:?}: {error}"));
         let told = match which {
-            Which::Cleanup => report.to_answer(),
-            Which::Repair => report.to_repair_answer(),
+            Which::Cleanup => bed::cleanup_answer(&report),
+            Which::Repair => bed::repair_answer(&report),
         };
         self.figures.attempts += 1;
         self.figures.secrets += secrets(&format!("{told} {report:?}"));
@@ -134,7 +134,7 @@ impl Attacked {
         self.figures.dead_left += left.len() as u64;
         assert_eq!(real.counts.rows_deleted(), gone.len() as u64, "{which:?}: the count is wrong");
         let changed: Vec<&String> =
-            after.iter().filter(|(key, line)| before[*key] != **line).map(|(_, line)| line).collect();
+            after.iter().filter(|(key, line)| before.get(*key) != Some(*line)).map(|(_, line)| line).collect();
         assert!(changed.is_empty(), "{which:?}: rewritten: {changed:?}");
     }
 
@@ -197,7 +197,7 @@ async fn malformed_state_rows_do_not_stop_a_run() {
     let beds = [Bed::new(EngineKind::Embedded).await, Bed::new(EngineKind::DynamoDbLocal).await];
     let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.to_owned());
     let (now, mut stopped) = (EpochSeconds::new(NOW), Vec::new());
-    let names = ["lease", "daily-cleanup", "index-repair", "index-repair-seen"];
+    let names = ["lease", "daily-cleanup", "index-repair", "index-repair-seen-07"];
     // All of them in memory; on the other engine the lease, which every run writes on a condition.
     let places = names.map(|name| (&beds[0], name)).into_iter().chain([(&beds[1], names[0])]);
     for (bed, name) in places {

@@ -189,7 +189,8 @@ fn ttl_of_the_newest(row: &ModelRow, rows: &[ModelRow]) -> Option<i64> {
     let stored_until = match row.bucket.as_str() {
         "oauth_sessions" => time("created_at").max(time("retrieved_at"))? + 600,
         "spa_access_tokens" => time("created_at")? + HOUR,
-        "spa_refresh_tokens" if fields["used"] == true => time("used_at")? + 2 * DAY,
+        // A tripwire until it expires as well.
+        "spa_refresh_tokens" if fields["used"] == true => (time("used_at")? + 2 * DAY).max(time("expires_at")?),
         "spa_refresh_tokens" => time("created_at")? + 14 * DAY,
         "mcp_auth_codes" => time("created_at")? + 600,
         "mcp_tokens" => time("created_at")? + HOUR,

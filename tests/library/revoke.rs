@@ -378,7 +378,7 @@ async fn interrupted_among_the_index_rows_it_deletes_them_all_and_a_second_run_f
     let output = child.wait_with_output().unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &document["complete"]), (Some(3), &json!(false)), "{document}");
-    assert!(text(&document, "unfinished").contains("stopped as asked"), "{document}");
+    assert!(text(&document, "unfinished").contains("stopped as requested"), "{document}");
     assert_eq!(
         (listed, &document["deleted"]),
         (24, &json!(listed)),

@@ -92,8 +92,8 @@ class Release:
             return self.spa.create_refresh_token(actor, self.email())
 
         actor = secrets.token_hex(16)
-        self.by_age("session", session, (0, 2 * MINUTE), (12 * MINUTE, 2 * HOUR, 9 * DAY))
-        self.by_age("spa_access", access, (0, 40 * MINUTE), (65 * MINUTE, 3 * HOUR, 50 * DAY))
+        self.by_age("session", session, (0, 2 * MINUTE), (18 * MINUTE, 2 * HOUR, 9 * DAY))
+        self.by_age("spa_access", access, (0, 40 * MINUTE), (68 * MINUTE, 3 * HOUR, 50 * DAY))
         self.by_age("spa_refresh", refresh, (0, 13 * DAY), (15 * DAY, 60 * DAY))
         # Consumed: the tripwire stays as long as it is one. Past its window, but before its expiry, its TTL decides,
         # which some releases write and some wipe out: that is the model's to say.
@@ -126,7 +126,7 @@ class Release:
     def write_mcp(self) -> None:
         actor, client = self.new_client()
         self.note("alive", "client", client)
-        for fate, ages in (("alive", (0, 2 * MINUTE)), ("dead", (15 * MINUTE, 3 * HOUR, 9 * DAY))):
+        for fate, ages in (("alive", (0, 2 * MINUTE)), ("dead", (18 * MINUTE, 3 * HOUR, 9 * DAY))):
             for age in ages:
                 with ago(age):
                     code = self.mcp.create_authorization_code(actor, client, self.provider(), user_email=self.email())

@@ -8,14 +8,24 @@ use jobs::cleanup::Cleanup;
 use jobs::metrics::Measurement;
 use jobs::repair::Repair;
 use jobs::run::report::RunReport;
-use jobs::run::{RunError, WalkRows};
+use jobs::run::{Job, RunError, WalkRows};
 use runtime::custom_resource::{self, Unanswered};
 use runtime::lambda::Function;
 use runtime::{cascade, event, job, metrics};
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 
 type Budget = Option<Duration>;
+
+/// The answer of `daily-cleanup` to a run.
+pub fn cleanup_answer(report: &RunReport) -> Value {
+    json!(Cleanup::answer(report))
+}
+
+/// The answer of `index-repair` to a run.
+pub fn repair_answer(report: &RunReport) -> Value {
+    json!(Repair::answer(report))
+}
 
 #[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait Invocations {

@@ -89,7 +89,7 @@ pub async fn scan(client: &Client, table: &str) -> BTreeMap<Key, String> {
         let page = page.unwrap();
         for item in page.items() {
             let (owner, sort) = key(item);
-            if !(owner == JANITOR_OWNER && STATE.contains(&sort.as_str())) {
+            if !(owner == JANITOR_OWNER && is_state(&sort)) {
                 items.insert((owner, sort), line(item));
             }
         }
@@ -101,7 +101,13 @@ pub async fn scan(client: &Client, table: &str) -> BTreeMap<Key, String> {
 }
 
 /// The rows that runs write.
-const STATE: [&str; 4] = ["state:lease", "state:daily-cleanup", "state:index-repair", "state:index-repair-seen"];
+const STATE: [&str; 3] = ["state:lease", "state:daily-cleanup", "state:index-repair"];
+
+fn is_state(sort: &str) -> bool {
+    let shard = sort.strip_prefix("state:index-repair-seen-");
+    STATE.contains(&sort)
+        || shard.is_some_and(|shard| shard.len() == 2 && shard.bytes().all(|byte| byte.is_ascii_digit()))
+}
 
 /// What the oracle says of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

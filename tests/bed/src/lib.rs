@@ -48,6 +48,6 @@ pub mod stream;
 mod testbed;
 
 #[cfg(feature = "testing")]
-pub use invocations::Invocations;
+pub use invocations::{Invocations, cleanup_answer, repair_answer};
 #[cfg(feature = "testing")]
 pub use testbed::{Bed, deleting};
