@@ -92,19 +92,20 @@ pub async fn fill(
     }
     write_rows(&client, &table, &rows).await.map_err(Failure::unfinished)?;
     if screen.json {
-        writeln!(out, "{}", json!({"table": table, "endpoint": endpoint, "rows": rows.len()}))?;
+        writeln!(out, "{}", json!({"table": table, "endpoint": dynamo::shown(endpoint), "rows": rows.len()}))?;
     } else {
-        writeln!(out, "Table {table} at {endpoint} has {} rows.", rows.len())?;
+        writeln!(out, "Table {table} at {} has {} rows.", dynamo::shown(endpoint), rows.len())?;
     }
     if !screen.json && !screen.quiet {
         writeln!(
             out,
             "\nNext:
-  export AWS_ENDPOINT_URL_DYNAMODB={endpoint} ATTRIBUTES_TABLE={table} MODE=dry-run
+  export AWS_ENDPOINT_URL_DYNAMODB={} ATTRIBUTES_TABLE={table} MODE=dry-run
   export AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local
   janitor cleanup
   cargo lambda watch --ignore-changes
-  cargo lambda invoke daily-cleanup --data-file events/dry-run.json       (in another terminal)"
+  cargo lambda invoke daily-cleanup --data-file events/dry-run.json       (in another terminal)",
+            dynamo::shown(endpoint)
         )?;
     }
     Ok(DONE)

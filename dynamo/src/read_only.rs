@@ -23,48 +23,48 @@ use shared::settings::Settings;
 /// fn switches(_: &impl SwitchTtl) {}
 /// fn streams(_: &impl SwitchStream) {}
 /// fn dates(_: &impl WriteTtl) {}
-/// fn start_backlog(whole: &Dynamo, table: &ReadOnly) {
+/// fn pass(whole: &Dynamo, table: &ReadOnly) {
 ///     (deletes(whole), writes(whole), restores(whole), switches(whole), streams(whole), dates(whole), reads(table));
 /// }
 /// ```
 /// Rows cannot be deleted with it:
-/// ```compile_fail
-/// # use shared::{dynamo::ReadOnly, store::DeleteRows};
+/// ```compile_fail,E0277
+/// # use {dynamo::ReadOnly, jobs::store::DeleteRows};
 /// fn deletes(_: &impl DeleteRows) {}
-/// fn start_backlog(table: &ReadOnly) { deletes(table) }
+/// fn pass(table: &ReadOnly) { deletes(table) }
 /// ```
 /// nor state written:
-/// ```compile_fail
-/// # use shared::{dynamo::ReadOnly, store::OwnState};
+/// ```compile_fail,E0277
+/// # use {dynamo::ReadOnly, jobs::store::OwnState};
 /// fn writes(_: &impl OwnState) {}
-/// fn start_backlog(table: &ReadOnly) { writes(table) }
+/// fn pass(table: &ReadOnly) { writes(table) }
 /// ```
 /// nor a client restored:
-/// ```compile_fail
-/// # use shared::{dynamo::ReadOnly, store::RestoreClient};
+/// ```compile_fail,E0277
+/// # use {dynamo::ReadOnly, jobs::store::RestoreClient};
 /// fn restores(_: &impl RestoreClient) {}
-/// fn start_backlog(table: &ReadOnly) { restores(table) }
+/// fn pass(table: &ReadOnly) { restores(table) }
 /// ```
 /// nor TTL switched:
-/// ```compile_fail
-/// # use shared::{dynamo::ReadOnly, store::SwitchTtl};
+/// ```compile_fail,E0277
+/// # use {dynamo::ReadOnly, jobs::store::SwitchTtl};
 /// fn switches(_: &impl SwitchTtl) {}
-/// fn start_backlog(table: &ReadOnly) { switches(table) }
+/// fn pass(table: &ReadOnly) { switches(table) }
 /// ```
 /// nor its stream:
-/// ```compile_fail
-/// # use shared::{dynamo::ReadOnly, store::SwitchStream};
+/// ```compile_fail,E0277
+/// # use {dynamo::ReadOnly, jobs::store::SwitchStream};
 /// fn streams(_: &impl SwitchStream) {}
-/// fn start_backlog(table: &ReadOnly) { streams(table) }
+/// fn pass(table: &ReadOnly) { streams(table) }
 /// ```
 /// nor a row's TTL be written:
-/// ```compile_fail
-/// # use shared::{dynamo::ReadOnly, store::WriteTtl};
+/// ```compile_fail,E0277
+/// # use {dynamo::ReadOnly, jobs::store::WriteTtl};
 /// fn dates(_: &impl WriteTtl) {}
-/// fn start_backlog(table: &ReadOnly) { dates(table) }
+/// fn pass(table: &ReadOnly) { dates(table) }
 /// ```
 /// nor the table inside it be had:
-/// ```compile_fail
+/// ```compile_fail,E0616
 /// # use dynamo::{Dynamo, ReadOnly};
 /// fn take_out(table: ReadOnly) -> Dynamo { table.0 }
 /// ```
@@ -72,15 +72,15 @@ use shared::settings::Settings;
     feature = "revoke",
     doc = "Where revocations are compiled in, the whole table can be told to revoke:
 ```
-# use shared::{dynamo::Dynamo, store::{RevokeRows, ScanConsistently}};
+# use {dynamo::Dynamo, jobs::store::{RevokeRows, ScanConsistently}};
 fn revokes(_: &(impl RevokeRows + ScanConsistently)) {}
-fn start_backlog(whole: &Dynamo) { revokes(whole) }
+fn pass(whole: &Dynamo) { revokes(whole) }
 ```
 and this one cannot:
-```compile_fail
-# use shared::{dynamo::ReadOnly, store::RevokeRows};
+```compile_fail,E0277
+# use {dynamo::ReadOnly, jobs::store::RevokeRows};
 fn revokes(_: &impl RevokeRows) {}
-fn start_backlog(table: &ReadOnly) { revokes(table) }
+fn pass(table: &ReadOnly) { revokes(table) }
 ```"
 )]
 pub struct ReadOnly(Dynamo);

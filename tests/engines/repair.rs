@@ -732,6 +732,11 @@ async fn a_client_that_is_deleted_after_its_restore_is_not_revived_by_another() 
         ];
         let bed = Bed::with(kind, &rows).await;
         assert_eq!(repair(&bed, json!({})).await.counts.rows_deleted(), 0, "only on request");
+        // Nothing shows that 3.10 or later writes here: an older release would no longer find its clients.
+        let old_release = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
+        assert_eq!(old_release.counts.rows_deleted(), 0);
+        let session = json!({"created_at": NOW - 60});
+        bed.write(&[put(OAUTH, "_oauth_sessions", "s", &session, None, Fate::Stays)]).await;
         let dry = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
         let real = repair(&bed, json!({"restore_clients": true})).await;
         assert_eq!(dry.counts, real.counts, "the dry run told another story");

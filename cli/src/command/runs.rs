@@ -107,7 +107,7 @@ async fn ask(
 ) -> Result<(), Failure> {
     let rows = grouped(dry.counts.rows_deleted());
     let what = format!(
-        "This deletes {rows} rows of {}, for at least {rows} write units: one for each begun kilobyte of a row.",
+        "This deletes {rows} rows of {}. It uses at least {rows} write units: one per row and kilobyte, rounded up.",
         place.of(&dry.table)
     );
     let what = screen.paragraph("", &what);

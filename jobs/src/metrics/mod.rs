@@ -9,7 +9,7 @@
 //! }
 //! ```
 //! The same with the traits that [`measure`] asks for does not compile, because none of them has a delete:
-//! ```compile_fail
+//! ```compile_fail,E0599
 //! # use jobs::store::{Budget, DeleteRows, InspectTable, ReadRows, ScanTable};
 //! async fn deletes<S: ReadRows + ScanTable + InspectTable + Budget>(table: &S) {
 //!     let _ = table.delete(&[]).await;

@@ -20,9 +20,12 @@ use source::{SegmentRows, TablePlace};
 
 use crate::run::report::{Answer, RunReport, Tally};
 use crate::run::{Checkpoint, Job, WalkRows};
-use crate::store::{Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, ScanTable};
+use crate::store::{
+    Budget, Consistency, DeleteRows, OwnState, PageOf, PageSize, ReadActors, ReadRows, RestoreClient, ScanTable,
+    StoreError,
+};
 use crate::walk::{Context, WalkEnd, Walked, walk};
-use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
+use shared::bucket::{BUCKETS, Generation, JANITOR_OWNER, OAUTH_OWNER, STATE_BUCKET};
 use shared::expiry::DeleteReason;
 use shared::integrity::Sighting;
 use shared::row::{Row, RowKey};
@@ -93,6 +96,8 @@ impl Job for Repair {
 struct RepairWalk<'a, S> {
     context: &'a Context<'a, S>,
     restore_clients: bool,
+    /// ActingWeb 3.10 or later writes to the table: only then may a restore delete old-name index rows.
+    writes_new_names: bool,
     notes: RefCell<Vec<String>>,
     seen: Seen,
     findings: RefCell<Findings>,
@@ -123,9 +128,16 @@ where
             Ok(false) => notes.push("rows of absent actors are not reported: the actors' table is empty".to_owned()),
             Err(error) => notes.push(format!("rows of absent actors are not reported: {error}")),
         }
+        let writes_new_names = match writes_new_names(context.store, self.restore_clients).await {
+            Ok(writes) => writes,
+            Err(error) => {
+                return Walked { counts: Tally::default(), end: WalkEnd::Fault(from.clone(), error), findings, notes };
+            }
+        };
         let walk = RepairWalk {
             context,
             restore_clients: self.restore_clients,
+            writes_new_names,
             notes: RefCell::new(notes),
             seen,
             findings: RefCell::new(findings),
@@ -205,6 +217,22 @@ where
         }
         counts
     }
+}
+
+/// Whether the table holds a session, or the index row of a token, under the names of ActingWeb 3.10 and later. A server of an
+/// older release finds clients by their old-name index rows alone.
+async fn writes_new_names<S: ReadRows>(store: &S, wanted: bool) -> Result<bool, StoreError> {
+    let new = BUCKETS
+        .iter()
+        .filter(|bucket| bucket.generation == Generation::New && bucket.system_owner() == Some(OAUTH_OWNER));
+    for bucket in new.filter(|bucket| wanted && Some(*bucket) != work::client_index(Generation::New)) {
+        let prefix = bucket.sort_prefix();
+        let of = PageOf { size: PageSize::Rows(1), ..PageOf::all(OAUTH_OWNER, &prefix, Consistency::Eventual) };
+        if store.page(of).await?.rows.iter().any(|row| row.is_of(bucket)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The state row that remembers a row as unreachable and of unknown age.

@@ -93,7 +93,8 @@ where
     }
 
     /// Clients that only an old-name index row leads to: ActingWeb from 3.10 cannot find them. On request each gets a row under
-    /// the new name, and then the old-name row is deleted: it would revive a client that is deleted later.
+    /// the new name, and then the old-name row is deleted, unless an older release may still read it: it would revive a client
+    /// that is deleted later.
     async fn find_stranded(&self, by_old_index: Vec<Row>, counts: &mut Tally) -> Result<(), Stop> {
         let (Some(old), Some(new)) = (client_index(Generation::Old), client_index(Generation::New)) else {
             return Ok(());
@@ -124,7 +125,7 @@ where
                 }
                 Lookup::Unread => false,
             };
-            if self.restore_clients && leads_there {
+            if self.restore_clients && self.writes_new_names && leads_there {
                 replaced.push(Condemned::new(row, old, DeleteReason::Replaced));
             } else {
                 counts.kept(old, KeepReason::TargetKept);
@@ -289,7 +290,7 @@ where
 /// The bucket of registered clients.
 const CLIENTS: &str = "mcp_clients";
 
-fn client_index(generation: Generation) -> Option<&'static Bucket> {
+pub(super) fn client_index(generation: Generation) -> Option<&'static Bucket> {
     let kind = IndexKind { target: bucket::of_actor(CLIENTS)? };
     kind.buckets().find(|index| index.generation == generation)
 }

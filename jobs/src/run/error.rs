@@ -19,7 +19,7 @@ pub enum RunError {
         "refused: {dead} of {read} rows would be deleted, a share of {share:.3}, above MAX_DELETE_SHARE={limit}; nothing was deleted"
     )]
     AboveShare { dead: u64, read: u64, share: f64, limit: f64 },
-    #[error("refused: MAX_DELETE_SHARE needs a complete read first, and {problem}; nothing was deleted")]
+    #[error("refused: MAX_DELETE_SHARE could not be checked: {problem}; nothing was deleted")]
     ShareUnknown { problem: String },
     #[error("another run took over the lease; this run stopped")]
     LeaseLost,

@@ -238,7 +238,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
                 Err(RunError::Interrupted { report: Box::new(report), cause })
             }
             WalkEnd::OutOfTime(_) | WalkEnd::MaxDeletes(_) => {
-                Err(RunError::ShareUnknown { problem: "there was not enough time for one".to_owned() })
+                Err(RunError::ShareUnknown { problem: "there was not enough time to read all rows".to_owned() })
             }
         }
     }

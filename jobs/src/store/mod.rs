@@ -17,7 +17,7 @@ use shared::time::EpochSeconds;
 /// What went wrong between us and the table. Every text is one line and names the cause; none quotes a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    #[error("the run's time is up")]
+    #[error("the run reached its deadline")]
     OutOfTime,
     #[error("table {table} does not exist in this account and region: check AWS_DB_PREFIX or ATTRIBUTES_TABLE")]
     TableMissing { table: String },
@@ -35,11 +35,15 @@ pub enum StoreError {
     ForeignKeys { table: String, keys: String },
     #[error("{operation} on table {table} failed {attempts} times, last with {code}")]
     Unavailable { operation: &'static str, table: String, code: String, attempts: u32 },
-    #[error("the store failed {pieces} times in a row, each after its retries: giving up")]
+    #[error("DynamoDB requests failed {pieces} times in a row, each after all retries: giving up")]
     KeepsFailing { pieces: u32 },
-    #[error("this machine's clock is {seconds} s ahead of DynamoDB's: set it, rows cannot be judged by it")]
+    #[error(
+        "this machine's clock is {seconds} s ahead of DynamoDB's: rows cannot be judged by this clock; correct it and run again"
+    )]
     ClockAhead { seconds: i64 },
-    #[error("this machine's clock is {seconds} s behind DynamoDB's: set it, rows cannot be judged by it")]
+    #[error(
+        "this machine's clock is {seconds} s behind DynamoDB's: rows cannot be judged by this clock; correct it and run again"
+    )]
     ClockBehind { seconds: i64 },
     #[error("{operation} on table {table} was refused: {code}")]
     Rejected { operation: &'static str, table: String, code: String },
