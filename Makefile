@@ -28,7 +28,7 @@ local: tools ## every function under cargo lambda watch, with DynamoDB Local and
 sam-local: tools ## (minutes) every function through sam local invoke, with its events, against DynamoDB Local in a container
 	@.tools/venv-sam/bin/python tests/python/sam_local.py
 
-quick: ## format, lints and every test that needs neither Java nor Python; about a minute and a half after a build
+quick: ## format, lints and the tests that need no installed tools, without the attacks and the random tables
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(ALL) --all-targets -- -D warnings
 	python3 tests/python/mutations.py --check
