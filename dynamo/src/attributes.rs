@@ -37,7 +37,7 @@ pub struct AttributeStore<'a> {
 }
 
 /// The error code with which DynamoDB answers a condition that does not hold.
-const CONDITION_FAILED: &str = "ConditionalCheckFailedException";
+pub(super) const CONDITION_FAILED: &str = "ConditionalCheckFailedException";
 
 impl<'a> AttributeStore<'a> {
     pub(super) fn new(table: &'a Dynamo, phase: Phase) -> Self {
