@@ -33,7 +33,6 @@ pub use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::Credentials;
 use aws_smithy_http_client::tls;
 
-pub use attributes::{Attribute, AttributeStore};
 use pace::Pace;
 pub use read_only::ReadOnly;
 
