@@ -136,12 +136,10 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     for name in WATCHED {
         runs(measured, name, &mut add);
     }
-    if measured.cascade_stream.is_some() && measured.cascade_stream != measured.figures.stream {
+    if measured.cascade_is_deaf() {
         add(
             "cascade-deaf",
-            "the cascade listens to a stream that is no longer the table's: deploy with TimeToLive=enable, then with \
-             TimeToLive=enable-with-cascade"
-                .to_owned(),
+            "the cascade listens to a stream that is no longer the table's: deploy with a changed LogLevel".to_owned(),
         );
     }
     if measured.forecast.trend == Trend::Grows {
