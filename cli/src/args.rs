@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use crate::flags::Overrides;
 use crate::flags::{self, Cleanup, Explain, Flags, Metrics, Repair, Takes};
@@ -42,6 +42,9 @@ pub struct Common {
     /// Print no progress and no hints
     #[arg(long, short, global = true, help_heading = "Output")]
     pub quiet: bool,
+    /// Whether the command was given `--apply`.
+    #[arg(skip)]
+    pub applies: bool,
 }
 
 impl Common {
@@ -367,6 +370,17 @@ pub struct RowName {
     /// Name of the row; - reads it from standard input, so that it is not in the shell's history
     #[arg(allow_hyphen_values = true)]
     pub name: String,
+}
+
+impl Cli {
+    /// As [`Parser::try_parse`], and notes whether the command was given `--apply`, whichever command has that flag.
+    pub fn read() -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))?;
+        let command = std::iter::successors(Some(&matches), |matches| matches.subcommand().map(|(_, next)| next));
+        cli.common.applies = command.last().is_some_and(|last| matches!(last.try_get_one("apply"), Ok(Some(true))));
+        Ok(cli)
+    }
 }
 
 impl Explaining {

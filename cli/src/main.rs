@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use janitor::args::{self, Cli, Command};
 use janitor::command::runs::Which;
 use janitor::command::{audit, explain, reap, revoke, runs, settings, ttl};
@@ -16,7 +16,7 @@ use janitor::typed::Typed;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let typed = Typed::new(std::env::args_os().skip(1));
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(typed.refuse(&args::hint(error))),
     };

@@ -540,7 +540,7 @@ async fn what_is_wrong_is_told_at_once() {
             Janitor::default().with("AWS_DB_PREFIX", "x").with("AWS_EC2_METADATA_DISABLED", "true"),
             vec!["cleanup", "--region", "us-east-1"],
             2,
-            "the credentials were not accepted by DescribeTable (CredentialsNotLoaded)",
+            "no AWS credentials found: set AWS_PROFILE, use --profile, or run `aws sso login`",
         ),
         (
             Janitor::default()
