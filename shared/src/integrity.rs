@@ -119,6 +119,16 @@ pub enum Sighting {
     Again,
 }
 
+impl Sighting {
+    /// By when the row was first seen.
+    pub fn since(first: Option<EpochSeconds>, now: EpochSeconds, grace: i64) -> Self {
+        match first {
+            Some(first) if now.since(first) >= grace => Sighting::Again,
+            _ => Sighting::First,
+        }
+    }
+}
+
 /// Judges a token row that no index row of either generation leads to.
 ///
 /// Every lookup goes through the index, so the token is unusable; it may have been revoked, which removes the index row
@@ -178,6 +188,28 @@ pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy:
         Verdict::Delete(_) => true,
         Verdict::Keep(_) => false,
     }
+}
+
+/// Whether a row that is not dead itself names the provider row `name`. A malformed row that contains the name counts, so
+/// that the provider row is kept.
+pub fn needs_provider(row: &Row, name: &str, now: EpochSeconds, policy: &Policy) -> bool {
+    let Some(bucket) = row.known_bucket().filter(|bucket| bucket::can_refer(bucket)) else { return false };
+    let names_it = match Fields::read(&row.data) {
+        Some(fields) => fields.google_token_key.as_deref() == Some(name),
+        None => row.data.text().is_none_or(|text| text.contains(name)),
+    };
+    // Dead whether this run deletes it or leaves it to TTL.
+    let policy = Policy { defer_to_ttl: false, ..*policy };
+    names_it && matches!(expiry::judge(row, bucket, now, &policy), Verdict::Keep(_))
+}
+
+/// An eventually consistent Scan may be a moment behind, not minutes.
+const SETTLED_SECONDS: i64 = 300;
+
+/// Whether a Scan of the whole actor has seen every row that names this provider row. A referrer is written together with the
+/// provider row: if that is minutes old, the Scan has seen its referrers.
+pub fn scan_saw_referrers(row: &Row, now: EpochSeconds) -> bool {
+    provider_age(row, now).is_some_and(|age| age > SETTLED_SECONDS)
 }
 
 /// Which part of the repair judges the rows of a bucket.
