@@ -123,7 +123,7 @@ impl Sighting {
     /// By when the row was first seen.
     pub fn since(first: Option<EpochSeconds>, now: EpochSeconds, grace: i64) -> Self {
         match first {
-            Some(first) if now.since(first) >= grace => Sighting::Again,
+            Some(first) if now.since(first) > grace => Sighting::Again,
             _ => Sighting::First,
         }
     }
@@ -331,7 +331,7 @@ pub fn access_token_of(refresh: &Row) -> Option<RowKey> {
 
 #[cfg(test)]
 mod tests {
-    use super::{access_token_of, leads_elsewhere, scan_saw_referrers};
+    use super::{Sighting, access_token_of, leads_elsewhere, scan_saw_referrers};
     use crate::bucket;
     use crate::expiry::Policy;
     use crate::row::{Raw, Row, RowKey};
@@ -352,6 +352,14 @@ mod tests {
             let now = EpochSeconds::new(2_000_000_000 + age);
             assert_eq!(scan_saw_referrers(&row, now, &policy), seen, "{age}");
         }
+    }
+
+    /// The second in which the writer may still write is not over.
+    #[test]
+    fn a_row_is_seen_again_once_more_than_the_grace_period_has_passed() {
+        let since = |seconds| Sighting::since(Some(EpochSeconds::new(0)), EpochSeconds::new(seconds), 3_600);
+        assert_eq!([since(3_599), since(3_600), since(3_601)], [Sighting::First, Sighting::First, Sighting::Again]);
+        assert_eq!(Sighting::since(None, EpochSeconds::new(9_999), 3_600), Sighting::First);
     }
 
     #[test]
