@@ -270,7 +270,7 @@ mod tests {
             assert!(text.len() < 300_000 && !text.contains("secret"), "{}", text.len());
         }
         // The grace period after the first time, not after the second.
-        let again = Seen::read(&store, EpochSeconds::new(1_003_600), 3_600).await.unwrap();
+        let again = Seen::read(&store, EpochSeconds::new(1_003_601), 3_600).await.unwrap();
         let old = (0..rows).filter(|i| again.sighting(&provider(*i)) == Sighting::Again).count();
         assert_eq!(old, 180_000);
         // All were judged: nothing is left to remember.

@@ -206,7 +206,7 @@ where
             let (deleting_names, sighting) = (others.deleting_names.contains(name), || self.seen.sighting(&row.key));
             match integrity::repair_provider(&row, referrers, deleting_names, sighting, now, policy) {
                 Some(Verdict::Delete(DeleteReason::Unreferenced))
-                    if others.partial || !integrity::scan_saw_referrers(&row, now) =>
+                    if others.partial || !integrity::scan_saw_referrers(&row, now, policy) =>
                 {
                     unreferenced.entry(row.key.owner.clone()).or_default().push(row);
                 }
