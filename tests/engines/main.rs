@@ -16,4 +16,5 @@ mod metrics;
 mod random_tables;
 mod repair;
 mod segments;
+mod terminal;
 mod ttl;
