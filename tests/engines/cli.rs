@@ -32,7 +32,7 @@ fn now() -> i64 {
     EpochSeconds::from(std::time::SystemTime::now()).get()
 }
 
-fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) -> Specimen {
+pub(super) fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) -> Specimen {
     Specimen {
         owner: owner.to_owned(),
         bucket: bucket.to_owned(),
