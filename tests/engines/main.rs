@@ -10,6 +10,7 @@ mod clocks;
 mod concurrent_runs;
 mod explain;
 mod faults;
+mod flags;
 mod guards;
 mod killed_runs;
 mod metrics;
