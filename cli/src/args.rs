@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use crate::flags::Overrides;
 use crate::flags::{self, Cleanup, Explain, Flags, Metrics, Repair, Takes};
+use shared::bucket::BUCKETS;
 use shared::settings::{Mode, duration};
 
 const EXIT_CODES: &str = "\
@@ -91,6 +92,8 @@ Examples:
         after_help = "\
 Examples:
   janitor cleanup --prefix myapp                 report what would be deleted, and why
+  janitor cleanup --prefix myapp --list --bucket spa_refresh_tokens
+                                                 list rows that would be deleted, masked
   janitor cleanup --prefix myapp --apply         ask for confirmation, then delete
   janitor cleanup --prefix myapp --apply --yes --max-deletes 1000"
     )]
@@ -220,6 +223,18 @@ pub struct Deleting<T: Takes> {
     /// Skip the confirmation prompt
     #[arg(long, requires = "apply")]
     pub yes: bool,
+    /// List the rows that would be deleted, masked, with reason and age
+    #[arg(long, conflicts_with = "yes")]
+    pub list: bool,
+    /// With --list: only rows of this bucket
+    #[arg(long, requires = "list", value_parser = bucket)]
+    pub bucket: Option<String>,
+    /// With --list: only rows of this owner, such as an actor's id
+    #[arg(long, requires = "list")]
+    pub owner: Option<String>,
+    /// With --list: at most N rows, up to 10000 [default: 100]
+    #[arg(long, requires = "list", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub limit: Option<u16>,
     #[command(flatten)]
     pub flags: Flags<T>,
 }
@@ -438,6 +453,12 @@ pub fn hint(mut error: clap::Error) -> clap::Error {
         error.remove(ContextKind::Usage);
     }
     error
+}
+
+/// A bucket that the table of buckets lists.
+fn bucket(text: &str) -> Result<String, String> {
+    let is_known = BUCKETS.iter().any(|bucket| bucket.name == text);
+    is_known.then(|| text.to_owned()).ok_or_else(|| "must be a bucket of docs/rows.md, such as mcp_tokens".to_owned())
 }
 
 /// An interval, or a time to wait.

@@ -8,7 +8,7 @@ use janitor::command::runs::Which;
 use janitor::command::{audit, doctor, explain, generate, reap, revoke, runs, settings, status, ttl};
 #[cfg(feature = "demo")]
 use janitor::demo;
-use janitor::fail::{DONE, Failure};
+use janitor::fail::Failure;
 use janitor::screen::Screen;
 use janitor::typed::Typed;
 
@@ -23,7 +23,10 @@ async fn main() -> ExitCode {
     match Box::pin(run(cli, &mut out)).await {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("janitor: {}", typed.unsaid(&failure.text));
+            if !failure.text.is_empty() {
+                // Nobody to tell that standard error is closed.
+                let _ = writeln!(std::io::stderr(), "janitor: {}", typed.unsaid(&failure.text));
+            }
             ExitCode::from(failure.code)
         }
     }
@@ -40,7 +43,7 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
                 return demo::fill(endpoint, common.overrides(), options, screen, out).await;
             }
             let all_well = demo::run(options, screen, out).await?;
-            Ok(if all_well { DONE } else { janitor::fail::FINDINGS })
+            Ok(if all_well { janitor::fail::DONE } else { janitor::fail::FINDINGS })
         }
         Command::Cleanup(options) => runs::run(Which::Cleanup, &common, &options, screen, out).await,
         Command::Repair(options) => runs::run(Which::Repair, &common, &options, screen, out).await,

@@ -32,7 +32,6 @@ use std::sync::atomic::AtomicBool;
 
 pub use aws_sdk_dynamodb::Client;
 
-pub use attributes::{Attribute, AttributeStore};
 pub use connect::{connect, connect_locally};
 use pace::Pace;
 pub use read_only::ReadOnly;

@@ -171,6 +171,26 @@ async fn a_bad_log_level_stops_a_function_before_it_serves() {
     assert!(output.contains("RUST_LOG=loud: must be error, warn, info, debug or trace"), "{output}");
 }
 
+/// Names that are almost settings, a log level that is none, and no mode: on a table with dead rows, for each function that deletes.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_function_deletes_with_a_setting_that_it_does_not_know() {
+    let endpoint = engine(EngineKind::Embedded).endpoint();
+    let (client, prefix) = new_table(endpoint).await;
+    let table = format!("{prefix}_attributes");
+    let rows = settled(now(), 1, 21);
+    write_rows(&client, &table, &rows).await.unwrap();
+    for binary in ["daily-cleanup", "index-repair", "ttl-cascade"] {
+        for wrong in [("mode", "dry-run"), ("DRY_RUN", "true"), ("MAXDELETES", "1"), ("MODE", ""), ("RUST_LOG", "loud")]
+        {
+            let given = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint), wrong]);
+            let event = if binary == "ttl-cascade" { json!({"Records": []}) } else { json!({}) };
+            let answer = Rie::start(&function(binary), &given, 20).invoke(&event);
+            assert!(answer.is_error, "{binary} {wrong:?}: {}", answer.payload);
+        }
+    }
+    assert_eq!(scan(&client, &table).await.unwrap().len(), rows.len());
+}
+
 /// Takes some tokens away, as TTL would, and tells of them and of some that are still there.
 async fn removed_by_ttl(client: &aws_sdk_dynamodb::Client, table: &str) -> Value {
     let mut records = Vec::new();

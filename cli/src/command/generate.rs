@@ -13,7 +13,10 @@ const NAME: &str = "janitor";
 
 /// The completion script of one shell.
 pub fn completions(shell: Shell, out: &mut impl Write) -> Result<u8, Failure> {
-    clap_complete::generate(shell, &mut Cli::command(), NAME, out);
+    // It panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), NAME, &mut script);
+    out.write_all(&script)?;
     Ok(DONE)
 }
 

@@ -56,6 +56,8 @@ pub enum Fate {
     Slow(Duration),
     /// The engine's clock is so many seconds off, as its answer says.
     Dated(i64),
+    /// The engine's clock stands at this second.
+    At(i64),
     /// A batch of which the engine sees every other part; the rest is answered with this error, or as unprocessed keys.
     Partly(&'static str),
     /// The engine acts, and its answer is replaced by what this makes of it.
@@ -177,7 +179,11 @@ fn serve(
             Fate::Forward => pass(&mut client, forward()?)?,
             Fate::Dated(off) => {
                 let (head, body) = forward()?;
-                pass(&mut client, (dated(&head, off)?, body))?;
+                pass(&mut client, (dated(&head, |date| date + off)?, body))?;
+            }
+            Fate::At(second) => {
+                let (head, body) = forward()?;
+                pass(&mut client, (dated(&head, |_| second)?, body))?;
             }
             Fate::Slow(pause) => {
                 std::thread::sleep(pause);
@@ -251,9 +257,9 @@ fn pass(client: &mut TcpStream, (head, body): (String, Vec<u8>)) -> Option<()> {
 }
 
 /// The head with another time in its `Date`.
-fn dated(head: &str, off: i64) -> Option<String> {
+fn dated(head: &str, moved: impl FnOnce(i64) -> i64) -> Option<String> {
     let date = header(head, "date").expect("the engine dates its answers");
-    let moved = DateTime::from_secs(DateTime::from_str(date, DateTimeFormat::HttpDate).ok()?.secs() + off);
+    let moved = DateTime::from_secs(moved(DateTime::from_str(date, DateTimeFormat::HttpDate).ok()?.secs()));
     Some(head.replace(date, &moved.fmt(DateTimeFormat::HttpDate).ok()?))
 }
 
