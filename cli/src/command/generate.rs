@@ -13,7 +13,7 @@ const NAME: &str = "janitor";
 
 /// The completion script of one shell.
 pub fn completions(shell: Shell, out: &mut impl Write) -> Result<u8, Failure> {
-    // It panics where it cannot write.
+    // Into memory first: `generate` panics where it cannot write, as to a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), NAME, &mut script);
     out.write_all(&script)?;
