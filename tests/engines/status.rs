@@ -154,6 +154,13 @@ async fn doctor_says_what_is_denied_and_what_to_do_and_ends_well_where_all_is_we
     let nobody = nobody.run(&["doctor", "--json", "--region", "eu-west-1"]);
     assert_eq!(nobody.code, 1, "{nobody:?}");
     assert!(nobody.out.contains("no AWS credentials found"), "{nobody:?}");
+    // A token in the wrong place is not repeated.
+    let token = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
+    let pasted = Janitor::default().with("AWS_DB_PREFIX", "x").run(&["doctor", "--profile", token]);
+    assert!(
+        pasted.out.contains("is not in the AWS configuration files") && !pasted.out.contains(&token[8..]),
+        "{pasted:?}"
+    );
 }
 
 #[tokio::test]

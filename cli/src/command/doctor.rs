@@ -11,6 +11,7 @@ use crate::args::Common;
 use crate::fail::{DONE, FINDINGS, Failure};
 use crate::screen::Screen;
 use crate::target::Target;
+use crate::typed::Typed;
 
 /// In the order in which one needs the other.
 const FIRST: [&str; 4] = ["region", "credentials", "table", "permissions"];
@@ -60,8 +61,10 @@ async fn checks(common: &Common, mode: Mode) -> Result<Vec<Check>, Failure> {
 
 /// The check that failed, and those that need it.
 fn stopped_at(failed: &str, checks: Vec<Check>, problem: &str) -> Vec<Check> {
+    // It may name what was typed, and that may be a token in the wrong place.
+    let typed = Typed::new(std::env::args_os().skip(1));
     let rest = FIRST.iter().skip(checks.len()).map(|name| match *name {
-        name if name == failed => Check::new(name, State::Failed, problem),
+        name if name == failed => Check::new(name, State::Failed, typed.unsaid(problem)),
         name => Check::new(name, State::NotChecked, ""),
     });
     checks.into_iter().chain(rest.collect::<Vec<_>>()).collect()
