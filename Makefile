@@ -12,7 +12,7 @@ LIBRARY_ATTACKS := live_application old_releases malformed_rows
 export CARGO_TERM_COLOR ?= auto
 export RUST_BACKTRACE ?= 0
 
-.PHONY: help demo local sam-local quick test build check edges docs deny cargo-deny template package release integration torture backlog mutants cascade-month bench \
+.PHONY: help demo local sam-local quick test build check edges docs deny cargo-deny template package release integration proof torture backlog mutants cascade-month bench \
 	bench-report screenshots tools clean
 
 help: ## print the targets
@@ -106,8 +106,16 @@ release: ## (10 minutes) target/dist: an archive with zips, template, janitor, S
 integration: tools build ## all tests, on genuine DynamoDB Local and on the embedded engine; tens of minutes
 	RUST_TEST_THREADS=$(TEST_THREADS) tests/with-dynamodb-local.sh sh -c '\
 		$(CARGO) test $(ALL) --no-fail-fast --test engines > target/engines.log 2>&1 & \
-		$(CARGO) test $(ALL) --no-fail-fast --lib --test rules --test library --test deploy && $(CARGO) test $(ALL) --doc; others=$$?; \
+		$(CARGO) test $(ALL) --no-fail-fast --lib --test rules --test library --test deploy && $(CARGO) test $(ALL) --doc && \
+			$(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture; others=$$?; \
 		wait $$!; engines=$$?; cat target/engines.log; exit $$((others + engines))'
+
+# Part of `test`, which does not write the page. `make proof PROOF=long` is the longer form: more random rows, more fuzzing.
+PROOFS := --test every_case --test interleavings
+proof: ## every case of the decisions, every interleaving of the writers; writes docs/dev/proof.md
+	rm -f target/proof.jsonl
+	PROOF=$(PROOF) PROOF_FIGURES=$(CURDIR)/target/proof.jsonl $(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
+	python3 tests/python/proof.py target/proof.jsonl
 
 # Not part of `test`, which makes the same attacks briefly. The figures of the page on reliability.
 torture: tools ## (1 hour) the attacks on the promises at length, with the release binary
