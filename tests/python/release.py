@@ -146,17 +146,17 @@ def main():
     for name in ("LICENSE", "README.md", *(f"stack/{path.name}" for path in (ROOT / "stack").iterdir())):
         (folder / name).write_bytes((ROOT / name).read_bytes())
     for logical, binary in binaries.items():
-        # `sam build` puts a binary that two functions share into the folder of one of them.
-        code = given.built / logical / "bootstrap"
-        if code.is_file():
-            write_zip(folder / f"{binary}.zip", {"bootstrap": code.read_bytes()})
+        # `sam build` puts a binary that two functions share into a folder named after one of them.
+        for code in (given.built / name / "bootstrap" for name in (logical, f"{logical}-Shared")):
+            if code.is_file():
+                write_zip(folder / f"{binary}.zip", {"bootstrap": code.read_bytes()})
     missing = {f"{binary}.zip" for binary in binaries.values()} - {path.name for path in folder.glob("*.zip")}
     if missing:
         fail(f"{given.built} has no function for {', '.join(sorted(missing))}")
     shutil.copyfile(given.janitor, folder / "janitor")
     (folder / "janitor").chmod(0o755)
-    for shell in ("bash", "zsh", "fish"):
-        (folder / f"janitor.{shell}").write_text(output_of(str(given.janitor.resolve()), "completions", shell))
+    # man/ and completions/
+    output_of(str(given.janitor.resolve()), "generate", str(folder.resolve()))
     (folder / "sbom.cdx.json").write_text(sbom(given.architecture, [*sorted(set(binaries.values())), "janitor"]))
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     sums = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names]

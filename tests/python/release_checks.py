@@ -14,7 +14,7 @@ from pathlib import Path
 
 from release import ROOT, VERSION, packaged_template
 
-JANITOR = "#!/bin/sh\necho completions for $2\n"
+JANITOR = '#!/bin/sh\nmkdir "$2/man" && echo "$1" > "$2/man/janitor.1"\n'
 
 
 def expect(truth, text):
@@ -26,10 +26,12 @@ def make(work, number, binaries):
     """A release of the same binaries, made at another time and in another place."""
     built, janitor, folder = work / f"built-{number}", work / f"janitor-{number}", work / f"made-{number}" / "x86_64"
     # As `sam build` leaves it: one folder for functions that share a binary.
-    for logical, binary in {binary: (logical, binary) for logical, binary in binaries.items()}.values():
-        (built / logical).mkdir(parents=True)
-        (built / logical / "bootstrap").write_bytes(b"\x7fELF " + binary.encode())
-        os.utime(built / logical / "bootstrap", (10**9 + number, 10**9 + number))
+    for binary in set(binaries.values()):
+        first, *others = [logical for logical, other in binaries.items() if other == binary]
+        bootstrap = built / (f"{first}-Shared" if others else first) / "bootstrap"
+        bootstrap.parent.mkdir(parents=True)
+        bootstrap.write_bytes(b"\x7fELF " + binary.encode())
+        os.utime(bootstrap, (10**9 + number, 10**9 + number))
     janitor.write_text(JANITOR)
     janitor.chmod(0o755)
     subprocess.run([sys.executable, ROOT / "tests/python/release.py", built, janitor, "x86_64", folder], check=True, stdout=subprocess.DEVNULL)

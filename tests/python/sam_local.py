@@ -2,10 +2,12 @@
 """Every function through `sam local invoke`, with its events, against DynamoDB Local on a Docker network of its own.
 
 Needs Docker's engine; everything that is started here ends here. Without a registry, SAM_LOCAL_IMAGE names an image for the functions and
-for DynamoDB Local, which then runs with the jar of .tools and the machine's own Java.
+for DynamoDB Local, which then runs with the jar of .tools and the machine's own Java. SAM_LOCAL_BUILT=1 takes the
+functions of the last `sam build` and target/debug/janitor as they are.
 """
 
 import contextlib
+import glob
 import json
 import os
 import platform
@@ -14,6 +16,8 @@ import sys
 import tempfile
 
 import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
 from package_answers import LOCAL, free_port, response_server, wait_for
 from sam_template import ROOT, binaries
 
@@ -76,24 +80,35 @@ def dynamodb_local():
         command += ["--publish", f"127.0.0.1:{port}:8000"]
         if IMAGE:
             java = os.path.realpath(run("sh", "-c", "command -v java"))
-            command += ["--volume", "/usr/lib/jvm:/usr/lib/jvm:ro", "--volume", f"{(ROOT / '.tools/dynamodb-local').resolve()}:/db:ro"]
+            # Debian keeps Java's configuration in /etc.
+            for folder in ("/usr/lib/jvm", *glob.glob("/etc/java-*")):
+                command += ["--volume", f"{folder}:{folder}:ro"]
+            command += ["--volume", f"{(ROOT / '.tools/dynamodb-local').resolve()}:/db:ro"]
             command += ["--workdir", "/db", IMAGE, java, "-Djava.library.path=./DynamoDBLocal_lib", *JAR]
         else:
             command += ["amazon/dynamodb-local", *JAR]
         container = run(*command)
         try:
             wait_for(port)
+            # Docker listens on the port whether or not the engine does.
+            client(f"http://127.0.0.1:{port}").list_tables()
             yield network, f"http://127.0.0.1:{port}"
+        except BotoCoreError as problem:
+            fail(f"DynamoDB Local does not answer: {problem}")
         finally:
-            run("docker", "rm", "--force", container)
+            subprocess.run(["docker", "rm", "--force", container], capture_output=True)
     finally:
         run("docker", "network", "rm", network)
 
 
+def client(endpoint):
+    retries = Config(retries={"max_attempts": 8, "mode": "standard"})
+    return boto3.client(
+        "dynamodb", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="local", aws_secret_access_key="local", config=retries)
+
+
 def rows(endpoint):
-    client = boto3.client(
-        "dynamodb", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="local", aws_secret_access_key="local")
-    pages = client.get_paginator("scan").paginate(TableName=TABLE, ConsistentRead=True)
+    pages = client(endpoint).get_paginator("scan").paginate(TableName=TABLE, ConsistentRead=True)
     keys = {(item["id"]["S"], item["bucket_name"]["S"]) for page in pages for item in page["Items"]}
     return {key for key in keys if key[0] != "_actingweb_janitor"}
 
@@ -134,11 +149,13 @@ def main():
     os.environ.update(SAM_CLI_TELEMETRY="0", AWS_DEFAULT_REGION="us-east-1", **LOCAL)
     os.environ["PATH"] = f"{ROOT / '.tools/venv/bin'}:{ROOT / '.tools/venv-sam/bin'}:{os.environ['PATH']}"
     os.environ.pop("CARGO_TARGET_DIR", None)
-    run("sam", "build", *OVERRIDES)
+    if not os.environ.get("SAM_LOCAL_BUILT"):
+        run("sam", "build", *OVERRIDES)
+        run("cargo", "build", "--quiet", "--locked", "--bin", "janitor")
     if {function for function, _, _ in INVOCATIONS} != set(binaries()):
         fail("INVOCATIONS leaves out a function of the template")
     with dynamodb_local() as (network, endpoint), tempfile.TemporaryDirectory() as folder:
-        print(run("cargo", "run", "--quiet", "--locked", "--bin", "janitor", "--", "demo", "--quiet", "--endpoint", endpoint))
+        print(run("target/debug/janitor", "demo", "--quiet", "--endpoint", endpoint), flush=True)
         gateway = run("docker", "network", "inspect", network, "--format", "{{(index .IPAM.Config 0).Gateway}}")
         without = os.path.join(folder, "without-endpoint.json")
         with open(without, "w", encoding="utf-8") as file:
@@ -147,8 +164,8 @@ def main():
             answer = invoke(function, event_file(folder, "empty.json", None), network, "--env-vars", without)
             if "needs a local endpoint" not in answer.get("errorMessage", ""):
                 fail(f"{function} without an endpoint answered {json.dumps(answer)[:600]}")
-            print(f"{function:16} {'(without an endpoint)':28} refuses")
-        for function, event, deletes in INVOCATIONS:
+            print(f"{function:16} {'(without an endpoint)':28} refuses", flush=True)
+        for number, (function, event, deletes) in enumerate(INVOCATIONS, 1):
             before, received = rows(endpoint), []
             with response_server(received, gateway) as url:
                 answer = invoke(function, event_file(folder, event, url), network)
@@ -159,7 +176,7 @@ def main():
             as_reported = not deletes or gone == answer["report"]["rows"]["deleted"]
             if after - before or deletes not in (None, gone > 0) or not as_reported:
                 fail(f"{function} with {event}: {gone} rows deleted, {len(after - before)} written; {json.dumps(answer)[:600]}")
-            print(f"{function:16} {event:28} answers; {len(after)} rows, {gone} deleted")
+            print(f"{number:>2}/{len(INVOCATIONS)} {function:16} {event:28} answers; {len(after)} rows, {gone} deleted", flush=True)
     print("sam local: every function answered, and the table holds what the answers say")
 
 
