@@ -98,10 +98,10 @@ async fn the_binary_ends_before_its_timeout_and_the_next_invocation_goes_on() {
     let proxy = Proxy::start(endpoint, |_| proxy::Fate::Forward);
     let settings = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", proxy.endpoint())]);
     let rie = Rie::start(&daily_cleanup(), &settings, 3);
-    let releases = || proxy.seen().iter().filter(|operation| *operation == "DeleteItem").count();
+    let deletes = || proxy.seen().iter().filter(|operation| *operation == "DeleteItem").count();
     let (mut cut_off, mut released) = (0, 0);
     loop {
-        let before = releases();
+        let before = deletes();
         let answer = rie.invoke(&json!({}));
         assert!(!answer.is_error, "{}", answer.payload);
         if answer.payload["report"]["complete"] == true {
@@ -117,7 +117,7 @@ async fn the_binary_ends_before_its_timeout_and_the_next_invocation_goes_on() {
             released = 1;
         } else {
             assert_eq!(answer.payload["report"]["outcome"], "out-of-time");
-            released = releases() - before;
+            released = deletes() - before;
             cut_off += 1;
         }
         assert!(cut_off < 60, "no end in sight");
