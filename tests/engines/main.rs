@@ -2,6 +2,7 @@
 //!
 //! A test whose name holds neither `dynamodb_local` nor `library` nor `emulator` needs no tool beside Rust: `make quick` runs it.
 
+mod access;
 mod cascade_rules;
 mod cleanup;
 mod cli;
@@ -17,4 +18,6 @@ mod metrics;
 mod random_tables;
 mod repair;
 mod segments;
+mod status;
+mod terminal;
 mod ttl;

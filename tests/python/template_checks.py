@@ -12,6 +12,7 @@ import argparse
 import json
 import re
 import sys
+import tomllib
 
 from sam_template import (
     ACCOUNT, KEY, REGION, ROOT, STACK, STREAM, TABLE, VARIANTS, Deployment, Unresolved, binaries, combinations, source,
@@ -539,6 +540,11 @@ def check_size():
     expect(required == ["AttributesTable"], f"required: {required}")
     lines = (ROOT / "template.yaml").read_text().count("\n")
     expect(lines <= MOST_LINES, f"template.yaml has {lines} lines, more than {MOST_LINES}")
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    expect(document["Metadata"]["AWS::ServerlessRepo::Application"]["SemanticVersion"] == version, f"SemanticVersion is not {version}")
+    # A new release, and the setting that the guide names, make CloudFormation ask for the stream again.
+    asked = document["Resources"]["TableStream"]["Properties"]["Deployment"]
+    expect(asked[0] == version and {"Ref": "LogLevel"} in asked, f"TableStream is not asked again: {asked}")
     for path in ("template.yaml", "stack/alarms.yaml", "stack/dashboard.yaml"):
         for line in (ROOT / path).read_text().splitlines():
             # CloudFormation does not support aliases.

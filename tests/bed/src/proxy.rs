@@ -17,6 +17,24 @@ pub struct Request {
     /// `Query`, `BatchExecuteStatement`, …
     pub operation: String,
     pub body: String,
+    /// The request line and the headers.
+    pub head: String,
+}
+
+impl Request {
+    /// The id of the key that signed it, with the region that it was signed for.
+    #[must_use]
+    pub fn signed_by(&self) -> Option<(&str, &str)> {
+        let (_, scope) = header(&self.head, "authorization")?.split_once("Credential=")?;
+        let mut parts = scope.split('/');
+        Some((parts.next()?, parts.nth(1)?))
+    }
+
+    /// A header's value.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
+    }
 }
 
 /// What becomes of a request.
@@ -152,7 +170,8 @@ fn serve(
         let _at_work = AtWork::on(busy);
         let target = header(&head, "x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
-        let request = Request { operation, body: String::from_utf8_lossy(&body).into_owned() };
+        let body_text = String::from_utf8_lossy(&body).into_owned();
+        let request = Request { operation, body: body_text, head: head.clone() };
         log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
         let fate = (hook.lock().unwrap_or_else(PoisonError::into_inner))(&request);
         let forward = || ask(upstream, &head, &body);
