@@ -82,6 +82,7 @@ template: tools ## the SAM template and the guides: lint, policies, roles, alarm
 	.tools/venv-sam/bin/python tests/python/docs_check.py
 	.tools/venv-sam/bin/python tests/python/costs.py --check
 	python3 tests/python/scaling.py --check
+	python3 tests/python/reliability.py --check
 	.tools/venv-sam/bin/python tests/python/rehearse.py
 
 # Not part of `test`: a release build takes minutes. SAM looks for what it built in target/, wherever cargo was told to build.
@@ -117,14 +118,19 @@ proof: ## every case of the decisions, every interleaving of the writers; writes
 	PROOF=$(PROOF) PROOF_FIGURES=$(CURDIR)/target/proof.jsonl $(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
 	python3 tests/python/proof.py target/proof.jsonl
 
-# Not part of `test`, which makes the same attacks briefly. The figures of the page on reliability.
-torture: tools ## (1 hour) the attacks on the promises at length, with the release binary
-	$(CARGO) build --locked --release --package janitor
+# Not part of `test`, which makes the same attacks briefly. TORTURE=short takes minutes, to see that it works. Attacks mostly wait, so both
+# binaries run at a time, with more threads than cores; nothing in them is shorter for it.
+TORTURE ?= long
+TORTURE_THREADS ?= 4
+TORTURE_PROFILE := $(if $(filter long,$(TORTURE)),release,debug)
+ATTACK := $(CARGO) test $(ALL) --no-fail-fast -- --nocapture $(ATTACKS:%=%::) $(LIBRARY_ATTACKS:%=%::)
+torture: tools ## (1 hour) the attacks on the promises at length, with the release binary; writes the figures of docs/dev/reliability.md
+	$(if $(filter long,$(TORTURE)),$(CARGO) build --locked --release --package janitor)
 	$(CARGO) build $(ALL) --all-targets
-	rm -f target/torture.jsonl
-	TORTURE=long TORTURE_BINARIES=target/release TORTURE_FIGURES=$(CURDIR)/target/torture.jsonl tests/progress.sh torture 60 $(CARGO) test $(ALL) \
-		--no-fail-fast --test engines --test library -- --nocapture $(ATTACKS:%=%::) $(LIBRARY_ATTACKS:%=%::)
-	.tools/venv/bin/python tests/python/reliability.py target/torture.jsonl
+	rm -f target/torture.jsonl && date +%s > target/torture.began
+	TORTURE=$(TORTURE) TORTURE_BINARIES=target/$(TORTURE_PROFILE) TORTURE_FIGURES=$(CURDIR)/target/torture.jsonl RUST_TEST_THREADS=$(TORTURE_THREADS) \
+		tests/progress.sh torture 60 tests/with-dynamodb-local.sh sh -c '$(ATTACK:--=--test engines --) & $(ATTACK:--=--test library --); library=$$?; wait $$!; exit $$(($$? + library))'
+	TORTURE=$(TORTURE) .tools/venv/bin/python tests/python/reliability.py target/torture.jsonl $$(($$(date +%s) - $$(cat target/torture.began)))
 
 # Not part of `test`, which runs it on 20,000 rows.
 backlog: tools ## (20 minutes) the backlog's state machine with the release functions as its tasks, on a million rows

@@ -342,20 +342,39 @@ async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
     assert_no_leak(&printed, secrets.iter().map(String::as_str));
 }
 
-/// A store that cannot be used at all fails the invocation, so that Lambda's own metric sees it and the batch comes again.
+/// A store that cannot be used at all fails the invocation, so that Lambda's own metric sees it and the batch comes again. Its
+/// log line, the only one, has the counts: there is no metric of the cascade.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_may_not_be_read_fails_the_invocation() {
     let bed = Bed::new(LOCAL).await;
-    let proxy = Proxy::start(engine(LOCAL).endpoint(), |request| match request.operation.as_str() {
-        "BatchGetItem" => {
-            RequestFate::Answer(400, json!({"__type": "AccessDeniedException", "message": ""}).to_string())
-        }
-        _ => RequestFate::Forward,
-    });
-    let rie = start("ttl-cascade", proxy.endpoint(), &bed.table);
-    let answer = rie.invoke(&event(&[removal(&bed.table, 1, "ada", "mcp_tokens", "aw_1", Some("{}"))]));
-    assert!(answer.is_error && answer.payload["errorType"] == "Store", "{}", answer.payload);
-    assert!(!answer.payload.to_string().contains("aw_1"), "{}", answer.payload);
+    for denied in ["DescribeTable", "BatchGetItem"] {
+        let proxy = Proxy::start(engine(LOCAL).endpoint(), move |request| {
+            let answer = json!({"__type": "AccessDeniedException", "message": ""});
+            if request.operation == denied {
+                RequestFate::Answer(400, answer.to_string())
+            } else {
+                RequestFate::Forward
+            }
+        });
+        let rie = start("ttl-cascade", proxy.endpoint(), &bed.table);
+        let removed = |n, bucket| removal(&bed.table, n, "ada", bucket, &format!("aw_{n}"), Some("{}"));
+        let answer = rie.invoke(&event(&[removed(1, "mcp_tokens"), removed(2, "mcp_tokens"), removed(3, "notes")]));
+        assert!(answer.is_error && answer.payload["errorType"] == "Store", "{}", answer.payload);
+        let printed = rie.output();
+        let lines: Vec<Value> = printed
+            .lines()
+            .filter(|line| line.contains("\"level\":\"ERROR\""))
+            .map(|line| serde_json::from_str(&line[line.find("{\"timestamp\"").unwrap()..]).unwrap())
+            .collect();
+        let [line] = lines.as_slice() else { panic!("{denied}: not one line: {printed}") };
+        assert_eq!(
+            (&line["message"], &line["records"]),
+            (&json!("cascade failed"), &json!({"received": 3, "failed": 2}))
+        );
+        let text = line["error"]["text"].as_str().unwrap_or_default();
+        assert!(line["error"]["kind"] == "Store" && text.contains(denied), "{line}");
+        assert!(!printed.contains("aw_1") && !answer.payload.to_string().contains("aw_1"), "{printed}");
+    }
 }
 
 async fn delete(client: &Client, table: &str, keys: impl Iterator<Item = (String, String)>) {

@@ -1,4 +1,4 @@
-//! Attack: `janitor` killed (SIGKILL) in the middle of a sweep and of a repair: before a request reaches the engine, after the
+//! Attack: `janitor` killed (SIGKILL) in the middle of a cleanup and of a repair: before a request reaches the engine, after the
 //! engine has acted, and while it works on the answer. The table is inspected after each, and the next runs finish it.
 
 use std::process::Command;
@@ -121,8 +121,8 @@ fn deaths(which: Which, points: usize) -> Vec<Death> {
 }
 
 #[test]
-fn a_sweep_that_is_killed_anywhere_is_finished_by_the_next() {
-    all_at_once(4, &deaths(Which::Cleanup, amount(20, 320)), die).tell("killed sweeps");
+fn a_cleanup_that_is_killed_anywhere_is_finished_by_the_next() {
+    all_at_once(4, &deaths(Which::Cleanup, amount(20, 320)), die).tell("killed cleanups");
 }
 
 #[test]

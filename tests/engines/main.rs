@@ -8,6 +8,7 @@ mod cleanup;
 mod cli;
 mod clocks;
 mod concurrent_runs;
+mod driven;
 mod explain;
 mod faults;
 mod flags;

@@ -149,6 +149,7 @@ def scenarios():
     # ---- cascade-behind: a point for each five minutes in which something was delivered, in milliseconds.
     yield "cascade-behind", "records fail again and again", list(every(5, lambda at: (at + 1) * 1000, 0.2)), 0, 0.3, [ALARM]
     yield "cascade-behind", "one slow batch", list(every(5, lambda at: 4_000_000 if at == 6 * HOUR else 1000, 0.5)), 0, 0.5, []
+    yield "cascade-behind", "half an hour behind all day", list(every(5, lambda at: 1_800_000, 0.3)), 0, 0.3, []
     yield "cascade-behind", "an account without traffic", [], 0, 1, []
     yield "cascade-behind", "a batch an hour", list(every(60, lambda at: 60_000, 1)), 0, 1, []
     # ---- backlog-failed
@@ -171,6 +172,30 @@ def near(series, now, alarm):
     return [(at, value) for at, value in series if now - reach <= at < now]
 
 
+OTHERS = {
+    "GreaterThanThreshold": "LessThanThreshold",
+    "GreaterThanOrEqualToThreshold": "LessThanThreshold",
+    "LessThanThreshold": "GreaterThanThreshold",
+}
+
+
+def mistakes(properties):
+    """The alarm with its comparison turned round, and with a threshold far off to either side."""
+    yield "another comparison", {**properties, "ComparisonOperator": OTHERS[properties["ComparisonOperator"]]}
+    threshold = float(properties["Threshold"])
+    # Of an alarm on missing points only a threshold that points can fall below is wrong.
+    lower = [] if properties["Statistic"] == "SampleCount" else [threshold / 10 - 1]
+    for other in (threshold * 10 + 10, *lower):
+        yield f"a threshold of {other}", {**properties, "Threshold": str(other)}
+
+
+def unnoticed(name, properties, stories):
+    """What could be wrong with an alarm without any scenario to show it."""
+    for mistake, wrong in mistakes(properties):
+        if all(messages(wrong, series, created, days, 0) == wanted for series, created, days, wanted in stories):
+            yield f"{name} with {mistake} sends the same messages in every scenario: one is missing"
+
+
 def main():
     alarms = {properties["AlarmName"].split("-", 1)[1]: properties
               for _, properties in Deployment(VARIANTS["everything given"]).everything("AWS::CloudWatch::Alarm")}
@@ -184,6 +209,9 @@ def main():
             if got != wanted:
                 failures.append(f"{name}, {story}, {older} older periods: sends {got or 'nothing'}, should send {wanted or 'nothing'}")
             number += 1
+    told = {name: [story[2:] for story in scenarios() if story[0] == name] for name in alarms}
+    for name, properties in alarms.items():
+        failures += unnoticed(name, properties, told[name])
     for name in sorted(set(alarms) - (fired & quiet)):
         failures.append(f"{name} has no scenario in which it fires, or none in which it keeps quiet")
     for failure in failures:

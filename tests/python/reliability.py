@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Puts the figures that `make torture` collected into docs/dev/reliability.md, between its two markers.
+"""The figures of docs/dev/reliability.md: `make torture` collects them, docs/dev/reliability.json keeps them.
 
-    reliability.py FIGURES.jsonl
+    reliability.py FIGURES.jsonl SECONDS   add up what the attacks wrote, and write the JSON file and the page
+    reliability.py --check                 the page has the figures of the JSON file, and every test that it names exists
 
-An attack that ran on both engines is one line. The table says where and when it was made.
+An attack that ran on both engines is one line.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import datetime
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/dev/reliability.md"
+PAGE, FIGURES = ROOT / "docs/dev/reliability.md", ROOT / "docs/dev/reliability.json"
 BEGIN, END = "<!-- figures: written by make torture -->", "<!-- end of figures -->"
 COLUMNS = {
     "attempts": "runs",
@@ -32,43 +34,84 @@ COLUMNS = {
 }
 
 
-def added_up(lines: list[str]) -> dict[str, dict]:
+def added_up(lines: list[str]) -> list[dict]:
     attacks: dict[str, dict] = {}
     for line in lines:
         one = json.loads(line)
         sums = attacks.setdefault(one["attack"], {**one, **dict.fromkeys(COLUMNS, 0)})
         for column in COLUMNS:
             sums[column] += one[column]
-    return attacks
+    return [attacks[name] for name in sorted(attacks)]
 
 
-def table(attacks: dict[str, dict]) -> str:
+def measured(lines: list[str], seconds: int) -> dict:
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
+    return {
+        "commit": git("rev-parse", "--short", "HEAD") + (" with changes" if changed else ""),
+        "date": str(datetime.date.today()),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "form": os.environ.get("TORTURE", "short"),
+        "minutes": round(seconds / 60, 1),
+        "attacks": added_up(lines),
+    }
+
+
+def written(figures: dict) -> str:
+    """What stands between the page's two markers."""
+    attacks = figures["attacks"]
+    seeds = sorted({attack["seed"] for attack in attacks})
     rows = [["attack", *COLUMNS.values(), "command"], ["---", *["---:"] * len(COLUMNS), "---"]]
-    for name, figures in attacks.items():
-        numbers = [f"{figures[column]:,}" for column in COLUMNS]
-        rows.append([name, *numbers, f"`--test {figures['file']} {figures['test']}`"])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    for attack in attacks:
+        numbers = [f"{attack[column]:,}" for column in COLUMNS]
+        rows.append([attack["attack"], *numbers, f"`--test {attack['file']} {attack['test']}`"])
+    return "\n".join([
+        BEGIN,
+        f"Made by `make torture TORTURE={figures['form']} TORTURE_SEED={seeds[0]}` at commit {figures['commit']} on"
+        f" {figures['date']}, in {figures['minutes']} minutes ({figures['machine']}).",
+        "",
+        *("| " + " | ".join(row) + " |" for row in rows),
+        END,
+    ])
 
 
-def where(attacks: dict[str, dict]) -> str:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
-    seeds = sorted({figures["seed"] for figures in attacks.values()})
-    return (
-        f"Made by `TORTURE_SEED={seeds[0]} make torture` on {datetime.date.today()}, at commit {commit.stdout.strip()}, on"
-        f" {platform.system()} {platform.machine()} with {os.cpu_count()} cores."
-    )
+def page_with(figures: dict) -> str:
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    return before + written(figures) + rest.split(END)[1]
+
+
+def check() -> list[str]:
+    figures = json.loads(FIGURES.read_text(encoding="utf-8"))
+    wrong = []
+    if PAGE.read_text(encoding="utf-8") != page_with(figures):
+        wrong.append(f"{PAGE.relative_to(ROOT)} does not have the figures of {FIGURES.relative_to(ROOT)}")
+    told = set()
+    for source in [*(ROOT / "tests/engines").glob("*.rs"), *(ROOT / "tests/library").glob("*.rs")]:
+        text = source.read_text(encoding="utf-8")
+        names = set(re.findall(r"\bfn (\w+)\(", text))
+        told |= {(source.parent.name, name) for name in names}
+    for attack in figures["attacks"]:
+        if (attack["file"], attack["test"]) not in told:
+            wrong.append(f"{attack['attack']}: no test {attack['test']} in tests/{attack['file']}")
+        if any(attack[column] for column in ("live_lost", "dead_left", "dangling", "secrets")):
+            wrong.append(f"{attack['attack']}: a promise was broken")
+    return wrong
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
+    if sys.argv[1:] == ["--check"]:
+        if wrong := check():
+            sys.exit("reliability.py: " + "\n".join(wrong))
+        print("reliability: the page has the figures of the last `make torture`")
+        return
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
-    attacks = added_up(Path(sys.argv[1]).read_text(encoding="utf-8").splitlines())
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    made = f"{BEGIN}\n{where(attacks)}\n\n{table(attacks)}\n{END}"
-    PAGE.write_text(before + made + after, encoding="utf-8")
-    print(f"{where(attacks)}\n\n{table(attacks)}")
+    figures = measured(Path(sys.argv[1]).read_text(encoding="utf-8").splitlines(), int(sys.argv[2]))
+    FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page_with(figures), encoding="utf-8")
+    print(written(figures))
 
 
 if __name__ == "__main__":

@@ -254,19 +254,27 @@ fn secrets_of(row: &ModelRow) -> Vec<String> {
     all.map(str::to_owned).collect()
 }
 
-/// Does every piece of `work` on one of `hands` threads, and adds up what it came to. Most of an attack is waiting.
+/// Does every piece of `work` on one of `context` threads, and adds up what it came to. Most of an attack is waiting.
 ///
 /// # Panics
 /// When a piece does.
 pub fn all_at_once<T: Send + Sync>(context: usize, work: &[T], attack: impl AsyncFn(&T) -> Figures + Sync) -> Figures {
     let (next, total) = (Mutex::new(work.iter()), Mutex::new(Figures::default()));
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
     std::thread::scope(|scope| {
         for _ in 0..context {
             scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 loop {
-                    let piece = next.lock().unwrap().next();
+                    let (piece, left) = {
+                        let mut next = next.lock().unwrap();
+                        (next.next(), next.len())
+                    };
                     let Some(piece) = piece else { return };
+                    // An attack at length says every tenth of its way.
+                    if left % (work.len() / 10).max(1) == 0 {
+                        eprintln!("{test}: {left} of {} left", work.len());
+                    }
                     let figures = runtime.block_on(attack(piece));
                     total.lock().unwrap().add(figures);
                 }
