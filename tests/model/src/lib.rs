@@ -1,5 +1,6 @@
 //! A second opinion: the rules of docs/rows.md written again, plainly and slowly, sharing no code with the crate's decisions.
 
+pub mod mutate;
 pub mod random;
 pub mod rows;
 pub mod verdict;
