@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use crate::flags::Overrides;
 use crate::flags::{self, Cleanup, Explain, Flags, Metrics, Repair, Takes};
+use shared::bucket::BUCKETS;
 use shared::settings::duration;
 
 const EXIT_CODES: &str = "\
@@ -42,6 +43,9 @@ pub struct Common {
     /// Print no progress and no hints
     #[arg(long, short, global = true, help_heading = "Output")]
     pub quiet: bool,
+    /// Whether the command was given `--apply`.
+    #[arg(skip)]
+    pub applies: bool,
 }
 
 impl Common {
@@ -88,6 +92,8 @@ Examples:
         after_help = "\
 Examples:
   janitor cleanup --prefix myapp                 report what would be deleted, and why
+  janitor cleanup --prefix myapp --list --bucket spa_refresh_tokens
+                                                 list rows that would be deleted, masked
   janitor cleanup --prefix myapp --apply         ask for confirmation, then delete
   janitor cleanup --prefix myapp --apply --yes --max-deletes 1000"
     )]
@@ -177,6 +183,18 @@ pub struct Deleting<T: Takes> {
     /// Skip the confirmation prompt
     #[arg(long, requires = "apply")]
     pub yes: bool,
+    /// List the rows that would be deleted, masked, with reason and age
+    #[arg(long, conflicts_with = "yes")]
+    pub list: bool,
+    /// With --list: only rows of this bucket
+    #[arg(long, requires = "list", value_parser = bucket)]
+    pub bucket: Option<String>,
+    /// With --list: only rows of this owner, such as an actor's id
+    #[arg(long, requires = "list")]
+    pub owner: Option<String>,
+    /// With --list: at most N rows, up to 10000 [default: 100]
+    #[arg(long, requires = "list", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub limit: Option<u16>,
     #[command(flatten)]
     pub flags: Flags<T>,
 }
@@ -369,6 +387,17 @@ pub struct RowName {
     pub name: String,
 }
 
+impl Cli {
+    /// As [`Parser::try_parse`], and notes whether the command was given `--apply`, whichever command has that flag.
+    pub fn read() -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))?;
+        let command = std::iter::successors(Some(&matches), |matches| matches.subcommand().map(|(_, next)| next));
+        cli.common.applies = command.last().is_some_and(|last| matches!(last.try_get_one("apply"), Ok(Some(true))));
+        Ok(cli)
+    }
+}
+
 impl Explaining {
     pub fn add_to(&self, overrides: &mut Overrides) {
         overrides.extend(self.flags.given.clone());
@@ -384,6 +413,12 @@ pub fn hint(mut error: clap::Error) -> clap::Error {
         error.remove(ContextKind::Usage);
     }
     error
+}
+
+/// A bucket that the table of buckets lists.
+fn bucket(text: &str) -> Result<String, String> {
+    let is_known = BUCKETS.iter().any(|bucket| bucket.name == text);
+    is_known.then(|| text.to_owned()).ok_or_else(|| "must be a bucket of docs/rows.md, such as mcp_tokens".to_owned())
 }
 
 /// An interval, or a time to wait.

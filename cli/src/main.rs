@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use janitor::args::{self, Cli, Command};
 use janitor::command::runs::Which;
 use janitor::command::{audit, explain, reap, revoke, runs, settings, ttl};
@@ -16,7 +16,7 @@ use janitor::typed::Typed;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let typed = Typed::new(std::env::args_os().skip(1));
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(typed.refuse(&args::hint(error))),
     };
@@ -24,7 +24,10 @@ async fn main() -> ExitCode {
     match Box::pin(run(cli, &mut out)).await {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("janitor: {}", typed.unsaid(&failure.text));
+            if !failure.text.is_empty() {
+                // Nobody to tell that standard error is closed.
+                let _ = writeln!(std::io::stderr(), "janitor: {}", typed.unsaid(&failure.text));
+            }
             ExitCode::from(failure.code)
         }
     }
@@ -51,7 +54,10 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         Command::Run(options) => reap::run(&common, &options, screen, out).await,
         Command::Revoke(options) => revoke::revoke(&common, &options, screen, out).await,
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "janitor", out);
+            // It panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "janitor", &mut script);
+            out.write_all(&script)?;
             Ok(DONE)
         }
         Command::Settings => settings::print(common.json, out),

@@ -17,7 +17,7 @@ use bed::proxy::{self, Proxy};
 use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 
-const OAUTH: &str = "_actingweb_oauth2";
+pub(crate) const OAUTH: &str = "_actingweb_oauth2";
 const DAY: i64 = 86_400;
 
 bed::on_both_engines!(
@@ -28,11 +28,11 @@ bed::on_both_engines!(
     every_command_works_in_a_terminal,
 );
 
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     EpochSeconds::from(std::time::SystemTime::now()).get()
 }
 
-fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) -> Specimen {
+pub(crate) fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) -> Specimen {
     Specimen {
         owner: owner.to_owned(),
         bucket: bucket.to_owned(),
@@ -47,7 +47,7 @@ fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) ->
 const HALF_AN_HOUR: i64 = 1_800;
 
 /// Rows whose fate does not hang on the second: days away from it on either side.
-fn calm_rows(copies: i64) -> Vec<Specimen> {
+pub(crate) fn calm_rows(copies: i64) -> Vec<Specimen> {
     let now = now();
     let (dead, alive) = (now - 40 * DAY - HALF_AN_HOUR, now + 5 * DAY + HALF_AN_HOUR);
     (0..copies)
@@ -74,7 +74,7 @@ fn calm_rows(copies: i64) -> Vec<Specimen> {
         .collect()
 }
 
-fn of(kind: EngineKind, bed: &Bed) -> Janitor {
+pub(crate) fn of(kind: EngineKind, bed: &Bed) -> Janitor {
     Janitor::on(engine(kind).endpoint(), &bed.prefix)
 }
 
@@ -540,7 +540,7 @@ async fn what_is_wrong_is_told_at_once() {
             Janitor::default().with("AWS_DB_PREFIX", "x").with("AWS_EC2_METADATA_DISABLED", "true"),
             vec!["cleanup", "--region", "us-east-1"],
             2,
-            "the credentials were not accepted by DescribeTable (CredentialsNotLoaded)",
+            "no AWS credentials found: set AWS_PROFILE, use --profile, or run `aws sso login`",
         ),
         (
             Janitor::default()

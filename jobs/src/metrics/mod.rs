@@ -38,6 +38,9 @@ pub use forecast::{Forecast, Trend, age, forecast};
 pub use lag::{Ages, Lags};
 pub use sample::{Estimate, Sampling};
 
+use crate::cleanup::Cleanup;
+use crate::repair::Repair;
+use crate::run::Job;
 use crate::run::clock::RunClock;
 use crate::run::state::JobState;
 use crate::store::{
@@ -55,6 +58,11 @@ pub const NAME: &str = "metrics-emitter";
 /// The functions whose state rows tell how they are.
 pub const WATCHED: [&str; 2] = [cleanup::NAME, repair::NAME];
 
+/// Seconds between two scheduled runs of a watched function.
+fn period(name: &str) -> i64 {
+    if name == repair::NAME { Repair::PERIOD } else { Cleanup::PERIOD }
+}
+
 /// Parts of the table that an audit reads side by side.
 const SEGMENTS: i32 = 4;
 
@@ -65,6 +73,8 @@ pub enum Ended {
     Complete,
     /// Stopped before its deadline. A part of a count is no count.
     OutOfTime,
+    /// Stopped on request.
+    Stopped,
     /// Stopped at `MAX_AUDIT_UNITS`, or not begun because it would have cost more.
     ReadBudget,
 }
@@ -75,6 +85,7 @@ impl Ended {
         match self {
             Ended::Complete => "complete",
             Ended::OutOfTime => "out-of-time",
+            Ended::Stopped => "stopped",
             Ended::ReadBudget => "read-budget",
         }
     }
@@ -95,6 +106,8 @@ pub struct Measurement {
     pub ttl: TtlHealth,
     /// State rows by function; absent where there is none.
     pub runs: BTreeMap<&'static str, JobState>,
+    /// Whether the state rows were read.
+    pub knows_runs: bool,
     pub forecast: Forecast,
     pub figures: TableFigures,
     /// The stream that the cascade is mapped to.
@@ -163,6 +176,7 @@ where
         Scope::All if reader.is_above(expected_units) => Ended::ReadBudget,
         Scope::All => reader.whole_table(&against).await?,
     };
+    let ended = if ended == Ended::OutOfTime && clock.is_stopped() { Ended::Stopped } else { ended };
     let daily = runs.get(cleanup::NAME).cloned().unwrap_or_default();
     let mut measured = Measurement {
         table: settings.table.clone(),
@@ -173,11 +187,12 @@ where
         estimate,
         forecast: match ended {
             Ended::Complete => forecast(&reader.census, &daily, clock.now()),
-            Ended::OutOfTime | Ended::ReadBudget => Forecast::none(),
+            Ended::OutOfTime | Ended::Stopped | Ended::ReadBudget => Forecast::none(),
         },
         census: reader.census,
         ttl,
         runs,
+        knows_runs: !no_time,
         figures,
         cascade_stream: settings.cascade_stream.clone(),
         expected_units,

@@ -66,6 +66,14 @@ impl<'a, S: OwnState> Lease<'a, S> {
         Self { store, clock, holder, seconds: SHARED_SECONDS, began: clock.elapsed(), may_start: false }
     }
 
+    /// The other run that holds the lease.
+    ///
+    /// # Errors
+    /// When the state row could not be read.
+    pub async fn held(&self) -> Result<Option<Acquire<'a, S>>> {
+        Ok(self.store.read_state(LEASE).await?.and_then(|current| self.held_by_another(&current.value)))
+    }
+
     /// Takes the lease if nobody holds it, or if who held it has let it lapse.
     ///
     /// # Errors
