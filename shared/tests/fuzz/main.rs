@@ -5,10 +5,10 @@ mod json;
 mod records;
 mod settings;
 
-use std::io::Write as _;
 use std::time::Instant;
 
 use model::mutate::Corpus;
+use serde_json::json;
 
 /// The texts of a file of the corpus.
 fn corpus(texts: &str) -> Corpus {
@@ -22,12 +22,6 @@ fn rounds(short: u64) -> u64 {
 }
 
 fn count(what: &str, inputs: u64, began: Instant) {
-    let seconds = began.elapsed().as_secs_f64();
-    println!("{what}: {inputs} inputs in {seconds:.1} s");
-    if let Ok(path) = std::env::var("PROOF_FIGURES") {
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        let line =
-            format!("{{\"part\": \"fuzz\", \"what\": \"{what}\", \"inputs\": {inputs}, \"seconds\": {seconds:.1}}}");
-        writeln!(file, "{line}").unwrap();
-    }
+    let seconds = model::seconds(began);
+    model::figure(&json!({"part": "fuzz", "what": what, "inputs": inputs, "seconds": seconds}));
 }

@@ -10,9 +10,9 @@ mod runs;
 mod story;
 mod world;
 
-use std::io::Write as _;
 use std::time::Instant;
 
+use serde_json::json;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use runs::{Kind, Run, Taking, alone};
@@ -212,14 +212,6 @@ fn retiring() -> Vec<Setup> {
     ]
 }
 
-fn figure(line: &str) {
-    println!("{line}");
-    if let Ok(path) = std::env::var("PROOF_FIGURES") {
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        writeln!(file, "{line}").unwrap();
-    }
-}
-
 #[test]
 fn every_interleaving_keeps_the_promises() {
     check(setups());
@@ -235,14 +227,14 @@ fn check(setups: Vec<Setup>) {
         let began = Instant::now();
         let checker = setup.checker().threads(2).spawn_bfs().join();
         let runs = setup.runs.map(|kinds| story::run_name(kinds[0])).join(" and ");
-        let line = format!(
-            "{{\"part\": \"interleavings\", \"rows\": \"{}\", \"runs\": \"{runs}\", \"states\": {}, \"depth\": {}, \"seconds\": {:.1}}}",
-            setup.name,
-            checker.unique_state_count(),
-            checker.max_depth(),
-            began.elapsed().as_secs_f64()
-        );
-        figure(&line);
+        model::figure(&json!({
+            "part": "interleavings",
+            "rows": setup.name,
+            "runs": runs,
+            "states": checker.unique_state_count(),
+            "depth": checker.max_depth(),
+            "seconds": model::seconds(began),
+        }));
         // A model in which nothing happens keeps every promise.
         let deletes = setup.runs.concat().contains(&Kind::Cleanup);
         assert!(!deletes || checker.discovery(REACHED).is_some(), "{REACHED}: never");
@@ -262,12 +254,8 @@ fn counterexample(setup: Setup, what: &str, promise: &'static str) -> Vec<String
     };
     let Some(path) = (1..40).find_map(broken_within) else { panic!("{what}: {promise}, all the same") };
     let steps = story::tell(&setup, path);
-    let quoted: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
     println!("{what}. Not so: {promise}.\n  {}", steps.join("\n  "));
-    figure(&format!(
-        "{{\"part\": \"stories\", \"what\": {what:?}, \"promise\": {promise:?}, \"steps\": [{}]}}",
-        quoted.join(", ")
-    ));
+    model::figure(&json!({"part": "stories", "what": what, "promise": promise, "steps": steps}));
     steps
 }
 
