@@ -21,7 +21,7 @@ pub(super) enum Write<'a> {
 }
 
 /// The error code with which DynamoDB answers a condition that does not hold.
-const CONDITION_FAILED: &str = "ConditionalCheckFailedException";
+pub(super) const CONDITION_FAILED: &str = "ConditionalCheckFailedException";
 
 impl Dynamo {
     /// The text of one attribute, by a consistent read. A row of another bucket under the same key is not it.

@@ -13,6 +13,7 @@ mod describe;
 mod error;
 pub mod http;
 mod pace;
+mod permission;
 mod read;
 mod read_only;
 #[cfg(feature = "revoke")]

@@ -175,9 +175,10 @@ fn in_words(
     };
     match (by_profile, error) {
         (Some(problem), _) => problem(name.to_owned()),
-        (None, CredentialsError::CredentialsNotLoaded(_)) if is_named => SignInError::NoneInProfile(name.to_owned()),
-        (None, CredentialsError::CredentialsNotLoaded(_)) => SignInError::NoCredentials,
-        (None, _) => SignInError::Failed(who()),
+        (None, CredentialsError::InvalidConfiguration(_)) => SignInError::Failed(who()),
+        // Whatever else was asked, the last was the machine's role, which most machines do not have.
+        (None, _) if is_named => SignInError::NoneInProfile(name.to_owned()),
+        (None, _) => SignInError::NoCredentials,
     }
 }
 

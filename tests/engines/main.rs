@@ -17,5 +17,6 @@ mod metrics;
 mod random_tables;
 mod repair;
 mod segments;
+mod status;
 mod terminal;
 mod ttl;
