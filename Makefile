@@ -112,8 +112,8 @@ integration: tools build ## all tests, on genuine DynamoDB Local and on the embe
 		wait $$!; engines=$$?; cat target/engines.log; exit $$((others + engines))'
 
 # Part of `test`, which does not write the page. `make proof PROOF=long` is the longer form: more random rows, more fuzzing.
-PROOFS := --test every_case --test interleavings
-proof: ## every case of the decisions, every interleaving of the writers; writes docs/dev/proof.md
+PROOFS := --test every_case --test interleavings --test fuzz
+proof: ## every case of the decisions, every interleaving of the writers, fuzzed readers; writes docs/dev/proof.md
 	rm -f target/proof.jsonl
 	PROOF=$(PROOF) PROOF_FIGURES=$(CURDIR)/target/proof.jsonl $(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
 	python3 tests/python/proof.py target/proof.jsonl

@@ -31,7 +31,7 @@ INTERLEAVINGS = """
 ## Every interleaving of the writers
 
 `tests/model/tests/interleavings` is a model for [stateright](https://docs.rs/stateright) of the rows of one token. The application
-creates, consumes, revokes and deletes them; TTL removes them; two runs read and delete them. Every read and write is one step,
+creates, consumes, revokes and deletes them; TTL removes them; two runs read and delete, retire or restore them. Every read and write is one step,
 reads may be stale, and a run may be killed or sleep at any step. The model calls the decisions of `shared`.
 
 It assumes that the application finishes a write within the grace period or never, that an eventually consistent read is at

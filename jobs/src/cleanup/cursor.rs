@@ -80,6 +80,25 @@ mod tests {
     }
 
     #[test]
+    fn any_json_is_a_cursor_that_shows_little_or_none() {
+        let seeds = [
+            "{\"step\": \"mcp_tokens\", \"after\": \"aw_Zk3vT9q0p\"}",
+            "{\"after\": \"\u{eb}\u{eb}\u{eb}\", \"step\": \"end\"}",
+        ];
+        let mut corpus = model::mutate::Corpus::new(seeds.map(str::to_owned), 20);
+        let mut cursors = 0;
+        for _ in 0..20_000 {
+            let Ok(value) = serde_json::from_str(&corpus.next_text()) else { continue };
+            let Some(cursor) = Cursor::from_json(&value) else { continue };
+            let stored = cursor.clone().blurred(None);
+            assert!(stored.name.chars().count() <= 12 && cursor.name.starts_with(&stored.name), "{value}");
+            assert_eq!(Cursor::from_json(&stored.to_json()), Some(stored), "{value}");
+            cursors += 1;
+        }
+        assert!(cursors > 100, "{cursors}");
+    }
+
+    #[test]
     fn survives_being_stored() {
         let cursor = at(2, "abc");
         assert_eq!(Cursor::from_json(&cursor.to_json()), Some(cursor));

@@ -302,4 +302,21 @@ mod tests {
         }
         assert!(Progress::from_json(&cursor, 4).done.is_empty());
     }
+
+    #[test]
+    fn any_json_is_a_cursor_of_segments_that_can_be_stored() {
+        let cursor = json!({"segments": 8, "done": [1], "stopped": [{"segment": 2, "owner": "a", "after": "b"}]});
+        let mut corpus = model::mutate::Corpus::new([cursor.to_string()], 20);
+        let mut cursors = 0;
+        for _ in 0..20_000 {
+            let Ok(value) = serde_json::from_str(&corpus.next_text()) else { continue };
+            let mut progress = Progress::from_json(&value, 8);
+            cursors += u32::from(progress.place_in(2).is_some());
+            (0..8).for_each(|segment| drop(progress.place_in(segment)));
+            assert_eq!(Progress::from_json(&json!(progress), 8), progress, "{value}");
+            progress.finish(2);
+            assert_eq!(progress.place_in(2), None, "{value}");
+        }
+        assert!(cursors > 100, "{cursors}");
+    }
 }

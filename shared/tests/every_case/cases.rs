@@ -1,9 +1,8 @@
 //! The classes of values, and the rows and instants that are made of them.
 
-use std::io::Write as _;
-
 use model::rows::{self, NOW};
 use model::verdict::{Kind, Says, Time, Told, Used, Wishes, kind};
+use serde_json::json;
 use shared::bucket::{Bucket, Owner};
 use shared::expiry::{Policy, Verdict};
 use shared::row::{Raw, Row};
@@ -234,14 +233,8 @@ pub(crate) fn says(verdict: Verdict) -> Says {
     }
 }
 
-/// Prints the number of cases, and appends it to the figures of `make proof`.
+/// Prints the number of cases.
 pub(crate) fn count(what: &str, cases: u64, began: std::time::Instant) {
-    let seconds = began.elapsed().as_secs_f64();
-    println!("{what}: {cases} cases in {seconds:.1} s");
-    if let Ok(path) = std::env::var("PROOF_FIGURES") {
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        let line =
-            format!("{{\"part\": \"cases\", \"what\": \"{what}\", \"cases\": {cases}, \"seconds\": {seconds:.1}}}");
-        writeln!(file, "{line}").unwrap();
-    }
+    let seconds = model::seconds(began);
+    model::figure(&json!({"part": "cases", "what": what, "cases": cases, "seconds": seconds}));
 }

@@ -1,13 +1,31 @@
 //! A second opinion: the rules of docs/rows.md written again, plainly and slowly, sharing no code with the crate's decisions.
 
+pub mod mutate;
 pub mod random;
 pub mod rows;
 pub mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 
 use serde_json::Value;
 use shared::row::{Raw, Row, RowKey};
+
+/// Prints a figure, a JSON object, and appends it to the figures of `make proof`.
+pub fn figure(figure: &Value) {
+    println!("{figure}");
+    if let Ok(path) = std::env::var("PROOF_FIGURES") {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        let written = file.and_then(|mut file| writeln!(file, "{figure}"));
+        written.expect("the file of figures can be written");
+    }
+}
+
+/// Seconds since `began`, as a figure has them.
+#[must_use]
+pub fn seconds(began: std::time::Instant) -> f64 {
+    (began.elapsed().as_secs_f64() * 10.0).round() / 10.0
+}
 
 /// A row as the model sees it.
 #[derive(Clone, Debug, PartialEq)]

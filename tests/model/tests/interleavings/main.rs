@@ -10,13 +10,13 @@ mod runs;
 mod story;
 mod world;
 
-use std::io::Write as _;
 use std::time::Instant;
 
+use serde_json::json;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use runs::{Kind, Run, Taking, alone};
-use world::{ALL, App, GRACE, Mutant, Setup, Step, Token, Which, World};
+use world::{ALL, App, GRACE, Mutant, RETIREMENT, Setup, Step, Token, Which, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -77,7 +77,7 @@ impl Model for Setup {
                     world.backup = Some([world.get(Token)?, world.get(self.index())?]);
                 }
             }
-            Action::Ttl(which) => world.ttl_remove(which),
+            Action::Ttl(which) => world.ttl_remove(self, which),
             // `now` is the second of the first read. An older one would only find fewer rows dead: see `every_case`.
             Action::Start(slot, kind, bits) => {
                 let run = Run::start(kind, &world, self);
@@ -141,24 +141,32 @@ fn at_rest(setup: &Setup, world: &World) -> bool {
 
 /// A month after the last time, with the runs of two days.
 fn ends_clean(setup: &Setup, world: &World) -> bool {
-    let (mut world, now) = (world.clone(), world.now(setup) + 40 * 86_400);
-    for now in [now, now + GRACE + 1] {
-        for kind in [Kind::Cleanup, Kind::RepairIndex, Kind::RepairActor] {
-            alone(&mut world, setup, kind, now);
-        }
-    }
-    world.table == [None; 5]
+    ends_clean_by(setup, world, &[Kind::Cleanup, Kind::RepairIndex, Kind::RepairActor])
 }
 
 fn ends_clean_by_cleanups(setup: &Setup, world: &World) -> bool {
-    let (mut world, now) = (world.clone(), world.now(setup) + 40 * 86_400);
-    alone(&mut world, setup, Kind::Cleanup, now);
+    ends_clean_by(setup, world, &[Kind::Cleanup])
+}
+
+/// Where rows are retired, TTL removes what is left to it, a week later.
+fn ends_clean_by(setup: &Setup, world: &World, kinds: &[Kind]) -> bool {
+    let (mut world, mut now) = (world.clone(), world.now(setup) + 40 * 86_400);
+    for _ in 0..if setup.retire { 3 } else { 1 } {
+        for now in [now, now + GRACE + 1] {
+            kinds.iter().for_each(|kind| alone(&mut world, setup, *kind, now));
+        }
+        now += RETIREMENT + 2 * GRACE;
+        if setup.retire {
+            world.table = world.table.map(|cell| cell.filter(|cell| cell.ttl.is_none_or(|ttl| ttl >= now)));
+        }
+    }
     world.table == [None; 5]
 }
 
 const CLEANUP: &[Kind] = &[Kind::Cleanup];
 const REPAIR: &[Kind] = &[Kind::RepairIndex, Kind::RepairActor];
 const CASCADE: &[Kind] = &[Kind::Cascade];
+const RESTORE: &[Kind] = &[Kind::Restore];
 
 const PLAIN: Setup = Setup {
     name: "access token",
@@ -167,6 +175,7 @@ const PLAIN: Setup = Setup {
     old_index: false,
     marker: false,
     runs: [CLEANUP, REPAIR],
+    retire: false,
     backup: false,
     mutant: None,
 };
@@ -191,28 +200,41 @@ fn setups() -> Vec<Setup> {
     ]
 }
 
-fn figure(line: &str) {
-    println!("{line}");
-    if let Ok(path) = std::env::var("PROOF_FIGURES") {
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        writeln!(file, "{line}").unwrap();
-    }
+fn retiring() -> Vec<Setup> {
+    let access =
+        Setup { name: "access token before 3.7.4, retired", retire: true, ttl: false, old_index: true, ..PLAIN };
+    let refresh = Setup { name: "refresh token, retired", retire: true, refresh: true, ..PLAIN };
+    vec![
+        Setup { runs: [CLEANUP, RESTORE], ..access },
+        Setup { runs: [REPAIR, RESTORE], ..access },
+        Setup { runs: [REPAIR, RESTORE], ..refresh },
+        Setup { runs: [REPAIR, CASCADE], ..refresh },
+    ]
 }
 
 #[test]
 fn every_interleaving_keeps_the_promises() {
-    for setup in setups() {
+    check(setups());
+}
+
+#[test]
+fn every_interleaving_of_retire_and_restore_keeps_the_promises() {
+    check(retiring());
+}
+
+fn check(setups: Vec<Setup>) {
+    for setup in setups {
         let began = Instant::now();
         let checker = setup.checker().threads(2).spawn_bfs().join();
         let runs = setup.runs.map(|kinds| story::run_name(kinds[0])).join(" and ");
-        let line = format!(
-            "{{\"part\": \"interleavings\", \"rows\": \"{}\", \"runs\": \"{runs}\", \"states\": {}, \"depth\": {}, \"seconds\": {:.1}}}",
-            setup.name,
-            checker.unique_state_count(),
-            checker.max_depth(),
-            began.elapsed().as_secs_f64()
-        );
-        figure(&line);
+        model::figure(&json!({
+            "part": "interleavings",
+            "rows": setup.name,
+            "runs": runs,
+            "states": checker.unique_state_count(),
+            "depth": checker.max_depth(),
+            "seconds": model::seconds(began),
+        }));
         // A model in which nothing happens keeps every promise.
         let deletes = setup.runs.concat().contains(&Kind::Cleanup);
         assert!(!deletes || checker.discovery(REACHED).is_some(), "{REACHED}: never");
@@ -232,12 +254,8 @@ fn counterexample(setup: Setup, what: &str, promise: &'static str) -> Vec<String
     };
     let Some(path) = (1..40).find_map(broken_within) else { panic!("{what}: {promise}, all the same") };
     let steps = story::tell(&setup, path);
-    let quoted: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
     println!("{what}. Not so: {promise}.\n  {}", steps.join("\n  "));
-    figure(&format!(
-        "{{\"part\": \"stories\", \"what\": {what:?}, \"promise\": {promise:?}, \"steps\": [{}]}}",
-        quoted.join(", ")
-    ));
+    model::figure(&json!({"part": "stories", "what": what, "promise": promise, "steps": steps}));
     steps
 }
 

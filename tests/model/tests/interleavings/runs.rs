@@ -5,7 +5,9 @@ use shared::expiry::{self, DeleteReason, KeepReason, Verdict};
 use shared::integrity::{self, Indexed, Lookup, Question, Referrers, Sighting};
 use shared::row::Row;
 
-use crate::world::{Cell, Marker, Mutant, NewIndex, OldIndex, Provider, Setup, Token, Which, World, seconds};
+use crate::world::{
+    ALL, Cell, Marker, Mutant, NewIndex, OldIndex, Provider, RETIREMENT, Setup, Token, Which, World, seconds,
+};
 
 /// The index rows and the actor's rows decide nothing for each other within one repair: they are two kinds of run here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,6 +16,8 @@ pub(crate) enum Kind {
     RepairIndex,
     RepairActor,
     Cascade,
+    /// `janitor restore`.
+    Restore,
 }
 
 /// What a run does next.
@@ -111,6 +115,7 @@ impl Taking<'_> {
                 self.run.doomed[Provider as usize] = self.referrers(true) == Referrers::None;
                 self.first_delete()
             }
+            (Kind::Restore, _) => self.restore_page(),
             (Kind::Cascade, At::Page) => self.cascade_page(),
             (Kind::Cascade, At::Target) => self.cascade_target(),
             (Kind::Cascade, _) => {
@@ -133,7 +138,11 @@ impl Taking<'_> {
     /// Once it deletes, a run needs only what it deletes: runs that differ in nothing else are one state.
     fn forget(&mut self) {
         if let At::Delete(_) = self.run.at {
-            (self.run.now, self.run.seen) = (0, [None; 2]);
+            self.run.seen = [None; 2];
+            // The end of a retirement is counted from it.
+            if !self.setup.retire {
+                self.run.now = 0;
+            }
             for (read, doomed) in self.run.read.iter_mut().zip(self.run.doomed) {
                 *read = read.filter(|_| doomed);
             }
@@ -350,18 +359,18 @@ impl Taking<'_> {
         (from..5).find(|n| self.run.doomed[order[usize::from(*n)] as usize]).map(At::Delete)
     }
 
-    /// Deletes a row if it is still what was judged; a row that is gone already counts as deleted.
+    /// Deletes, retires or restores a row if it is still what was judged; a row that is gone already counts as deleted.
     fn delete(&mut self, n: u8) -> Option<At> {
         let which = Run::order(self.setup)[usize::from(n)];
-        let judged = self.was(which);
-        let there = self.world.get(which).map(|cell| self.setup.row(which, cell));
+        let (judged, there) = (self.run.read[which as usize], self.world.get(which));
         let holds = there == judged || self.setup.mutant == Some(Mutant::NoCondition);
         let lost = there.is_some() && !holds;
-        if there.is_some() && holds {
-            self.world.remove(self.setup, which);
+        if let Some(cell) = there.filter(|_| holds) {
+            self.dispose(which, cell);
         }
-        // A chain goes on only as far as the delete before succeeded. The cascade's deletes are not a chain.
-        if lost && self.run.kind != Kind::Cascade && self.setup.mutant != Some(Mutant::OrderReversed) {
+        // A chain goes on only as far as the delete before succeeded. The others' writes are no chain.
+        let chain = !matches!(self.run.kind, Kind::Cascade | Kind::Restore);
+        if lost && chain && self.setup.mutant != Some(Mutant::OrderReversed) {
             match which {
                 Provider => self.run.doomed = [false; 5],
                 Token => (self.run.doomed[NewIndex as usize], self.run.doomed[OldIndex as usize]) = (false, false),
@@ -369,6 +378,31 @@ impl Taking<'_> {
             }
         }
         self.next_delete(n + 1)
+    }
+
+    fn dispose(&mut self, which: Which, cell: Cell) {
+        let until = self.run.now + RETIREMENT;
+        match (self.run.kind, cell.retired_from) {
+            (Kind::Restore, Some(ttl)) => self.world.put(which, Some(Cell { ttl, retired_from: None, ..cell })),
+            (Kind::Restore, None) => {}
+            (Kind::Cascade, _) => self.world.remove(self.setup, which),
+            _ if !self.setup.retire => self.world.remove(self.setup, which),
+            // DynamoDB removes it within the week.
+            (_, Some(_)) => {}
+            _ if cell.ttl.is_some_and(|ttl| ttl <= until) => {}
+            (_, None) => {
+                let retired = Cell { ttl: Some(until), retired_from: Some(cell.ttl), ..cell };
+                self.world.put(which, Some(retired));
+            }
+        }
+    }
+
+    fn restore_page(&mut self) -> Option<At> {
+        for which in ALL {
+            self.run.read[which as usize] = self.world.get(which);
+            self.run.doomed[which as usize] = self.world.get(which).is_some_and(|cell| cell.retired_from.is_some());
+        }
+        self.first_delete()
     }
 }
 

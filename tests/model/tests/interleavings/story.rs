@@ -32,6 +32,7 @@ pub(crate) fn run_name(kind: Kind) -> &'static str {
         Kind::Cleanup => "cleanup",
         Kind::RepairIndex | Kind::RepairActor => "repair",
         Kind::Cascade => "cascade",
+        Kind::Restore => "restore",
     }
 }
 
@@ -80,18 +81,20 @@ fn app(setup: &Setup, world: &World, step: Step) -> String {
 
 fn step(setup: &Setup, world: &World, run: &crate::runs::Run, stale: u8, after: Option<&World>) -> String {
     if let Some(which) = run.deletes(setup) {
-        let gone = world.get(which).is_none();
-        let deleted = after.is_some_and(|after| after.get(which).is_none());
-        return match (gone, deleted) {
-            (true, _) => format!("deletes {}: it is gone already", row(which)),
-            (false, true) => format!("deletes {}", row(which)),
-            (false, false) => format!("does not delete {}: it has changed", row(which)),
+        let (before, after) = (world.get(which), after.and_then(|after| after.get(which)));
+        return match (before, after) {
+            (None, _) => format!("deletes {}: it is gone already", row(which)),
+            (Some(_), None) => format!("deletes {}", row(which)),
+            (Some(before), Some(after)) if before == after => format!("leaves {} as it is", row(which)),
+            (Some(_), Some(after)) if after.retired_from.is_some() => format!("retires {}", row(which)),
+            (Some(_), Some(_)) => format!("restores {}", row(which)),
         };
     }
     let read: &[Which] = match (run.kind, run.at) {
         (Kind::Cleanup, At::Page) if setup.marker => &[Marker],
         (Kind::Cleanup | Kind::RepairIndex, At::Page) => &[NewIndex, OldIndex],
         (Kind::Cascade, At::Page) => &[NewIndex, OldIndex, Provider],
+        (Kind::Restore, _) => &[Provider, Token, NewIndex, OldIndex],
         (Kind::RepairActor, At::Page) => &[Provider, Token],
         (_, At::Target | At::Confirm | At::Referrers) => &[Token],
         (_, At::LookNew) => &[NewIndex],

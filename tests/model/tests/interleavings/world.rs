@@ -34,12 +34,27 @@ pub(crate) use Which::{Marker, NewIndex, OldIndex, Provider, Token};
 
 pub(crate) const ALL: [Which; 5] = [Provider, Token, NewIndex, OldIndex, Marker];
 
-/// What can differ in a row: when it was written, whether and when it was used, and its TTL.
+/// For rows that are retired: the expiry, over; and a retirement of then, over.
+pub(crate) const RETIRED_ACCESS: &[i32] = &[0, 3_902, 608_703];
+/// For those of a refresh token: the grace period, over; a retirement of then, over; the expiry, over.
+pub(crate) const RETIRED_REFRESH: &[i32] = &[0, 3_601, 608_402, 2_592_301];
+pub(crate) const RETIREMENT: i32 = 7 * 86_400;
+
+/// What can differ in a row: when it was written, whether and when it was used, its TTL, and the TTL that it had when it was retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Cell {
     pub(crate) written: i32,
     pub(crate) used: Option<i32>,
     pub(crate) ttl: Option<i32>,
+    #[expect(clippy::option_option, reason = "not retired; retired, and had none before")]
+    pub(crate) retired_from: Option<Option<i32>>,
+}
+
+impl Cell {
+    /// The TTL that the application gave the row: it is judged by this one.
+    fn own_ttl(self) -> Option<i32> {
+        self.retired_from.unwrap_or(self.ttl)
+    }
 }
 
 /// What the application is doing.
@@ -70,6 +85,9 @@ pub(crate) struct Setup {
     /// Nothing but a replay marker, which is written again under its name.
     pub(crate) marker: bool,
     pub(crate) runs: [&'static [crate::runs::Kind]; 2],
+    /// Dead rows are retired, not deleted. The words of DESIGN.md and issue 18: a dead row whose TTL is near is left to it; any other
+    /// gets one a week ahead.
+    pub(crate) retire: bool,
     /// A backup that puts a removed token and its index row back, byte for byte.
     pub(crate) backup: bool,
     pub(crate) mutant: Option<Mutant>,
@@ -90,7 +108,12 @@ pub(crate) enum Mutant {
 
 impl Setup {
     pub(crate) fn times(&self) -> &'static [i32] {
-        if self.refresh { REFRESH } else { ACCESS }
+        match (self.refresh, self.retire) {
+            (false, false) => ACCESS,
+            (false, true) => RETIRED_ACCESS,
+            (true, false) => REFRESH,
+            (true, true) => RETIRED_REFRESH,
+        }
     }
 
     pub(crate) fn policy(&self) -> Policy {
@@ -142,7 +165,7 @@ impl Setup {
             key: RowKey::in_bucket(owner, bucket, name),
             bucket: Raw::Text(bucket.name.to_owned()),
             data: Raw::Text(data),
-            ttl: cell.ttl.map_or(Raw::Absent, |at| Raw::Number(seconds(at).to_string())),
+            ttl: cell.own_ttl().map_or(Raw::Absent, |at| Raw::Number(seconds(at).to_string())),
             bytes: 100,
         }
     }
@@ -157,7 +180,7 @@ impl Setup {
         };
         // The data of the other rows does not tell when they were written.
         let written = if matches!(which, Token | Marker) { now } else { 0 };
-        Cell { written, used: None, ttl: self.ttl.then_some(now + storage + 3_600) }
+        Cell { written, used: None, ttl: self.ttl.then_some(now + storage + 3_600), retired_from: None }
     }
 }
 
@@ -233,7 +256,8 @@ impl World {
             // Its own TTL ends it, whoever names it.
             Provider => {
                 let named = matches!(self.app, App::Creating(1)) || token.is_some_and(|token| token.used.is_none());
-                let in_time = self.get(Provider).is_some_and(|row| row.ttl.is_none_or(|ttl| self.now(setup) <= ttl));
+                let in_time =
+                    self.get(Provider).is_some_and(|row| row.own_ttl().is_none_or(|ttl| self.now(setup) <= ttl));
                 self.wanted && named && in_time
             }
         }
@@ -306,7 +330,10 @@ impl World {
             // Compare-and-swap on the token's data.
             (Step::Rotate, _) => {
                 let ttl = setup.ttl.then_some(now + WINDOW + 3_600);
-                self.put(Token, self.get(Token).map(|token| Cell { used: Some(now), ttl, ..token }));
+                self.put(
+                    Token,
+                    self.get(Token).map(|token| Cell { used: Some(now), ttl, retired_from: None, ..token }),
+                );
                 App::Rotating
             }
             (Step::Die | Step::Go, app) => {
@@ -346,10 +373,13 @@ impl World {
         ALL.into_iter().filter(past).collect()
     }
 
-    /// The library's own TTLs: they are none of the runs' doing.
-    pub(crate) fn ttl_remove(&mut self, which: Which) {
+    /// The library's own TTLs are none of the runs' doing; the end of a retirement is.
+    pub(crate) fn ttl_remove(&mut self, setup: &Setup, which: Which) {
         self.record |= which == Token;
         self.orderly &= which == Provider;
+        if self.get(which).is_some_and(|cell| cell.retired_from.is_some()) {
+            self.remove(setup, which);
+        }
         self.put(which, None);
     }
 }

@@ -1,0 +1,38 @@
+//! Records of the table's stream.
+
+use std::time::Instant;
+
+use serde_json::Value;
+use shared::cascade::{Record, read};
+
+use crate::{corpus, count, rounds};
+
+/// A record that names a removed token is one of TTL's removals, of this table, with the key of a token in it twice.
+#[test]
+fn no_record_names_a_token_that_ttl_did_not_remove() {
+    let (began, rounds) = (Instant::now(), rounds(40_000));
+    let mut corpus = corpus(include_str!("corpus/records.txt"));
+    let (mut removals, mut parsed) = (0, 0);
+    for _ in 0..rounds {
+        let text = corpus.next_text();
+        let Ok(record) = serde_json::from_str::<Value>(&text) else { continue };
+        parsed += 1;
+        let Record::RemovedToken(removal) = read(&record, "app_attributes") else { continue };
+        removals += 1;
+        let at = |pointer: &str| record.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        assert_eq!(at("/eventName"), "REMOVE", "{text}");
+        assert_eq!(at("/userIdentity/principalId"), "dynamodb.amazonaws.com", "{text}");
+        for key in ["/dynamodb/Keys", "/dynamodb/OldImage"] {
+            assert_eq!(at(&format!("{key}/id/S")), removal.token.owner, "{text}");
+            assert_eq!(at(&format!("{key}/bucket_name/S")), removal.token.sort, "{text}");
+        }
+        assert_eq!(at("/dynamodb/OldImage/bucket/S"), removal.bucket.name, "{text}");
+        assert!(["mcp_tokens", "mcp_refresh_tokens", "mcp_auth_codes"].contains(&removal.bucket.name), "{text}");
+        assert!(removal.token.sort.starts_with(&removal.bucket.sort_prefix()), "{text}");
+        assert!(removal.provider.is_none_or(|key| key.owner == removal.token.owner), "{text}");
+        assert!(!removal.sequence.is_empty());
+        corpus.keep(text);
+    }
+    assert!(removals > 100 && parsed > removals, "{removals} of {parsed}: the corpus is too far from a record");
+    count("stream records", rounds, began);
+}

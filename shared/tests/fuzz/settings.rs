@@ -1,0 +1,51 @@
+//! Settings from an event, and from an environment.
+
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+use shared::settings::{Environment, Purpose, SETTINGS, Settings};
+
+use crate::{corpus, count, rounds};
+
+/// Whatever an event or an environment holds, a run has no setting outside its range, and no field that nobody knows.
+#[test]
+fn no_event_and_no_environment_gives_a_setting_that_is_out_of_range() {
+    let (began, rounds) = (Instant::now(), rounds(20_000));
+    let mut corpus = corpus(include_str!("corpus/events.txt"));
+    let environment: Environment =
+        [("AWS_DB_PREFIX", "x"), ("MODE", "delete")].map(|(n, v)| (n.into(), v.into())).into();
+    let mut accepted = 0;
+    for _ in 0..rounds {
+        let text = corpus.next_text();
+        let Ok(Value::Object(event)) = serde_json::from_str::<Value>(&text) else { continue };
+        for purpose in [Purpose::Cleanup, Purpose::Repair, Purpose::Metrics] {
+            if let Ok(settings) = Settings::parse(&environment, &event, purpose) {
+                within_ranges(&settings, &text);
+                let known = |key: &String| SETTINGS.iter().any(|setting| setting.key() == *key);
+                assert!(event.keys().all(known), "{text}");
+                accepted += 1;
+            }
+            // The same texts as an environment. What looks like a setting and is none stops a run.
+            let names = event.iter().filter_map(|(key, value)| Some((key.to_uppercase(), value.as_str()?.to_owned())));
+            let mut given = environment.clone();
+            given.extend(names);
+            if let Ok(settings) = Settings::parse(&given, &Map::new(), purpose) {
+                within_ranges(&settings, &text);
+            }
+        }
+        if accepted % 64 == 1 {
+            corpus.keep(text);
+        }
+    }
+    assert!(accepted > 100, "{accepted}: the corpus is too far from an event");
+    count("events and environments", rounds, began);
+}
+
+fn within_ranges(settings: &Settings, text: &str) {
+    assert!(settings.grace_seconds >= 300, "{text}");
+    assert!(settings.reuse_window_seconds >= 172_800, "{text}");
+    assert!(settings.max_delete_share.is_none_or(|share| (0.0..=1.0).contains(&share)), "{text}");
+    assert!(settings.max_write_units_per_second.is_none_or(|units| units > 0.0 && units.is_finite()), "{text}");
+    assert!(settings.max_read_units_per_second.is_none_or(|units| units > 0.0 && units.is_finite()), "{text}");
+    assert!(settings.table.len() >= 3, "{text}");
+}
