@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::duration::{EXAMPLES, duration};
 pub use crate::flags::Overrides;
 use crate::flags::{self, Cleanup, Explain, Flags, Metrics, Repair, Takes};
 use shared::bucket::BUCKETS;
+use shared::settings::Mode;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 a check has findings, 2 wrong usage or configuration, 3 not finished.
@@ -43,6 +44,9 @@ pub struct Common {
     /// Print no progress and no hints
     #[arg(long, short, global = true, help_heading = "Output")]
     pub quiet: bool,
+    /// Whether the command was given `--apply`.
+    #[arg(skip)]
+    pub applies: bool,
 }
 
 impl Common {
@@ -114,6 +118,24 @@ Examples:
   janitor audit --prefix myapp --scope system          count the rows of the system actors only: cheap
   janitor audit --prefix myapp --html audit.html       write a page with charts")]
     Audit(Auditing),
+    /// Show the table, its TTL, recovery, pause, lease, last and next runs and backlog in one screen
+    ///
+    /// Cheap: counts the rows of the system actors, or samples them where they are many. Writes nothing.
+    #[command(after_help = "Example: janitor status --prefix myapp")]
+    Status,
+    /// Check credentials, region, table, clock, TTL, recovery and each permission that a run needs
+    ///
+    /// Permissions are asked of DynamoDB itself, with requests that cannot change the table: a write has a condition that
+    /// never holds. It uses up to three write units. The exit code is 1 if anything is missing.
+    #[command(after_help = "\
+Examples:
+  janitor doctor --prefix myapp --profile prod
+  janitor doctor --prefix myapp --mode dry-run         without the permissions to write and delete")]
+    Doctor {
+        /// The kind of run to check for
+        #[arg(long, value_enum, default_value_t)]
+        mode: DoctorMode,
+    },
     /// Explain why a row is kept or deleted: the rule, the times, related rows, and what each job would do
     ///
     /// Takes a row by its owner, bucket and name, or reads a token, session id, code or client id from standard input, so
@@ -166,9 +188,31 @@ Exit codes: 0 done (dry run: rows found), 1 nothing found, 2 wrong usage or conf
     /// Print a completion script for a shell
     #[command(after_help = "Example: janitor completions bash > /etc/bash_completion.d/janitor")]
     Completions { shell: clap_complete::Shell },
+    /// Write the man pages and completion scripts into a folder, to be packaged
+    #[command(hide = true)]
+    Generate { folder: std::path::PathBuf },
     /// Print the table of settings in Markdown, or with --json as JSON: for the README and the checks of the template
     #[command(hide = true)]
     Settings,
+}
+
+/// What `doctor` checks for.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum DoctorMode {
+    /// A run with --apply, or a function that deletes
+    #[default]
+    Delete,
+    /// A dry run
+    DryRun,
+}
+
+impl From<DoctorMode> for Mode {
+    fn from(mode: DoctorMode) -> Self {
+        match mode {
+            DoctorMode::Delete => Mode::Delete,
+            DoctorMode::DryRun => Mode::DryRun,
+        }
+    }
 }
 
 /// The flags of a command that deletes expired rows.
@@ -382,6 +426,17 @@ pub struct RowName {
     /// Name of the row; - reads it from standard input, so that it is not in the shell's history
     #[arg(allow_hyphen_values = true)]
     pub name: String,
+}
+
+impl Cli {
+    /// As [`Parser::try_parse`], and notes whether the command was given `--apply`, whichever command has that flag.
+    pub fn read() -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))?;
+        let command = std::iter::successors(Some(&matches), |matches| matches.subcommand().map(|(_, next)| next));
+        cli.common.applies = command.last().is_some_and(|last| matches!(last.try_get_one("apply"), Ok(Some(true))));
+        Ok(cli)
+    }
 }
 
 impl Explaining {

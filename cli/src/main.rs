@@ -3,10 +3,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
 use janitor::args::{self, Cli, Command};
 use janitor::command::runs::Which;
-use janitor::command::{audit, explain, reap, revoke, runs, settings, ttl};
+use janitor::command::{audit, doctor, explain, generate, reap, revoke, runs, settings, status, ttl};
 #[cfg(feature = "demo")]
 use janitor::demo;
 use janitor::fail::{DONE, Failure};
@@ -16,7 +15,7 @@ use janitor::typed::Typed;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let typed = Typed::new(std::env::args_os().skip(1));
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(typed.refuse(&args::hint(error))),
     };
@@ -53,13 +52,10 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         Command::Ttl(command) => ttl::ttl(&common, &command, screen, out).await,
         Command::Run(options) => reap::run(&common, &options, screen, out).await,
         Command::Revoke(options) => revoke::revoke(&common, &options, screen, out).await,
-        Command::Completions { shell } => {
-            // It panics where it cannot write.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "janitor", &mut script);
-            out.write_all(&script)?;
-            Ok(DONE)
-        }
+        Command::Status => status::status(&common, screen, out).await,
+        Command::Doctor { mode } => doctor::doctor(&common, mode.into(), screen, out).await,
+        Command::Completions { shell } => generate::completions(shell, out),
+        Command::Generate { folder } => generate::all(&folder, out),
         Command::Settings => settings::print(common.json, out),
     }
 }

@@ -16,6 +16,7 @@
 //! revoke       every row of an actor, a client, a chain or a token; the only job that deletes live rows
 //! backfill     gives rows the TTL that they should have
 //! explain      why a row is judged as it is, and what each job would do with it; cannot delete
+//! status       the table, its runs and its permissions in one screen, and whether a run could work here; cannot write
 //! table_setup  makes sure that the table's TTL, and if wanted its stream, is on
 //! ```
 
@@ -32,6 +33,7 @@ pub mod repair;
 #[cfg(feature = "revoke")]
 pub mod revoke;
 pub mod run;
+pub mod status;
 pub mod store;
 pub mod table_setup;
 pub mod walk;

@@ -412,7 +412,9 @@ async fn finds_a_cascade_that_listens_to_another_stream(kind: EngineKind) {
         environment.insert("CASCADE_STREAM_ARN".to_owned(), stream.to_owned());
         let function = runtime::lambda::Function::new(bed.function.client.clone(), environment);
         let measured = function.metrics_emitter(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
-        !kinds(&measured).contains(&"cascade-deaf")
+        let is_deaf = kinds(&measured).contains(&"cascade-deaf");
+        assert_eq!(measured.is_overdue(), is_deaf, "the alarm reports it");
+        !is_deaf
     };
     assert!(listens("").await, "no cascade is deployed");
     assert!(!listens("arn:aws:dynamodb:eu-west-1:1:table/t/stream/1").await, "the table has no stream");

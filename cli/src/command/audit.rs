@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use jobs::metrics::{Counts, Ended, Measurement, OwnerKind, answer, measure};
-use jobs::store::Billing;
+use jobs::metrics::{Counts, Ended, Measurement, OwnerKind, answer, measure, recovery_finding};
+use jobs::store::{Billing, InspectRecovery};
 use shared::settings::Purpose;
 
 use super::stop_on_signals;
@@ -25,7 +25,8 @@ pub async fn audit(common: &Common, options: &Auditing, screen: Screen, out: &mu
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
     let work = Box::pin(measure(&table, &target.settings, table.clock()));
-    let measured = screen.while_watching("audit", target.watch, work).await?;
+    let mut measured = screen.while_watching("audit", target.watch, work).await?;
+    measured.findings.extend(recovery_finding(&measured, &table.recovery().await));
     let report = answer(&measured);
     if screen.json {
         writeln!(out, "{report}")?;

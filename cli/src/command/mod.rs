@@ -2,11 +2,14 @@
 
 pub mod audit;
 pub mod backfill;
+pub mod doctor;
 pub mod explain;
+pub mod generate;
 pub mod reap;
 pub mod revoke;
 pub mod runs;
 pub mod settings;
+pub mod status;
 pub mod ttl;
 mod ttl_row;
 

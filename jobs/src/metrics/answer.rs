@@ -163,14 +163,20 @@ fn figures(measured: &Measurement) -> Value {
 }
 
 impl Measurement {
-    /// Whether the cleanup or the repair has not completed for too long, since the first run that the state knows of. A job that has never
-    /// run is not: then its failures wait in the queue, or it is not scheduled.
+    /// Whether a job is not being done: the cleanup or the repair has not completed for too long, since the first run that the state knows of,
+    /// or the cascade hears nothing. A job that has never run is not overdue: then its failures wait in the queue, or it is not scheduled.
     pub fn is_overdue(&self) -> bool {
-        self.runs.iter().any(|(name, state)| {
-            let since = state.last_complete_at.or(state.first_run_at);
-            let most = overdue_after(state, period(name));
-            since.is_some_and(|since| super::age(since, self.now).is_some_and(|age| age > most))
-        })
+        self.cascade_is_deaf()
+            || self.runs.iter().any(|(name, state)| {
+                let since = state.last_complete_at.or(state.first_run_at);
+                let most = overdue_after(state, period(name));
+                since.is_some_and(|since| super::age(since, self.now).is_some_and(|age| age > most))
+            })
+    }
+
+    /// Whether the cascade reads a stream that is no longer the table's: somebody turned the stream off and on again.
+    pub(super) fn cascade_is_deaf(&self) -> bool {
+        self.cascade_stream.is_some() && self.cascade_stream != self.figures.stream
     }
 
     /// The metrics, and everything else that was counted as fields. A count that is not whole is none, and is left out. In a stack that

@@ -4,7 +4,7 @@ use super::census::{Counts, Never};
 use super::forecast::{Trend, age, overdue_after};
 use super::{Ended, Measurement, WATCHED, period};
 use crate::cleanup;
-use crate::store::{Result, TtlSetting};
+use crate::store::{Recovery, Result, TtlSetting};
 use shared::bucket::TTL_ATTRIBUTE;
 
 /// One thing that is not as it should be.
@@ -57,7 +57,7 @@ impl TtlHealth {
         }
     }
 
-    fn finding(&self) -> Option<Finding> {
+    pub(crate) fn finding(&self) -> Option<Finding> {
         let (kind, text) = match self {
             TtlHealth::On => return None,
             TtlHealth::OtherAttribute(attribute) => (
@@ -86,6 +86,15 @@ impl TtlHealth {
         Some(Finding { kind, text })
     }
 }
+
+/// Said before the first delete: afterwards there is no moment before it to go back to.
+pub fn recovery_finding(measured: &Measurement, recovery: &Result<Recovery>) -> Option<Finding> {
+    let is_due = measured.runs.is_empty() && *recovery == Ok(Recovery::Off);
+    is_due.then(|| Finding { kind: "recovery-off", text: RECOVERY_OFF.to_owned() })
+}
+
+pub(crate) const RECOVERY_OFF: &str = "point-in-time recovery is off: turn it on before the first delete, so that the table can be restored to the \
+     moment before it";
 
 /// DynamoDB removes a row within a few days of its TTL; later than this it is not working.
 const LAG_TOO_LONG: u64 = 4 * 86_400;
@@ -135,12 +144,10 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     if measured.knows_runs {
         WATCHED.into_iter().for_each(|name| runs(measured, name, &mut add));
     }
-    if measured.cascade_stream.is_some() && measured.cascade_stream != measured.figures.stream {
+    if measured.cascade_is_deaf() {
         add(
             "cascade-deaf",
-            "the cascade listens to a stream that is no longer the table's: deploy with TimeToLive=enable, then with \
-             TimeToLive=enable-with-cascade"
-                .to_owned(),
+            "the cascade listens to a stream that is no longer the table's: deploy with a changed LogLevel".to_owned(),
         );
     }
     if measured.forecast.trend == Trend::Grows {

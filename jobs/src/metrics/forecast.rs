@@ -78,7 +78,7 @@ pub fn age(at: i64, now: EpochSeconds) -> Option<i64> {
 }
 
 /// How often runs come, as far as two of them tell.
-fn interval(run: &LastRun) -> Option<i64> {
+pub(crate) fn interval(run: &LastRun) -> Option<i64> {
     let seconds = run.at.saturating_sub(run.previous_at?);
     (seconds >= LEAST_INTERVAL).then_some(seconds)
 }

@@ -33,7 +33,9 @@ use futures_util::StreamExt;
 
 pub use answer::answer;
 pub use census::{Census, Counts, Measure, Never, OwnerKind};
-pub use finding::{Finding, TtlHealth};
+pub(crate) use finding::RECOVERY_OFF;
+pub use finding::{Finding, TtlHealth, recovery_finding};
+pub(crate) use forecast::interval;
 pub use forecast::{Forecast, Trend, age, forecast};
 pub use lag::{Ages, Lags};
 pub use sample::{Estimate, Sampling};

@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use futures_util::StreamExt;
 use tokio::sync::{RwLock, RwLockReadGuard};
 
-pub(crate) use chain::{Chain, Providers, needs_provider};
+pub(crate) use chain::{Chain, Providers};
 
 use self::tally::Tally;
 use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, Result, StoreError};

@@ -68,7 +68,8 @@ impl Kind {
     pub fn check(self, value: &str) -> Result<(), String> {
         let number = |range: fn(f64) -> bool| value.parse().is_ok_and(range);
         let (ok, wanted) = match self {
-            Kind::Endpoint | Kind::Arn => (true, String::new()),
+            Kind::Arn => (true, String::new()),
+            Kind::Endpoint => (is_url(value), "must be a URL such as http://127.0.0.1:8000".to_owned()),
             Kind::Table => {
                 (is_table_name(value), "must be a table name: 3 to 255 letters, digits, _ - or .".to_owned())
             }
@@ -93,7 +94,28 @@ impl Kind {
     }
 }
 
+fn is_url(value: &str) -> bool {
+    let rest = ["http://", "https://"].iter().find_map(|scheme| value.strip_prefix(scheme));
+    let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    host.is_some_and(|host| !host.is_empty() && !host.contains(char::is_whitespace))
+}
+
 /// Whether DynamoDB accepts it as the name of a table.
 pub fn is_table_name(table: &str) -> bool {
     (3..=255).contains(&table.len()) && table.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Kind;
+
+    #[test]
+    fn an_endpoint_is_a_url_with_a_host() {
+        for url in ["http://127.0.0.1:8000", "https://dynamodb.eu-west-1.amazonaws.com/", "http://[::1]:8000"] {
+            assert!(Kind::Endpoint.check(url).is_ok(), "{url}");
+        }
+        for wrong in ["nonsense", "127.0.0.1:8000", "http://", "http:///x", "ftp://x", "http://a b"] {
+            assert!(Kind::Endpoint.check(wrong).is_err(), "{wrong}");
+        }
+    }
 }
