@@ -5,10 +5,11 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::duration::{EXAMPLES, duration};
 pub use crate::flags::Overrides;
 use crate::flags::{self, Cleanup, Explain, Flags, Metrics, Repair, Takes};
 use shared::bucket::BUCKETS;
-use shared::settings::{Mode, duration};
+use shared::settings::Mode;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 a check has findings, 2 wrong usage or configuration, 3 not finished.
@@ -472,7 +473,7 @@ fn time_to_live(text: &str) -> Result<i64, String> {
 }
 
 fn seconds(text: &str, range: std::ops::RangeInclusive<i64>) -> Result<i64, String> {
-    let wanted = format!("must be a duration such as 90s, 15m, 1h or 7d, from {}s to {}s", range.start(), range.end());
+    let wanted = format!("{EXAMPLES}, from {}s to {}s", range.start(), range.end());
     duration(text).filter(|seconds| range.contains(seconds)).ok_or(wanted)
 }
 
@@ -493,7 +494,7 @@ mod tests {
     fn an_interval_is_a_duration_from_ten_seconds_to_a_year() {
         assert_eq!(interval("30m"), Ok(Duration::from_mins(30)));
         assert_eq!(interval("30"), Ok(Duration::from_secs(30)));
-        for wrong in ["", "m", "-5m", "9s", "5", "366d", "1.5h"] {
+        for wrong in ["", "m", "-5m", "9s", "5", "366d", "1.5s"] {
             assert!(interval(wrong).is_err(), "{wrong}");
         }
     }
@@ -518,7 +519,7 @@ mod tests {
 
     #[test]
     fn a_value_out_of_range_is_refused_by_the_name_of_its_flag() {
-        let range = "must be a duration such as 90s, 15m, 1h or 7d, 5m or more";
+        let range = "must be a duration such as 90s, 15m, 1h30m or 7d, 5m or more";
         for (arguments, flag, problem) in [
             (["cleanup", "--max-deletes", "-1"], "--max-deletes <N>", "must be a whole number, 1 or more"),
             (["cleanup", "--max-deletes", "0"], "--max-deletes <N>", "must be a whole number, 1 or more"),

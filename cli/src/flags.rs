@@ -5,7 +5,9 @@ use std::marker::PhantomData;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, Error};
 use serde_json::{Map, Value};
-use shared::settings::{Kind, Purpose, SETTINGS, Setting, spelled};
+use shared::settings::{Kind, Purpose, SETTINGS, Setting};
+
+use crate::duration::{EXAMPLES, duration, spelled};
 
 /// Settings by the keys that an event has.
 pub type Overrides = Map<String, Value>;
@@ -100,7 +102,7 @@ fn arg(setting: &'static Setting) -> Arg {
         Kind::Flag => return arg.action(ArgAction::SetTrue),
         Kind::Choice(choices) => arg.value_parser(PossibleValuesParser::new(choices)),
         // A negative number is a value out of range, not a flag.
-        kind => arg.value_parser(move |value: &str| kind.check_flag(value)).allow_negative_numbers(true),
+        kind => arg.value_parser(move |value: &str| checked(kind, value)).allow_negative_numbers(true),
     };
     let arg = if setting.kind == Kind::Table { arg.conflicts_with("AWS_DB_PREFIX") } else { arg };
     let arg = match setting.kind {
@@ -109,6 +111,15 @@ fn arg(setting: &'static Setting) -> Arg {
         _ => arg.help_heading("Table"),
     };
     arg.value_name(setting.value).global(setting.is_common())
+}
+
+/// The value of a flag, as the environment would have it: a duration becomes seconds.
+fn checked(kind: Kind, value: &str) -> Result<String, String> {
+    let Kind::Seconds { min } = kind else {
+        return kind.check(value).map(|()| value.to_owned());
+    };
+    let seconds = duration(value).map(|seconds| seconds.to_string()).filter(|seconds| kind.check(seconds).is_ok());
+    seconds.ok_or_else(|| format!("{EXAMPLES}, {} or more", spelled(min)))
 }
 
 /// Of the table's flags the variable is named: most people set it once.

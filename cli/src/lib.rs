@@ -4,8 +4,9 @@
 //! args      the command line and its help
 //! flags     the flags of the settings, from the table of settings
 //! typed     what was typed, as an error may repeat it
+//! duration  durations of flags
 //! fail      how a command ends when it does not end well
-//! screen    tables, colour, progress
+//! screen    tables, colour;  progress: how far a run is
 //! terminal  questions to the person at the terminal
 //! target    the table that a command works on
 //! html      the audit as a page
@@ -16,9 +17,11 @@ pub mod args;
 pub mod command;
 #[cfg(feature = "demo")]
 pub mod demo;
+pub mod duration;
 pub mod fail;
 pub mod flags;
 pub mod html;
+pub mod progress;
 pub mod screen;
 pub mod target;
 pub mod terminal;

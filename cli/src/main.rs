@@ -19,7 +19,7 @@ async fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(typed.refuse(&args::hint(error))),
     };
-    let mut out = std::io::stdout();
+    let mut out = anstream::stdout();
     match Box::pin(run(cli, &mut out)).await {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {

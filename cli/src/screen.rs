@@ -3,8 +3,11 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use anstyle::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressStyle};
 use jobs::run::clock::Watch;
 
+use crate::progress::{done, line};
 use crate::terminal::Terminal;
 
 /// How to print. Taken from the terminal and the environment once, at the edge.
@@ -13,7 +16,6 @@ use crate::terminal::Terminal;
 pub struct Screen {
     pub json: bool,
     pub quiet: bool,
-    pub colour: bool,
     /// Columns of standard output.
     pub width: usize,
     /// Whether standard error is a terminal, on which a line can be written over.
@@ -30,11 +32,12 @@ const LAST_COLUMN: usize = 16;
 /// Between two lines of progress where lines cannot be written over.
 const PLAIN_PROGRESS: Duration = Duration::from_secs(10);
 const LIVE_PROGRESS: Duration = Duration::from_millis(200);
+const BAR: &str = "{prefix} [{bar:10}] {wide_msg}";
+const TEXT: &str = "{wide_msg}";
 
 impl Screen {
     pub fn new(json: bool, quiet: bool) -> Self {
         let out = io::stdout().is_terminal();
-        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let width = columns.or_else(|| {
             let size = terminal_size::terminal_size().filter(|_| out)?;
@@ -43,19 +46,19 @@ impl Screen {
         Self {
             json,
             quiet,
-            colour: out && !set("NO_COLOR") && !json,
             width: width.unwrap_or(PLAIN_WIDTH).max(NARROWEST),
             live: io::stderr().is_terminal(),
             asks: Terminal::open().is_some(),
         }
     }
 
+    /// Colours are removed where standard output is no terminal or does not want them (`main`).
     pub fn bold(&self, text: &str) -> String {
-        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+        styled(Style::new().bold(), text)
     }
 
     pub fn warn(&self, text: &str) -> String {
-        if self.colour { format!("\x1b[33m{text}\x1b[0m") } else { text.to_owned() }
+        styled(AnsiColor::Yellow.on_default(), text)
     }
 
     /// A table: the first column to the left, numbers to the right, the last column as wide as is left, on more lines if it
@@ -116,55 +119,63 @@ impl Screen {
 
     /// Runs `work`, and shows on standard error how far it is, if it takes long.
     pub async fn while_watching<T>(&self, what: &str, watch: &Watch, work: impl Future<Output = T>) -> T {
-        self.while_telling(|took| progress(what, watch, took), work).await
+        let tell = |took| {
+            let so_far = watch.progress();
+            let stopping = if watch.is_stopped() { "stopping, " } else { "" };
+            (Some(done(&so_far)), format!("{stopping}{}", line(&so_far, took)))
+        };
+        self.while_showing(what, tell, work).await
     }
 
     /// Runs `work`, and shows on standard error what `line` makes of the time that it has taken.
     pub async fn while_telling<T>(&self, line: impl Fn(Duration) -> String, work: impl Future<Output = T>) -> T {
+        self.while_showing("", |took| (None, line(took)), work).await
+    }
+
+    async fn while_showing<T>(
+        &self,
+        what: &str,
+        tell: impl Fn(Duration) -> (Option<(u64, u64)>, String),
+        work: impl Future<Output = T>,
+    ) -> T {
         if self.quiet {
             return work.await;
         }
         let began = Instant::now();
+        let bar = ProgressBar::new(0).with_prefix(what.to_owned());
         let mut ticks = tokio::time::interval(if self.live { LIVE_PROGRESS } else { PLAIN_PROGRESS });
         ticks.tick().await;
-        let mut shown = false;
         tokio::pin!(work);
-        let done = loop {
+        let result = loop {
             tokio::select! {
-                done = &mut work => break done,
+                result = &mut work => break result,
                 _ = ticks.tick() => {
-                    let line = line(began.elapsed());
-                    let mut err = io::stderr().lock();
-                    // Nobody to tell that standard error is closed.
-                    let _ = if self.live {
-                        let cut: String = line.chars().take(self.width.saturating_sub(1)).collect();
-                        write!(err, "\r\x1b[2K{cut}")
+                    let (done, text) = tell(began.elapsed());
+                    if !self.live {
+                        let lead = if what.is_empty() { String::new() } else { format!("{what}: ") };
+                        // Nobody to tell that standard error is closed.
+                        let _ = writeln!(io::stderr(), "{lead}{text}");
+                        continue;
+                    }
+                    if let Some((done, all)) = done {
+                        bar.set_style(style(BAR));
+                        bar.set_length(all.max(done));
+                        bar.set_position(done);
                     } else {
-                        writeln!(err, "{line}")
-                    };
-                    let _ = err.flush();
-                    shown = true;
+                        bar.set_style(style(TEXT));
+                    }
+                    bar.set_message(text);
+                    bar.tick();
                 }
             }
         };
-        if shown && self.live {
-            let _ = write!(io::stderr().lock(), "\r\x1b[2K");
-        }
-        done
+        bar.finish_and_clear();
+        result
     }
 }
 
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown only")]
-fn progress(what: &str, watch: &Watch, took: Duration) -> String {
-    let so_far = watch.progress();
-    let rate = so_far.read as f64 / took.as_secs_f64().max(0.001);
-    let deleted = if so_far.deleted > 0 { format!(", {} dead", grouped(so_far.deleted)) } else { String::new() };
-    let left = match so_far.expected.checked_sub(so_far.read) {
-        Some(rows) if rows > 0 && rate > 1.0 => format!(", at most {} left", seconds((rows as f64 / rate) as u64)),
-        _ => String::new(),
-    };
-    let stopping = if watch.is_stopped() { ", stopping" } else { "" };
-    format!("{what}: {} rows read{deleted}, {} rows/s{left}{stopping}", grouped(so_far.read), grouped(rate as u64))
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
 }
 
 /// `1234567` as `1,234,567`.
@@ -197,6 +208,10 @@ pub fn seconds(n: u64) -> String {
     }
 }
 
+fn styled(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -217,7 +232,11 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 mod tests {
     use super::{Screen, grouped, seconds, units};
 
-    const PLAIN: Screen = Screen { json: false, quiet: true, colour: false, width: 40, live: false, asks: false };
+    const PLAIN: Screen = Screen { json: false, quiet: true, width: 40, live: false, asks: false };
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
 
     #[test]
     fn numbers_are_written_for_people() {
@@ -233,7 +252,7 @@ mod tests {
             "1,234".to_owned(),
             "60 alive, 20 contradiction, 20 foreign".to_owned(),
         ]];
-        let text = PLAIN.table(&["bucket", "read", "why"], &rows);
+        let text = plain(&PLAIN.table(&["bucket", "read", "why"], &rows));
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
         assert_eq!(text.lines().next(), Some("bucket            read  why"));
     }
@@ -242,7 +261,7 @@ mod tests {
     fn a_table_that_is_too_wide_is_told_row_by_row() {
         let cells = ["mcp_tokens", "40 d 1 h ago", "", "expired", "actor…#74ab0681", "aw_Zk3…#fca33847"];
         let rows = [cells.map(str::to_owned).to_vec()];
-        let text = PLAIN.table(&["bucket", "created", "expires", "state", "actor", "name"], &rows);
+        let text = plain(&PLAIN.table(&["bucket", "created", "expires", "state", "actor", "name"], &rows));
         let told = "mcp_tokens\n  created: 40 d 1 h ago; state: expired;\n  actor: actor…#74ab0681; name:\n  aw_Zk3…#fca33847\n";
         assert_eq!(text, told);
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");

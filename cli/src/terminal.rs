@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 
+use anstream::AutoStream;
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, tcflush, tcgetattr, tcsetattr};
 
 /// The longest line that a terminal delivers.
@@ -24,7 +25,9 @@ impl Terminal {
     /// Asks, and returns the answer. Input from before the question is discarded: it does not answer it.
     pub fn ask(&mut self, question: &str) -> io::Result<String> {
         tcflush(&self.0, QueueSelector::IFlush)?;
-        self.0.write_all(question.as_bytes())?;
+        // In colour where standard output is, and has shown the plan.
+        let colour = AutoStream::choice(&io::stdout());
+        AutoStream::new(&mut self.0, colour).write_all(question.as_bytes())?;
         self.line()
     }
 

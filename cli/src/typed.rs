@@ -1,7 +1,7 @@
 //! What was typed. A token may be among it, in the wrong place or pasted by mistake: no error repeats one.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::Write;
 
 use jobs::explain::Shape;
 use shared::mask::Masked;
@@ -48,10 +48,8 @@ impl Typed {
             let _ = error.print();
             return DONE;
         }
-        let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-        let text = error.render();
-        let text = if colour { text.ansi().to_string() } else { text.to_string() };
-        eprint!("{}", self.refusal(&text));
+        // Nobody to tell that standard error is closed.
+        let _ = write!(anstream::stderr(), "{}", self.refusal(&error.render().ansi().to_string()));
         USAGE
     }
 

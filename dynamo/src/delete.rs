@@ -12,7 +12,7 @@ use super::convert::{BUCKET, DATA, ID, SORT, TTL, text, to_value};
 use super::error::{Fault, by_code, refuses_content};
 use super::pace::Direction;
 use super::read::sum;
-use jobs::store::{DeleteOutcome, DeleteRows, Deletes, Result, StoreError};
+use jobs::store::{Budget, DeleteOutcome, DeleteRows, Deletes, Result, StoreError};
 use shared::expiry::Condemned;
 use shared::row::{Raw, Row};
 
@@ -48,7 +48,10 @@ impl Dynamo {
                 self.delete_at_once(rows, batch, &mut outcomes).await
             };
             match (done, batch) {
-                (Ok(Batch::Answered), _) => {}
+                (Ok(Batch::Answered), batch) => {
+                    let deleted = batch.iter().filter(|i| outcomes[**i] == DeleteOutcome::Deleted).count();
+                    self.progressed(0, deleted as u64);
+                }
                 (Ok(Batch::Refused), [one]) => outcomes[*one] = DeleteOutcome::Refused,
                 // One row is enough for that: it is found by halving, and the others are deleted.
                 (Ok(Batch::Refused), many) => {

@@ -78,7 +78,11 @@ impl Dynamo {
     /// When it cannot be described, or is another kind of table.
     pub async fn open(client: Client, settings: &Settings, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
         let table = Self::open_unpaced(client, &settings.table, endpoint, clock).await?;
-        Ok(Self { pace: Pace::new(settings, &table.figures), ..table })
+        let pace = Pace::new(settings, &table.figures);
+        if let Some(watch) = clock.watch() {
+            watch.keep_to(pace.writes_per_second());
+        }
+        Ok(Self { pace, ..table })
     }
 
     /// The table of a set-up, which reads and writes no rows: checked in the same way.
@@ -118,6 +122,12 @@ impl Budget for Dynamo {
     fn progressed(&self, read: u64, deleted: u64) {
         if let Some(watch) = self.clock.watch() {
             watch.count(read, deleted);
+        }
+    }
+
+    fn reached(&self, bucket: &'static str) {
+        if let Some(watch) = self.clock.watch() {
+            watch.at(bucket);
         }
     }
 

@@ -112,6 +112,10 @@ impl Pace {
         }
     }
 
+    pub(super) fn writes_per_second(&self) -> Option<f64> {
+        self.write.as_ref().map(|bucket| with(bucket, |bucket| bucket.rate))
+    }
+
     /// Rows to look up at a time, about a unit each.
     pub(super) fn lookup_batch(&self) -> usize {
         rows_in_a_second(self.read.as_ref(), 1.0, MOST_LOOKUPS)

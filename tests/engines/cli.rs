@@ -156,6 +156,11 @@ fn steady(text: &str, bed: &Bed, kind: EngineKind) -> String {
             _ => lines.push(now),
         }
     }
+    for question in lines.iter_mut().filter(|line| line.starts_with("This deletes")) {
+        if let Some((what, _)) = question.split_once("and takes about ") {
+            *question = format!("{what}and takes about …");
+        }
+    }
     let text = lines.join("\n").replace(&bed.table, "golden_attributes").replace(&bed.prefix, "golden");
     text.replace(&place(kind), "account 123456789012, region eu-west-1")
 }
@@ -453,7 +458,7 @@ async fn ctrl_c_ends_after_what_is_in_flight_and_the_next_run_goes_on() {
     let bed = Bed::with(kind, &rows).await;
     let janitor = of(kind, &bed);
     let slow = ["cleanup", "--apply", "--yes", "--max-write-units", "100"];
-    let stopped = janitor.in_terminal(100, &["--interrupt-at", " dead,"], &slow);
+    let stopped = janitor.in_terminal(100, &["--interrupt-at", " deletes/s"], &slow);
     assert_eq!(stopped.code, 3, "{}", stopped.out);
     assert!(stopped.out.contains("stopped on request: the next run continues from here"), "{}", stopped.out);
     let left = bed.keys().await.len();
@@ -530,7 +535,7 @@ async fn what_is_wrong_is_told_at_once() {
         (good.clone(), vec!["audit", "--scope", "some"], 2, "invalid value 'some' for '--scope <SCOPE>'"),
         (good.clone(), vec!["cleanup", "--table", "xyz", "--prefix", "y"], 2, "cannot be used with"),
         (good.clone(), vec!["cleanup", "--yes"], 2, "--apply"),
-        (good.clone(), vec!["run", "--every", "soon"], 2, "must be a duration such as 90s, 15m, 1h or 7d"),
+        (good.clone(), vec!["run", "--every", "soon"], 2, "must be a duration such as 90s, 15m, 1h30m or 7d"),
         (Janitor::on(&dead, "x"), vec!["cleanup"], 3, "could not reach DynamoDB at http://127.0.0.1"),
         (Janitor::on(&hangs, "x"), vec!["repair"], 3, "could not reach DynamoDB at http://127.0.0.1"),
         (Janitor::on(&hangs, "x"), vec!["explain", "a", "b", "c"], 3, "no answer in time"),

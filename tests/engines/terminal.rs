@@ -120,7 +120,7 @@ async fn an_audit_that_did_not_count_prints_no_numbers_of_rows() {
     assert!(!html.contains("none to clean up") && !html.contains("id=\"forecast\""), "{html}");
     // The pace makes it last for minutes.
     let slow = ["audit", "--max-read-units", "0.5"];
-    let stopped = janitor.in_terminal(100, &["--interrupt-at", "audit: "], &slow);
+    let stopped = janitor.in_terminal(100, &["--interrupt-at", "audit ["], &slow);
     assert_eq!(stopped.code, 3, "{}", stopped.out);
     assert!(stopped.out.contains("finding: the count was stopped before its end"), "{}", stopped.out);
     for text in [budget.out, stopped.out] {
@@ -256,4 +256,35 @@ async fn a_list_is_masked_and_as_short_as_wanted() {
     assert_eq!(list(&["--yes"]).code, 2);
     assert_eq!(list(&["--bucket", "nonsense"]).code, 2);
     assert_eq!(janitor.run(&["cleanup", "--limit", "5"]).code, 2, "without --list");
+}
+
+/// At two deletes per second there is progress to see, and the time that is left follows the pace.
+#[tokio::test]
+async fn a_bar_shows_rows_read_and_deleted_and_the_time_left_at_any_width() {
+    let bed = Bed::with(EMBEDDED, &calm_rows(20)).await;
+    for columns in [60, 100, 200] {
+        let options = ["--reply", "Type yes=yes", "--interrupt-at", "2 of ", "--interrupt-at", "stopping"];
+        let ended =
+            of(EMBEDDED, &bed).in_terminal(columns, &options, &["cleanup", "--apply", "--max-write-units", "2"]);
+        assert_eq!(ended.code, 3, "the second Ctrl-C ends it at once: {}", ended.out);
+        assert!(ended.out.contains("write units at 2.0 per second, and takes about "), "{}", ended.out);
+        let text = ended.out.replace("\x1b[2K", "").replace("^C", "");
+        let bars: Vec<&str> = text.split(['\r', '\n']).filter(|line| line.starts_with("cleanup [")).collect();
+        assert!(bars.iter().any(|bar| bar.contains("2 of ")), "{bars:?}");
+        let plain = |bar: &str| bar.chars().take_while(|c| *c != '\x1b').count();
+        assert!(bars.iter().all(|bar| plain(bar) <= columns.into()), "{columns}: {bars:?}");
+        assert!(bars.iter().any(|bar| bar.contains(" s left")), "{columns}: {bars:?}");
+        if columns == 200 {
+            let last = bars.last().unwrap();
+            for part in [" deleted, ", " read, ", " left, ", " deletes/s, at "] {
+                assert!(last.contains(part), "{part}: {last:?}");
+            }
+        }
+        // A run that was ended at once leaves its lease, for a minute.
+        let client = &bed.function.client;
+        let delete = client.delete_item().table_name(&bed.table);
+        let delete = delete.key("id", aws_sdk_dynamodb::types::AttributeValue::S("_actingweb_janitor".to_owned()));
+        let key = aws_sdk_dynamodb::types::AttributeValue::S("state:lease".to_owned());
+        delete.key("bucket_name", key).send().await.unwrap();
+    }
 }

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use jobs::cleanup::{self, Cleanup};
 use jobs::repair::Repair;
+use jobs::run::clock::Progress;
 use jobs::run::listing::{Listed, Listing};
 use jobs::run::report::{Outcome, RunReport, Tally};
 use jobs::run::{self, Job};
@@ -15,6 +16,7 @@ use super::{Question, can_ask, confirm, stop_on_signals};
 use crate::args::{Common, Deleting};
 use crate::fail::{DONE, Failure, UNFINISHED};
 use crate::flags::{Takes, in_flags};
+use crate::progress::at_pace;
 use crate::screen::{Screen, grouped, seconds, units};
 use crate::target::{Place, Target};
 
@@ -87,7 +89,7 @@ pub async fn run<T: Takes>(
     }
     if !options.yes {
         let dry = screen.while_watching(which.name(), target.watch, run(Mode::DryRun)).await?;
-        let listing = target.watch.listing();
+        let listing = target.watch.progress().listing;
         if screen.json {
             let mut answer = which.answer(&dry);
             if let Some(Listing { rows, matching, .. }) = &listing {
@@ -108,6 +110,7 @@ pub async fn run<T: Takes>(
             }
             return Ok(code(&dry));
         }
+        target.watch.plan();
         ask(&dry, &target, &place, screen, out).await?;
     }
     let report = screen.while_watching(which.name(), target.watch, run(Mode::Delete)).await?;
@@ -128,9 +131,15 @@ async fn ask(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let rows = grouped(dry.counts.rows_deleted());
+    let Progress { dead_units, write_pace, .. } = target.watch.progress();
+    let pace = write_pace.map_or_else(String::new, |pace| format!(" at {} per second", units(pace)));
+    // The rows are read again, while the deletes keep to the pace.
+    let took = at_pace(dead_units, write_pace).max(dry.elapsed_ms.div_ceil(1_000));
     let what = format!(
-        "This deletes {rows} rows of {}. It uses at least {rows} write units: one per row and kilobyte, rounded up.",
-        place.of(&dry.table)
+        "This deletes {rows} rows of {}. It uses about {} write units{pace}, and takes about {}.",
+        place.of(&dry.table),
+        grouped(dead_units),
+        seconds(took)
     );
     let what = screen.paragraph("", &what);
     confirm(Question { what: &what, deed: "delete them", undone: "nothing was deleted" }, target.watch, out).await

@@ -136,10 +136,7 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
             let mut again = Vec::new();
             for (row, look) in open.into_iter().zip(looks) {
                 match look {
-                    Lookup::Absent => {
-                        self.store.progressed(0, 1);
-                        self.set(&row, Fate::Gone);
-                    }
+                    Lookup::Absent => self.set(&row, Fate::Gone),
                     Lookup::Found(now) => again.extend(self.as_it_is_now(&row, now)),
                     // Deleting an absent row does no harm, and then it is read again.
                     Lookup::Unread => again.push(row),

@@ -1,92 +1,11 @@
 //! The only place that reads a timer: how long a run has taken and when it has to stop.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::listing::Listing;
-use shared::expiry::Condemned;
+pub use super::watch::{Progress, Watch};
 use shared::time::EpochSeconds;
-
-/// An observer of a run: sees its progress and can stop it. Requests in flight are finished first.
-#[derive(Debug, Default)]
-pub struct Watch {
-    stop: AtomicBool,
-    read: AtomicU64,
-    deleted: AtomicU64,
-    expected: AtomicU64,
-    /// Rows that a dry run would delete, where they were asked for.
-    listing: Mutex<Option<Listing>>,
-}
-
-/// The progress of a run, in rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    pub read: u64,
-    pub deleted: u64,
-    /// Rows of the whole table, as DynamoDB counts them.
-    pub expected: u64,
-}
-
-impl Watch {
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    pub fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    pub fn progress(&self) -> Progress {
-        Progress {
-            read: self.read.load(Ordering::Relaxed),
-            deleted: self.deleted.load(Ordering::Relaxed),
-            expected: self.expected.load(Ordering::Relaxed),
-        }
-    }
-
-    pub fn expect(&self, rows: u64) {
-        self.expected.store(rows, Ordering::Relaxed);
-        self.restart();
-    }
-
-    /// A walk begins at its beginning.
-    pub(crate) fn restart(&self) {
-        self.read.store(0, Ordering::Relaxed);
-        self.deleted.store(0, Ordering::Relaxed);
-        self.with_listing(Listing::restart);
-    }
-
-    /// Asks for a list of the rows that a dry run would delete.
-    pub fn list(&self, wanted: Listing) {
-        *self.locked() = Some(wanted);
-    }
-
-    pub fn listing(&self) -> Option<Listing> {
-        self.locked().clone()
-    }
-
-    pub(crate) fn planned(&self, row: &Condemned) {
-        self.with_listing(|listing| listing.add(row));
-    }
-
-    fn with_listing(&self, work: impl FnOnce(&mut Listing)) {
-        if let Some(listing) = self.locked().as_mut() {
-            work(listing);
-        }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Option<Listing>> {
-        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn count(&self, read: u64, deleted: u64) {
-        self.read.fetch_add(read, Ordering::Relaxed);
-        self.deleted.fetch_add(deleted, Ordering::Relaxed);
-    }
-}
 
 /// A run's `now`, taken once at its start, and the time that has passed since.
 #[derive(Clone, Copy, Debug)]

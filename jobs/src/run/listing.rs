@@ -45,10 +45,4 @@ impl Listing {
             });
         }
     }
-
-    /// The same wishes, and no rows yet.
-    pub(super) fn restart(&mut self) {
-        self.rows.clear();
-        self.matching = 0;
-    }
 }

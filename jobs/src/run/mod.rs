@@ -6,6 +6,7 @@ pub mod lease;
 pub mod listing;
 pub mod report;
 pub mod state;
+mod watch;
 
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -302,7 +302,10 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         } else {
             self.faults_in_a_row.set(0);
         }
-        self.store.progressed(counts.rows_read(), counts.rows_deleted());
+        if let Some((bucket, _)) = counts.buckets().iter().max_by_key(|(_, counts)| counts.read) {
+            self.store.reached(bucket);
+        }
+        self.store.progressed(counts.rows_read(), 0);
         drop(in_progress);
         counts
     }

@@ -1,4 +1,4 @@
-//! What a setting is: its types, their ranges, and durations in the grammar of the flags.
+//! What a setting is: its types and their ranges.
 
 use serde::Serialize;
 
@@ -92,16 +92,6 @@ impl Kind {
         };
         if ok { Ok(()) } else { Err(wanted) }
     }
-
-    /// The value of a flag, as the environment would have it: a duration becomes seconds.
-    pub fn check_flag(self, value: &str) -> Result<String, String> {
-        let Kind::Seconds { min } = self else {
-            return self.check(value).map(|()| value.to_owned());
-        };
-        let seconds = duration(value).filter(|seconds| (min..=MAX_SECONDS).contains(seconds));
-        let wanted = || format!("must be a duration such as 90s, 15m, 1h or 7d, {} or more", spelled(min));
-        seconds.map(|seconds| seconds.to_string()).ok_or_else(wanted)
-    }
 }
 
 fn is_url(value: &str) -> bool {
@@ -115,37 +105,9 @@ pub fn is_table_name(table: &str) -> bool {
     (3..=255).contains(&table.len()) && table.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
-const UNITS: [(char, i64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
-
-/// The seconds of `90s`, `15m`, `1h`, `7d` or a plain number of seconds.
-pub fn duration(text: &str) -> Option<i64> {
-    let unit = UNITS.iter().find(|(unit, _)| text.ends_with(*unit));
-    let (digits, seconds) = unit.map_or((text, 1), |(unit, seconds)| (text.trim_end_matches(*unit), *seconds));
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number: i64 = digits.parse().ok().filter(|_| is_number && text.len() - digits.len() <= 1)?;
-    number.checked_mul(seconds)
-}
-
-/// Seconds in the largest unit that divides them: `1h`, `2d`, `90s`.
-pub fn spelled(seconds: i64) -> String {
-    let unit = UNITS.iter().find(|(_, of)| seconds % of == 0);
-    unit.map_or_else(String::new, |(unit, of)| format!("{}{unit}", seconds / of))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Kind, duration, spelled};
-
-    #[test]
-    fn a_duration_is_a_number_and_a_unit_or_seconds() {
-        for (text, seconds) in [("3600", 3_600), ("90s", 90), ("15m", 900), ("1h", 3_600), ("7d", 604_800), ("0", 0)] {
-            assert_eq!(duration(text), Some(seconds), "{text}");
-        }
-        for wrong in ["", "m", "-5m", "+5m", "1.5h", "5mm", "1h30m", "99999999999999999d", "5µ", " 5m", "5 m"] {
-            assert_eq!(duration(wrong), None, "{wrong}");
-        }
-        assert_eq!([300, 3_600, 172_800, 90].map(spelled), ["5m", "1h", "2d", "90s"]);
-    }
+    use super::Kind;
 
     #[test]
     fn an_endpoint_is_a_url_with_a_host() {
@@ -155,17 +117,5 @@ mod tests {
         for wrong in ["nonsense", "127.0.0.1:8000", "http://", "http:///x", "ftp://x", "http://a b"] {
             assert!(Kind::Endpoint.check(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_flag_takes_durations_and_the_environment_seconds() {
-        let grace = Kind::Seconds { min: 300 };
-        assert_eq!(grace.check_flag("1h"), Ok("3600".to_owned()));
-        assert_eq!(grace.check_flag("5m"), Ok("300".to_owned()));
-        assert_eq!(
-            grace.check_flag("299"),
-            Err("must be a duration such as 90s, 15m, 1h or 7d, 5m or more".to_owned())
-        );
-        assert!(grace.check("300").is_ok() && grace.check("299").is_err() && grace.check("1h").is_err());
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::bucket::REUSE_WINDOW_SECONDS;
 pub use endpoint::{Reach, reach};
 use kind::Kind::{Arn, Choice, Count, Endpoint, Flag, Permission, Prefix, Seconds, Share, Table, Units};
-pub use kind::{Kind, Setting, duration, is_table_name, spelled};
+pub use kind::{Kind, Setting, is_table_name};
 pub use names::shown;
 use names::{Place, refuse_lookalikes, unknown, wrong};
 
