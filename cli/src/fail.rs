@@ -56,6 +56,7 @@ impl From<RunError> for Failure {
             | RunError::ShareUnknown { .. }
             | RunError::LeaseLost
             | RunError::LeaseHeld { .. }
+            | RunError::Paused(_)
             | RunError::MaxDeletesInBacklog
             | RunError::Interrupted { .. } => Self::unfinished(error.to_string()),
         }

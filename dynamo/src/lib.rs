@@ -6,6 +6,8 @@
 
 mod attributes;
 mod call;
+#[cfg(feature = "revoke")]
+mod clients;
 mod convert;
 mod delete;
 mod describe;
@@ -24,7 +26,7 @@ mod ttl;
 mod write_ttl;
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
@@ -38,7 +40,7 @@ use pace::Pace;
 pub use read_only::ReadOnly;
 
 use jobs::run::clock::RunClock;
-use jobs::store::{Billing, Budget, Consistency, Result, TableFigures, Usage};
+use jobs::store::{Billing, Budget, Consistency, Result, StopWork, TableFigures, Usage};
 use shared::settings::Settings;
 
 /// Where to, and as whom; what is left out is the SDK's own default.
@@ -107,6 +109,7 @@ pub struct Dynamo {
     usage: Mutex<Usage>,
     /// Whether anybody has answered in this run.
     answered: AtomicBool,
+    stopped: AtomicBool,
 }
 
 impl Dynamo {
@@ -122,6 +125,7 @@ impl Dynamo {
             pace: Pace::unlimited(),
             usage: Mutex::default(),
             answered: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
         }
     }
 
@@ -163,9 +167,15 @@ impl Dynamo {
     }
 }
 
+impl StopWork for Dynamo {
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Budget for Dynamo {
     fn time_is_up(&self) -> bool {
-        self.clock.time_is_up()
+        self.stopped.load(Ordering::Relaxed) || self.clock.time_is_up()
     }
 
     fn progressed(&self, read: u64, deleted: u64) {

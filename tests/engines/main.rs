@@ -5,6 +5,7 @@
 mod cascade_rules;
 mod cleanup;
 mod cli;
+mod clients;
 mod clocks;
 mod concurrent_runs;
 mod explain;
@@ -12,6 +13,7 @@ mod faults;
 mod guards;
 mod killed_runs;
 mod metrics;
+mod pause;
 mod random_tables;
 mod repair;
 mod segments;

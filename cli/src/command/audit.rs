@@ -114,6 +114,10 @@ fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<
         });
         writeln!(out, "{}", screen.paragraph("runs      ", &format!("{name} {complete}{last}")))?;
     }
+    if let Some(clients) = measured.clients.as_ref().filter(|clients| clients.clients > 0) {
+        let (all, unused) = (grouped(clients.clients), grouped(clients.unused));
+        writeln!(out, "clients   {all} clients, {unused} of them unused for 30 days")?;
+    }
     let forecast = &measured.forecast;
     let days = forecast.trend.days_until_clear().map_or_else(String::new, |days| format!(", in {days:.1} days"));
     let trend = format!(

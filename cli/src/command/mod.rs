@@ -2,7 +2,9 @@
 
 pub mod audit;
 pub mod backfill;
+pub mod clients;
 pub mod explain;
+pub mod pause;
 pub mod reap;
 pub mod revoke;
 pub mod runs;

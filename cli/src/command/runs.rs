@@ -123,6 +123,7 @@ fn code(report: &RunReport) -> u8 {
         | Outcome::Skipped
         | Outcome::Unrecorded
         | Outcome::LeaseHeld
+        | Outcome::Paused
         | Outcome::Failed => UNFINISHED,
     }
 }

@@ -58,6 +58,7 @@ fn log(measured: &Measurement) {
         rows.dead = total.dead,
         rows.due = total.due,
         ttl = measured.ttl.name(),
+        paused = measured.pause.is_some(),
         trend = measured.forecast.trend.name(),
         units.read = measured.usage.read_units,
         requests = measured.usage.requests,

@@ -94,9 +94,15 @@ const REPAIR_OVERDUE_AFTER: i64 = 8 * 86_400;
 /// Runs that were cut off one after another: the work does not fit.
 const CUT_OFF_TOO_OFTEN: u64 = 3;
 
+/// Fewer unused clients are not worth a word.
+const MANY_UNUSED_CLIENTS: u64 = 1_000;
+
 pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     let mut found: Vec<Finding> = measured.ttl.finding().into_iter().collect();
     let mut add = |kind, text| found.push(Finding { kind, text });
+    if let Some(pause) = &measured.pause {
+        add("paused", format!("{pause}: no run deletes anything"));
+    }
     if measured.ended != Ended::Complete {
         let cost = measured.expected_units.map(|units| format!(" (about {units} read units are needed)"));
         let cost = cost.unwrap_or_default();
@@ -135,6 +141,16 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     }
     for name in WATCHED {
         runs(measured, name, &mut add);
+    }
+    if let Some(clients) = measured.clients.as_ref().filter(|clients| clients.unused > MANY_UNUSED_CLIENTS) {
+        add(
+            "unused-clients",
+            format!(
+                "{} of {} clients registered more than 30 days ago and nobody uses them; `janitor clients` lists and \
+                 removes them",
+                clients.unused, clients.clients
+            ),
+        );
     }
     if measured.cascade_stream.is_some() && measured.cascade_stream != measured.figures.stream {
         add(
