@@ -12,7 +12,7 @@ LIBRARY_ATTACKS := live_application old_releases malformed_rows
 export CARGO_TERM_COLOR ?= auto
 export RUST_BACKTRACE ?= 0
 
-.PHONY: help demo local sam-local quick test build check edges docs deny cargo-deny template package integration torture backlog mutants cascade-month bench \
+.PHONY: help demo local sam-local quick test build check edges docs deny cargo-deny template package release integration proof torture backlog mutants cascade-month bench \
 	bench-report screenshots tools clean
 
 help: ## print the targets
@@ -25,8 +25,8 @@ local: tools ## every function under cargo lambda watch, with DynamoDB Local and
 	@tests/local.sh
 
 # Not part of `test`: it needs Docker's engine and a release build.
-sam-local: tools ## (minutes) every function through sam local invoke, with its events, against DynamoDB Local in a container
-	@.tools/venv-sam/bin/python tests/python/sam_local.py
+sam-local: tools ## (10 minutes) every function through sam local invoke, with its events, against DynamoDB Local in a container
+	@tests/progress.sh sam-local 10 .tools/venv-sam/bin/python tests/python/sam_local.py
 
 quick: ## format, lints and the tests that need no installed tools, without the attacks and the random tables
 	$(CARGO) fmt --all --check
@@ -71,7 +71,10 @@ template: tools ## the SAM template and the guides: lint, policies, roles, alarm
 	.tools/venv-sam/bin/cfn-lint template.yaml stack/alarms.yaml stack/dashboard.yaml
 	SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/venv-sam/bin/sam validate --lint
 	.tools/venv-checkov/bin/checkov --config-file .checkov.yaml --file template.yaml stack/alarms.yaml stack/dashboard.yaml
+	.tools/venv-release/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	.tools/venv-release/bin/check-jsonschema --builtin-schema custom.github-workflows-require-timeout .github/workflows/*.yml
 	.tools/venv-sam/bin/python tests/python/template_checks.py
+	.tools/venv-release/bin/python tests/python/release_checks.py
 	mkdir -p target && .tools/venv-sam/bin/python tests/python/state_machine.py definition > target/backlog.asl.json
 	.tools/asl-validator/node_modules/.bin/asl-validator --json-path target/backlog.asl.json
 	.tools/venv-sam/bin/python tests/python/alarms.py
@@ -83,32 +86,50 @@ template: tools ## the SAM template and the guides: lint, policies, roles, alarm
 
 # Not part of `test`: a release build takes minutes. SAM looks for what it built in target/, wherever cargo was told to build.
 ARCHITECTURE ?= $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x86_64)
-package: tools ## (minutes) every function as sam deploys it, its size, and its answer under the emulator; ARCHITECTURE=arm64 needs that Rust target
+package: tools ## (10 minutes) every function as sam deploys it, its size, and its answer under the emulator; ARCHITECTURE=arm64 needs that Rust target
 	PATH="$(CURDIR)/.tools/venv/bin:$$PATH" SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 env -u CARGO_TARGET_DIR \
-		.tools/venv-sam/bin/sam build --parameter-overrides Architecture=$(ARCHITECTURE) AttributesTable=any_attributes Mode=dry-run
+		tests/progress.sh package 10 .tools/venv-sam/bin/sam build --parameter-overrides Architecture=$(ARCHITECTURE) AttributesTable=any_attributes Mode=dry-run
 	.tools/venv-sam/bin/python tests/python/package_sizes.py
 	.tools/venv-sam/bin/python tests/python/package_answers.py
+
+# Paths of this machine are kept out of the binaries, so that two builds of one commit are the same bytes, wherever they are made.
+RELEASE_FLAGS := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo --remap-path-prefix=$(CURDIR)=/src
+release: ## (10 minutes) target/dist: an archive with zips, template, janitor, SHA256SUMS and SBOM, for ARCHITECTURE; the same bytes each time
+	bash tests/setup.sh release
+	PATH="$(CURDIR)/.tools/venv/bin:$$PATH" SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 RUSTFLAGS="$(RELEASE_FLAGS)" env -u CARGO_TARGET_DIR \
+		tests/progress.sh release 10 sh -c '.tools/venv-sam/bin/sam build --build-dir target/dist/build \
+			--parameter-overrides Architecture=$(ARCHITECTURE) AttributesTable=any_attributes Mode=dry-run && \
+		cargo lambda build --release --locked --bin janitor $(if $(filter arm64,$(ARCHITECTURE)),--arm64,--x86-64)'
+	.tools/venv-release/bin/python tests/python/release.py target/dist/build target/lambda/janitor/bootstrap $(ARCHITECTURE) target/dist/$(ARCHITECTURE)
 
 # Two at a time on one DynamoDB Local: the tests on engines, and all others. A shell's `wait` tells of both.
 integration: tools build ## all tests, on genuine DynamoDB Local and on the embedded engine; tens of minutes
 	RUST_TEST_THREADS=$(TEST_THREADS) tests/with-dynamodb-local.sh sh -c '\
 		$(CARGO) test $(ALL) --no-fail-fast --test engines > target/engines.log 2>&1 & \
-		$(CARGO) test $(ALL) --no-fail-fast --lib --test rules --test library --test deploy && $(CARGO) test $(ALL) --doc; others=$$?; \
+		$(CARGO) test $(ALL) --no-fail-fast --lib --test rules --test library --test deploy && $(CARGO) test $(ALL) --doc && \
+			$(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture; others=$$?; \
 		wait $$!; engines=$$?; cat target/engines.log; exit $$((others + engines))'
 
+# Part of `test`, which does not write the page. `make proof PROOF=long` is the longer form: more random rows, more fuzzing.
+PROOFS := --test every_case --test interleavings
+proof: ## every case of the decisions, every interleaving of the writers; writes docs/dev/proof.md
+	rm -f target/proof.jsonl
+	PROOF=$(PROOF) PROOF_FIGURES=$(CURDIR)/target/proof.jsonl $(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
+	python3 tests/python/proof.py target/proof.jsonl
+
 # Not part of `test`, which makes the same attacks briefly. The figures of the page on reliability.
-torture: tools ## the attacks on the promises at length, with the release binary; about an hour
+torture: tools ## (1 hour) the attacks on the promises at length, with the release binary
 	$(CARGO) build --locked --release --package janitor
 	$(CARGO) build $(ALL) --all-targets
 	rm -f target/torture.jsonl
-	TORTURE=long TORTURE_BINARIES=target/release TORTURE_FIGURES=$(CURDIR)/target/torture.jsonl $(CARGO) test $(ALL) \
+	TORTURE=long TORTURE_BINARIES=target/release TORTURE_FIGURES=$(CURDIR)/target/torture.jsonl tests/progress.sh torture 60 $(CARGO) test $(ALL) \
 		--no-fail-fast --test engines --test library -- --nocapture $(ATTACKS:%=%::) $(LIBRARY_ATTACKS:%=%::)
 	.tools/venv/bin/python tests/python/reliability.py target/torture.jsonl
 
 # Not part of `test`, which runs it on 20,000 rows.
-backlog: tools ## the backlog's state machine with the release functions as its tasks, on a million rows; tens of minutes
+backlog: tools ## (20 minutes) the backlog's state machine with the release functions as its tasks, on a million rows
 	$(CARGO) build --locked --release --package daily-cleanup --package index-repair
-	BACKLOG_ROWS=1000000 TORTURE_BINARIES=target/release $(CARGO) test $(ALL) --test deploy -- --nocapture backlog::
+	BACKLOG_ROWS=1000000 TORTURE_BINARIES=target/release tests/progress.sh backlog 20 $(CARGO) test $(ALL) --test deploy -- --nocapture backlog::
 
 # Not part of `test`: minutes of simulated months, for the figures of docs/cascade.md.
 cascade-month: ## (minutes) a month of a table with and without the TTL cascade: what is left behind, requests, units; draws docs/cascade-month.svg
@@ -118,10 +139,10 @@ cascade-month: ## (minutes) a month of a table with and without the TTL cascade:
 # see that it still works: `make bench BENCH_SIZES=2000 BENCH_REPEATS=1 BENCH_STARTS=2 SECTIONS="init embedded local defer"`.
 FUNCTIONS := daily-cleanup index-repair metrics-emitter enable-ttl ttl-cascade
 BENCH := $(CARGO) run --quiet --locked --release --package tests --example bench --
-bench: tools ## (the better part of an hour) the daily cleanup beside the library's own, a good script and the engine's limit: time, requests, units, CPU, memory
+bench: tools ## (50 minutes) the daily cleanup beside the library's own, a good script and the engine's limit: time, requests, units, CPU, memory
 	$(CARGO) build --locked --release $(foreach function,$(FUNCTIONS),--package $(function))
 	$(CARGO) build --locked --release --package tests --example bench --example bare_lambda
-	BENCH_SIZES="$(BENCH_SIZES)" BENCH_REPEATS="$(or $(BENCH_REPEATS),3)" BENCH_STARTS="$(or $(BENCH_STARTS),20)" $(BENCH) run $(SECTIONS)
+	BENCH_SIZES="$(BENCH_SIZES)" BENCH_REPEATS="$(or $(BENCH_REPEATS),3)" BENCH_STARTS="$(or $(BENCH_STARTS),20)" tests/progress.sh bench 50 $(BENCH) run $(SECTIONS)
 
 bench-report: ## docs/dev/benchmarks.md, its plots and the model's predictions, from what `make bench` has measured so far
 	$(BENCH) report
@@ -129,10 +150,10 @@ bench-report: ## docs/dev/benchmarks.md, its plots and the model's predictions, 
 	python3 tests/python/scaling.py
 
 # Not part of `test`. Exit code 3 of cargo-mutants: some mutants ran for ever, which is caught as well.
-mutants: tools ## deliberate mistakes, each of which a named test must catch, and mutants of every decision; about an hour
-	python3 tests/python/mutations.py
+mutants: tools ## (1 hour) deliberate mistakes, each of which a named test must catch, and mutants of every decision
+	tests/progress.sh "mutants, by hand" 30 python3 tests/python/mutations.py
 	test -x .tools/bin/cargo-mutants || $(CARGO) install --quiet --debug --locked --root .tools --version 27.1.0 cargo-mutants
-	PATH="$(CURDIR)/.tools/bin:$$PATH" $(CARGO) mutants --package shared || test $$? -eq 3
+	PATH="$(CURDIR)/.tools/bin:$$PATH" tests/progress.sh "mutants of the decisions" 30 $(CARGO) mutants --package shared || test $$? -eq 3
 
 CHROMIUM ?= $(firstword $(wildcard .tools/browser/chromium) chromium)
 screenshots: tools ## take the README's screenshots: docs/img

@@ -6,14 +6,15 @@
 #   .tools/old/*/            the releases of it in tests/python/old-releases.txt
 #   .tools/venv-sam/         the SAM CLI, cfn-lint, the SAM transform, moto
 #   .tools/venv-checkov/     checkov
+#   .tools/venv-release/     the schemas of workflows and of an SBOM
 #   .tools/aws-lambda-rie    the Lambda Runtime Interface Emulator
 #   .tools/asl-validator/    the validator of the States Language
 #   .tools/browser/          playwright-core, which drives a real Chromium, and where that is
 #
-# Three venvs, because the library, the SAM CLI and checkov each ask for another boto3. uv fills them: pip needs minutes
+# Several venvs, because the library, the SAM CLI and checkov each ask for another boto3. uv fills them: pip needs minutes
 # for what takes it seconds.
 #
-# Run it as often as you like: a part that is there is only looked at. A part counts as there when its stamp says so,
+# `tests/setup.sh release` installs only what builds and describes a release. Run it as often as you like: a part that is there is only looked at. A part counts as there when its stamp says so,
 # and the stamp is written last, so a set-up that was interrupted is done again.
 set -euo pipefail
 
@@ -26,7 +27,10 @@ readonly ASL_VALIDATOR=4.0.0
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ROOT=$PWD
 readonly ROOT
-readonly TOOLS=$ROOT/.tools
+mkdir -p .tools
+# Not through a link: a venv's scripts hold its path.
+TOOLS=$(cd .tools && pwd -P)
+readonly TOOLS
 
 fail() {
     printf 'tests/setup.sh: %s\n' "$*" >&2
@@ -241,7 +245,6 @@ browser() {
 }
 
 need python3 'Python 3.11 or newer'
-mkdir -p "$TOOLS"
 # Two set-ups at once would install over each other; the lock goes with the process.
 exec 9>"$TOOLS/.lock"
 if command -v flock >/dev/null 2>&1; then flock 9; fi
@@ -254,12 +257,14 @@ trap 'rm -rf "$WORK"' EXIT
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     fail "python3 is $(python3 -V 2>&1), ActingWeb needs 3.11 or newer"
 
-dynamodb_local
 uv
 venv venv requirements.txt python -c 'import actingweb, boto3'
 "$TOOLS/venv/bin/cargo-lambda" lambda --version >/dev/null || fail 'cargo-lambda does not start'
-old_releases
 venv venv-sam requirements-sam.txt python -c 'import boto3, cfnlint, moto.server, samcli, samtranslator'
+venv venv-release requirements-release.txt check-jsonschema --version
+if [[ ${1:-} == release ]]; then exit; fi
+dynamodb_local
+old_releases
 venv venv-checkov requirements-checkov.txt checkov --version
 rie
 browser

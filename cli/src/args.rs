@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use crate::flags::Overrides;
 use crate::flags::{self, Cleanup, Explain, Flags, Metrics, Repair, Takes};
-use shared::settings::duration;
+use shared::bucket::BUCKETS;
+use shared::settings::{Mode, duration};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 a check has findings, 2 wrong usage or configuration, 3 not finished.
@@ -42,6 +43,9 @@ pub struct Common {
     /// Print no progress and no hints
     #[arg(long, short, global = true, help_heading = "Output")]
     pub quiet: bool,
+    /// Whether the command was given `--apply`.
+    #[arg(skip)]
+    pub applies: bool,
 }
 
 impl Common {
@@ -88,6 +92,8 @@ Examples:
         after_help = "\
 Examples:
   janitor cleanup --prefix myapp                 report what would be deleted, and why
+  janitor cleanup --prefix myapp --list --bucket spa_refresh_tokens
+                                                 list rows that would be deleted, masked
   janitor cleanup --prefix myapp --apply         ask for confirmation, then delete
   janitor cleanup --prefix myapp --apply --yes --max-deletes 1000"
     )]
@@ -111,6 +117,24 @@ Examples:
   janitor audit --prefix myapp --scope system          count the rows of the system actors only: cheap
   janitor audit --prefix myapp --html audit.html       write a page with charts")]
     Audit(Auditing),
+    /// Show the table, its TTL, recovery, pause, lease, last and next runs and backlog in one screen
+    ///
+    /// Cheap: counts the rows of the system actors, or samples them where they are many. Writes nothing.
+    #[command(after_help = "Example: janitor status --prefix myapp")]
+    Status,
+    /// Check credentials, region, table, clock, TTL, recovery and each permission that a run needs
+    ///
+    /// Permissions are asked of DynamoDB itself, with requests that cannot change the table: a write has a condition that
+    /// never holds. It uses up to three write units. The exit code is 1 if anything is missing.
+    #[command(after_help = "\
+Examples:
+  janitor doctor --prefix myapp --profile prod
+  janitor doctor --prefix myapp --mode dry-run         without the permissions to write and delete")]
+    Doctor {
+        /// The kind of run to check for
+        #[arg(long, value_enum, default_value_t)]
+        mode: DoctorMode,
+    },
     /// Explain why a row is kept or deleted: the rule, the times, related rows, and what each job would do
     ///
     /// Takes a row by its owner, bucket and name, or reads a token, session id, code or client id from standard input, so
@@ -188,6 +212,9 @@ Examples:
     /// Print a completion script for a shell
     #[command(after_help = "Example: janitor completions bash > /etc/bash_completion.d/janitor")]
     Completions { shell: clap_complete::Shell },
+    /// Write the man pages and completion scripts into a folder, to be packaged
+    #[command(hide = true)]
+    Generate { folder: std::path::PathBuf },
     /// Print the table of settings in Markdown, or with --json as JSON: for the README and the checks of the template
     #[command(hide = true)]
     Settings,
@@ -219,6 +246,25 @@ pub struct Pausing {
     pub why: Option<String>,
 }
 
+/// What `doctor` checks for.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum DoctorMode {
+    /// A run with --apply, or a function that deletes
+    #[default]
+    Delete,
+    /// A dry run
+    DryRun,
+}
+
+impl From<DoctorMode> for Mode {
+    fn from(mode: DoctorMode) -> Self {
+        match mode {
+            DoctorMode::Delete => Mode::Delete,
+            DoctorMode::DryRun => Mode::DryRun,
+        }
+    }
+}
+
 /// The flags of a command that deletes expired rows.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Deleting<T: Takes> {
@@ -228,6 +274,18 @@ pub struct Deleting<T: Takes> {
     /// Skip the confirmation prompt
     #[arg(long, requires = "apply")]
     pub yes: bool,
+    /// List the rows that would be deleted, masked, with reason and age
+    #[arg(long, conflicts_with = "yes")]
+    pub list: bool,
+    /// With --list: only rows of this bucket
+    #[arg(long, requires = "list", value_parser = bucket)]
+    pub bucket: Option<String>,
+    /// With --list: only rows of this owner, such as an actor's id
+    #[arg(long, requires = "list")]
+    pub owner: Option<String>,
+    /// With --list: at most N rows, up to 10000 [default: 100]
+    #[arg(long, requires = "list", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub limit: Option<u16>,
     #[command(flatten)]
     pub flags: Flags<T>,
 }
@@ -420,6 +478,17 @@ pub struct RowName {
     pub name: String,
 }
 
+impl Cli {
+    /// As [`Parser::try_parse`], and notes whether the command was given `--apply`, whichever command has that flag.
+    pub fn read() -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))?;
+        let command = std::iter::successors(Some(&matches), |matches| matches.subcommand().map(|(_, next)| next));
+        cli.common.applies = command.last().is_some_and(|last| matches!(last.try_get_one("apply"), Ok(Some(true))));
+        Ok(cli)
+    }
+}
+
 impl Explaining {
     pub fn add_to(&self, overrides: &mut Overrides) {
         overrides.extend(self.flags.given.clone());
@@ -435,6 +504,12 @@ pub fn hint(mut error: clap::Error) -> clap::Error {
         error.remove(ContextKind::Usage);
     }
     error
+}
+
+/// A bucket that the table of buckets lists.
+fn bucket(text: &str) -> Result<String, String> {
+    let is_known = BUCKETS.iter().any(|bucket| bucket.name == text);
+    is_known.then(|| text.to_owned()).ok_or_else(|| "must be a bucket of docs/rows.md, such as mcp_tokens".to_owned())
 }
 
 /// An interval, or a time to wait.

@@ -3,6 +3,8 @@
 use jobs::run::RunError;
 use jobs::store::StoreError;
 
+use crate::flags::in_flags;
+
 /// Done.
 pub const DONE: u8 = 0;
 /// A check found something.
@@ -12,9 +14,13 @@ pub const USAGE: u8 = 2;
 /// Begun, and not finished; or could not be begun.
 pub const UNFINISHED: u8 = 3;
 
+/// As the shell reports a program that SIGPIPE has ended.
+const CLOSED_PIPE: u8 = 141;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: u8,
+    /// Nothing is printed where it is empty.
     pub text: String,
 }
 
@@ -51,21 +57,25 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Store(error) => error.into(),
-            RunError::Config(_) | RunError::WrongTable { .. } => Self::usage(error.to_string()),
+            RunError::Config(_) => Self::usage(error.to_string()),
+            RunError::WrongTable { .. } => Self::usage(in_flags(&error.to_string())),
             RunError::AboveShare { .. }
             | RunError::ShareUnknown { .. }
             | RunError::LeaseLost
             | RunError::LeaseHeld { .. }
             | RunError::Paused(_)
             | RunError::MaxDeletesInBacklog
-            | RunError::Interrupted { .. } => Self::unfinished(error.to_string()),
+            | RunError::Interrupted { .. } => Self::unfinished(in_flags(&error.to_string())),
         }
     }
 }
 
 impl From<std::io::Error> for Failure {
-    /// Of writing what there is to say: a pipe that was closed, a disk that is full.
+    /// Of writing what there is to say: a disk that is full, or a reader that has seen enough, which is no error.
     fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self { code: CLOSED_PIPE, text: String::new() };
+        }
         Self::unfinished(format!("the output could not be written: {error}"))
     }
 }

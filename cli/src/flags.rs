@@ -87,6 +87,12 @@ impl<T: Takes> clap::FromArgMatches for Flags<T> {
     }
 }
 
+/// A text of a job, for somebody at a terminal: settings by their flags.
+pub fn in_flags(text: &str) -> String {
+    let flags = SETTINGS.iter().filter_map(|setting| Some((setting.name, setting.flags.first()?)));
+    flags.fold(text.to_owned(), |text, (name, flag)| text.replace(name, &format!("--{flag}")))
+}
+
 fn arg(setting: &'static Setting) -> Arg {
     let (long, older) = setting.flags.split_first().expect("a setting with a flag");
     let arg = Arg::new(setting.name).long(*long).aliases(older).help(help(setting));

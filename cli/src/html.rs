@@ -38,10 +38,14 @@ pub fn page(answer: &Value) -> String {
                 (header(answer))
                 main {
                     (findings(answer))
-                    (buckets::section(answer))
-                    div class="pair" { (ages::backlog(answer)) (ages::ttl(answer)) }
+                    @if answer.is_counted() {
+                        (buckets::section(answer))
+                        div class="pair" { (ages::backlog(answer)) (ages::ttl(answer)) }
+                    }
                     (runs::section(answer))
-                    div class="pair" { (forecast(answer)) (ages::never_removed(answer)) }
+                    @if answer.is_counted() {
+                        div class="pair" { (forecast(answer)) (ages::never_removed(answer)) }
+                    }
                     @if answer.count("/report/clients/clients") > 0 { (clients(answer)) }
                     div class="pair" { (figures(answer)) (cost(answer)) }
                 }
@@ -67,10 +71,10 @@ fn header(answer: Answer) -> Markup {
             p class="eyebrow" { "ActingWeb janitor: audit" }
             h1 { (name(answer.at("/report/table").as_str().unwrap_or_default())) }
             p class="when" { (answer.time("/report/now")) " " span { (scope) } }
-            @if answer.at("/report/complete") != &Value::Bool(true) {
+            @if !answer.is_counted() {
                 p class="alert" {
                     strong { "Not all rows were counted" }
-                    " (" (answer.text("/report/outcome").replace('-', " ")) "). The numbers below cover only a part of the table."
+                    " (" (answer.text("/report/outcome").replace('-', " ")) "): there are no numbers of rows."
                 }
             }
             dl class="tiles" {
@@ -79,7 +83,9 @@ fn header(answer: Answer) -> Markup {
                     alarm(answer.count("/body/dead_rows") > 0, "dead"),
                     "Dead rows",
                     answer.number("/body/dead_rows"),
-                    if answer.at("/body/oldest_dead_age_seconds").is_null() {
+                    if !answer.is_counted() {
+                        html! { "not counted" }
+                    } else if answer.at("/body/oldest_dead_age_seconds").is_null() {
                         html! { "none to clean up" }
                     } else {
                         html! { "the oldest for " (answer.span("/body/oldest_dead_age_seconds")) }
@@ -134,6 +140,7 @@ fn forecast(answer: Answer) -> Markup {
     let at = |name: &str| format!("/report/forecast/{name}");
     let days = answer.decimal(&at("days_until_clear"));
     let trend = match answer.at(&at("trend")).as_str() {
+        Some(_) if answer.count(&at("backlog")) == 0 => html! { "No rows wait to be deleted." },
         Some("clears-with-next-run") => html! { "The next run clears it, in " (days) " days." },
         Some("left-to-ttl") => html! { "The last run left its dead rows to the table's TTL, as configured." },
         Some("shrinks") => html! { "It shrinks, and is clear in " (days) " days." },

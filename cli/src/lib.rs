@@ -6,6 +6,7 @@
 //! typed     what was typed, as an error may repeat it
 //! fail      how a command ends when it does not end well
 //! screen    tables, colour, progress
+//! terminal  questions to the person at the terminal
 //! target    the table that a command works on
 //! html      the audit as a page
 //! command   one file a command;  demo: on the embedded engine (feature `demo`)
@@ -20,4 +21,5 @@ pub mod flags;
 pub mod html;
 pub mod screen;
 pub mod target;
+pub mod terminal;
 pub mod typed;

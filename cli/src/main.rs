@@ -3,10 +3,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
 use janitor::args::{self, Cli, Command};
 use janitor::command::runs::Which;
-use janitor::command::{audit, clients, explain, pause, reap, revoke, runs, settings, ttl};
+use janitor::command::{audit, clients, doctor, explain, generate, pause, reap, revoke, runs, settings, status, ttl};
 #[cfg(feature = "demo")]
 use janitor::demo;
 use janitor::fail::{DONE, Failure};
@@ -16,7 +15,7 @@ use janitor::typed::Typed;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let typed = Typed::new(std::env::args_os().skip(1));
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(typed.refuse(&args::hint(error))),
     };
@@ -24,7 +23,10 @@ async fn main() -> ExitCode {
     match Box::pin(run(cli, &mut out)).await {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("janitor: {}", typed.unsaid(&failure.text));
+            if !failure.text.is_empty() {
+                // Nobody to tell that standard error is closed.
+                let _ = writeln!(std::io::stderr(), "janitor: {}", typed.unsaid(&failure.text));
+            }
             ExitCode::from(failure.code)
         }
     }
@@ -53,10 +55,10 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         Command::Clients(options) => clients::clients(&common, &options, screen, out).await,
         Command::Pause(options) => pause::pause(&common, &options, screen, out).await,
         Command::Resume => pause::resume(&common, screen, out).await,
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "janitor", out);
-            Ok(DONE)
-        }
+        Command::Status => status::status(&common, screen, out).await,
+        Command::Doctor { mode } => doctor::doctor(&common, mode.into(), screen, out).await,
+        Command::Completions { shell } => generate::completions(shell, out),
+        Command::Generate { folder } => generate::all(&folder, out),
         Command::Settings => settings::print(common.json, out),
     }
 }

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use jobs::run::clock::Watch;
 
+use crate::terminal::Terminal;
+
 /// How to print. Taken from the terminal and the environment once, at the edge.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the terminal or what was typed")]
@@ -44,7 +46,7 @@ impl Screen {
             colour: out && !set("NO_COLOR") && !json,
             width: width.unwrap_or(PLAIN_WIDTH).max(NARROWEST),
             live: io::stderr().is_terminal(),
-            asks: io::stdin().is_terminal(),
+            asks: Terminal::open().is_some(),
         }
     }
 

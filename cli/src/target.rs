@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use dynamo::{self, Client, Connection, Dynamo, ReadOnly};
+use dynamo::{self, Client, Dynamo, ReadOnly, SignIn, SignInError, SignedIn};
 use jobs::run::clock::{RunClock, Watch};
 use jobs::store::{InspectTable, StoreError, TableFigures};
 use shared::settings::{self, ConfigError, Environment, Purpose, Reach, Settings, reach};
@@ -16,6 +16,8 @@ pub struct Target {
     pub settings: Settings,
     pub watch: &'static Watch,
     client: Client,
+    /// `None` for a local endpoint.
+    pub caller: Option<SignedIn>,
     environment: Environment,
     overrides: Overrides,
 }
@@ -54,11 +56,23 @@ pub fn now() -> EpochSeconds {
 }
 
 impl Target {
-    /// Checks the settings, and connects; sends nothing yet.
+    /// Checks the settings and signs in; sends nothing to the table yet.
+    ///
+    /// # Errors
+    /// When a setting is wrong, or there is nothing to sign with.
+    pub async fn new(common: &Common, overrides: Overrides, purpose: Purpose) -> Result<Self, Failure> {
+        Self::signed_in(common, overrides, purpose).await?.map_err(refused)
+    }
+
+    /// The same, with what is missing to sign as an answer.
     ///
     /// # Errors
     /// When a setting is wrong.
-    pub async fn new(common: &Common, overrides: Overrides, purpose: Purpose) -> Result<Self, Failure> {
+    pub async fn signed_in(
+        common: &Common,
+        overrides: Overrides,
+        purpose: Purpose,
+    ) -> Result<Result<Self, SignInError>, Failure> {
         let mut environment: Environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
@@ -66,8 +80,25 @@ impl Target {
             environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), endpoint.to_owned());
         }
         let settings = parse(&environment, &overrides, purpose)?;
-        let client = connect(common, &environment).await;
-        Ok(Self { settings, watch: Box::leak(Box::default()), client, environment, overrides })
+        let (client, caller) = match connect(common, &environment).await {
+            Ok(connected) => connected,
+            Err(missing) => return Ok(Err(missing)),
+        };
+        let target = Self { settings, watch: Box::leak(Box::default()), client, caller, environment, overrides };
+        if common.applies {
+            target.show_caller().await;
+        }
+        Ok(Ok(target))
+    }
+
+    /// Who is about to change the table. A local engine asks nobody, and is asked nothing.
+    async fn show_caller(&self) {
+        let Some(signed_in) = &self.caller else { return };
+        let source = &signed_in.source;
+        match signed_in.caller().await {
+            Ok(arn) => eprintln!("signed in as {arn} ({source})"),
+            Err(problem) => eprintln!("warning: the caller is not known: {problem}; credentials: {source}"),
+        }
     }
 
     /// The settings of another job with the same flags.
@@ -122,10 +153,15 @@ impl Target {
             | StoreError::ClockBehind { .. }
             | StoreError::Rejected { .. } => return error.into(),
         };
-        let region = self.client.config().region().map(|region| settings::shown(region.as_ref()));
+        let region = self.region();
         let region = region.map_or_else(|| "no region is set".to_owned(), |region| format!("the region is {region}"));
         let Failure { code, text } = error.into();
         Failure { code, text: format!("{text}; {region}; see {options}") }
+    }
+
+    /// The region that requests are signed for.
+    pub fn region(&self) -> Option<String> {
+        self.client.config().region().map(|region| settings::shown(region.as_ref()))
     }
 
     /// Where the table is, by its own resource name.
@@ -146,17 +182,27 @@ fn parse(environment: &Environment, overrides: &Overrides, purpose: Purpose) -> 
     })
 }
 
-async fn connect(common: &Common, environment: &Environment) -> Client {
+/// The client, and whose credentials it signs with; those of a local engine are nobody's.
+async fn connect(common: &Common, environment: &Environment) -> Result<(Client, Option<SignedIn>), SignInError> {
     let endpoint = settings::endpoint(environment);
     let has_own = common.profile.is_some()
         || ["AWS_ACCESS_KEY_ID", "AWS_PROFILE"].iter().any(|name| environment.contains_key(*name));
-    dynamo::connect(Connection {
-        endpoint,
-        region: common.region.as_deref(),
-        profile: common.profile.as_deref(),
+    let local = endpoint.filter(|url| reach(url) == Reach::Loopback);
+    if let Some(local) = local.filter(|_| !has_own) {
         // A local engine accepts any credentials; a search for real ones would only take time.
-        any_credentials: endpoint.is_some_and(|url| reach(url) == Reach::Loopback) && !has_own,
-        ..Connection::default()
-    })
-    .await
+        return Ok((dynamo::connect_locally(local, common.region.as_deref()), None));
+    }
+    let (region, profile) = (common.region.as_deref(), common.profile.as_deref());
+    let signed_in = SignIn { environment, endpoint, region, profile }.sign_in().await?;
+    let is_local =
+        endpoint.is_some_and(|url| matches!(reach(url), Reach::Loopback | Reach::Docker | Reach::PrivateAddress));
+    Ok((signed_in.client.clone(), (!is_local).then_some(signed_in)))
+}
+
+/// A service or a program that did not answer may answer next time; whatever else is missing has to be set up.
+fn refused(error: SignInError) -> Failure {
+    match error {
+        SignInError::OutOfTime(..) | SignInError::Failed(_) => Failure::unfinished(error.to_string()),
+        _ => Failure::usage(error.to_string()),
+    }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Dynamo;
-use super::attributes::{AttributeStore, Write};
+use super::attributes::Write;
 use super::call::Phase;
 use super::delete::Begun;
 use jobs::store::{Deletes, PruneClients, Result};
@@ -19,9 +19,7 @@ impl PruneClients for Dynamo {
 
     async fn put_back(&self, index: &'static Bucket, client: ClientId) -> Result<bool> {
         self.wait_to_write(1.0).await?;
-        let store = AttributeStore::new(self, Phase::Close);
-        store
-            .write(OAUTH_OWNER, index.name, &client.to_string(), Some(&json!(OAUTH_OWNER)), None, Write::IfAbsent)
-            .await
+        let (name, actor) = (client.to_string(), json!(OAUTH_OWNER));
+        self.put_row(Phase::Close, [OAUTH_OWNER, index.name, &name], &actor, Write::IfAbsent).await
     }
 }

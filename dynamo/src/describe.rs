@@ -1,14 +1,15 @@
-//! DescribeTable and DescribeTimeToLive.
+//! DescribeTable, DescribeTimeToLive and DescribeContinuousBackups.
 
 use aws_sdk_dynamodb::types::{
-    BillingMode, KeyType, OnDemandThroughput, ScalarAttributeType, TableDescription, TimeToLiveStatus,
+    BillingMode, KeyType, OnDemandThroughput, PointInTimeRecoveryStatus, ScalarAttributeType, TableDescription,
+    TimeToLiveStatus,
 };
 
 use super::Dynamo;
 use super::call::Phase;
 use super::convert::{ID, SORT};
 use super::skew::{self, Exchange};
-use jobs::store::{Billing, InspectTable, Result, StoreError, TableFigures, TtlSetting};
+use jobs::store::{Billing, InspectRecovery, InspectTable, Recovery, Result, StoreError, TableFigures, TtlSetting};
 
 impl Dynamo {
     /// The table's figures, once it is known to have ActingWeb's keys, and the seconds that this machine's clock is ahead of
@@ -68,6 +69,29 @@ impl InspectTable for Dynamo {
                 return Err(StoreError::Rejected { operation: "DescribeTimeToLive", table: self.table.clone(), code });
             }
         })
+    }
+}
+
+impl InspectRecovery for Dynamo {
+    async fn recovery(&self) -> Result<Recovery> {
+        let operation = "DescribeContinuousBackups";
+        let ask = || self.client.describe_continuous_backups().table_name(&self.table).send();
+        let answer = match self.call(operation, Phase::Work, ask).await {
+            Err(StoreError::Rejected { code, .. }) if code == "UnknownOperationException" => {
+                return Ok(Recovery::NotOffered);
+            }
+            answer => answer?,
+        };
+        let recovery =
+            answer.continuous_backups_description.and_then(|backups| backups.point_in_time_recovery_description);
+        match recovery.and_then(|recovery| recovery.point_in_time_recovery_status) {
+            Some(PointInTimeRecoveryStatus::Enabled) => Ok(Recovery::On),
+            None | Some(PointInTimeRecoveryStatus::Disabled) => Ok(Recovery::Off),
+            Some(_) => {
+                let code = "a recovery status that is not known".to_owned();
+                Err(StoreError::Rejected { operation, table: self.table.clone(), code })
+            }
+        }
     }
 }
 

@@ -8,17 +8,21 @@ mod attributes;
 mod call;
 #[cfg(feature = "revoke")]
 mod clients;
+mod connect;
 mod convert;
 mod delete;
 mod describe;
 mod error;
 pub mod http;
 mod pace;
+mod permission;
 mod read;
 mod read_only;
 #[cfg(feature = "revoke")]
 mod revoke;
 mod scan;
+#[cfg(feature = "sign-in")]
+mod sign_in;
 mod skew;
 mod state;
 mod stream;
@@ -28,74 +32,17 @@ mod write_ttl;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use aws_config::retry::RetryConfig;
-use aws_config::timeout::TimeoutConfig;
-use aws_config::{BehaviorVersion, Region};
 pub use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::Credentials;
-use aws_smithy_http_client::tls;
 
-pub use attributes::{Attribute, AttributeStore};
+pub use connect::{connect, connect_locally};
 use pace::Pace;
 pub use read_only::ReadOnly;
+#[cfg(feature = "sign-in")]
+pub use sign_in::{SignIn, SignInError, SignedIn};
 
 use jobs::run::clock::RunClock;
 use jobs::store::{Billing, Budget, Consistency, Result, StopWork, TableFigures, Usage};
 use shared::settings::Settings;
-
-/// Where to, and as whom; what is left out is the SDK's own default.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Connection<'a> {
-    /// A local endpoint.
-    pub endpoint: Option<&'a str>,
-    pub region: Option<&'a str>,
-    pub profile: Option<&'a str>,
-    /// Sign with made-up credentials, which a local engine accepts.
-    pub any_credentials: bool,
-    /// The SDK's own variable for DynamoDB's endpoint is empty, as the template declares it: the SDK would take that for an address.
-    pub empty_endpoint: bool,
-}
-
-/// A client.
-///
-/// The SDK's own retries are off: [`Dynamo::call`] retries, where throttles can be seen, counted and slowed down for.
-pub async fn connect(to: Connection<'_>) -> Client {
-    let http = aws_smithy_http_client::Builder::new()
-        .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring))
-        .build_https();
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(call::CONNECT_TIMEOUT)
-        .operation_attempt_timeout(call::ATTEMPT_TIMEOUT)
-        .build();
-    let mut loader = aws_config::defaults(BehaviorVersion::latest())
-        .http_client(http)
-        .timeout_config(timeouts)
-        .retry_config(RetryConfig::disabled());
-    if let Some(endpoint) = to.endpoint {
-        loader = loader.endpoint_url(endpoint);
-    }
-    if let Some(region) = to.region {
-        loader = loader.region(Region::new(region.to_owned()));
-    }
-    if let Some(profile) = to.profile {
-        loader = loader.profile_name(profile);
-    }
-    if to.any_credentials {
-        loader = loader.credentials_provider(Credentials::new("local", "local", None, None, "a local engine"));
-    }
-    let config = loader.load().await;
-    if to.endpoint.is_none() && to.empty_endpoint {
-        let endpoint = config.endpoint_url().map(str::to_owned);
-        let mut own = aws_sdk_dynamodb::config::Builder::from(&config);
-        own.set_endpoint_url(endpoint);
-        return Client::from_conf(own.build());
-    }
-    if to.endpoint.is_some() && config.region().is_none() {
-        // A local engine serves every region: which one is signed for does not matter, but one has to be.
-        return Client::new(&config.into_builder().region(Region::from_static("us-east-1")).build());
-    }
-    Client::new(&config)
-}
 
 /// One table during one run.
 pub struct Dynamo {

@@ -5,7 +5,8 @@ use aws_sdk_dynamodb::Client;
 use super::Dynamo;
 use jobs::run::clock::RunClock;
 use jobs::store::{
-    Budget, InspectTable, Page, PageOf, ReadRows, Result, ScanPage, ScanTable, TableFigures, TtlSetting, Usage,
+    Budget, InspectRecovery, InspectTable, Page, PageOf, ReadRows, Recovery, Result, ScanPage, ScanTable, TableFigures,
+    TtlSetting, Usage,
 };
 use shared::integrity::Lookup;
 use shared::row::RowKey;
@@ -127,6 +128,12 @@ impl InspectTable for ReadOnly {
 
     async fn ttl_setting(&self) -> Result<TtlSetting> {
         self.0.ttl_setting().await
+    }
+}
+
+impl InspectRecovery for ReadOnly {
+    async fn recovery(&self) -> Result<Recovery> {
+        self.0.recovery().await
     }
 }
 

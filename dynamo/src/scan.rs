@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::{ConsumedCapacity, KeysAndAttributes, ReturnConsume
 use serde_json::json;
 
 use super::Dynamo;
-use super::attributes::{AttributeStore, Write};
+use super::attributes::Write;
 use super::call::Phase;
 use super::convert::{ID, Item, text, to_key, to_row};
 use super::read::sum;
@@ -64,8 +64,7 @@ impl Dynamo {
 impl RestoreClient for Dynamo {
     async fn restore_client(&self, client: &str, actor: &str) -> Result<bool> {
         self.wait_to_write(1.0).await?;
-        let store = AttributeStore::new(self, Phase::Work);
-        store.write(OAUTH_OWNER, CLIENT_INDEX, client, Some(&json!(actor)), None, Write::IfAbsent).await
+        self.put_row(Phase::Work, [OAUTH_OWNER, CLIENT_INDEX, client], &json!(actor), Write::IfAbsent).await
     }
 }
 

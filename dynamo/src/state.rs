@@ -1,24 +1,17 @@
-//! The janitor's own rows: the same attribute store as ActingWeb's, bound to our owner.
+//! The janitor's own rows. State is read and written with whatever time is left.
 
 use serde_json::Value;
 
 use super::Dynamo;
-use super::attributes::{AttributeStore, Write};
+use super::attributes::Write;
 use super::call::Phase;
 use jobs::store::{Consistency, OwnState, PageOf, PageSize, ReadRows, Result, Stored};
 use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
 
-impl Dynamo {
-    /// The attribute store of this table. State is read and written with whatever time is left.
-    pub fn attributes(&self) -> AttributeStore<'_> {
-        AttributeStore::new(self, Phase::Close)
-    }
-}
-
 impl OwnState for Dynamo {
     async fn read_state(&self, name: &str) -> Result<Option<Stored>> {
-        let text = self.attributes().get_text(JANITOR_OWNER, STATE_BUCKET, name).await?;
-        // One that cannot be read is not one that is not there: it can be replaced, by its text.
+        let text = self.read_text(Phase::Close, JANITOR_OWNER, STATE_BUCKET, name).await?;
+        // A row that cannot be parsed is not absent: it can be replaced, by its text.
         Ok(text.map(|text| Stored { value: serde_json::from_str(&text).unwrap_or_default(), text }))
     }
 
@@ -45,9 +38,14 @@ impl OwnState for Dynamo {
     }
 
     async fn swap_state(&self, name: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool> {
-        // What `read_state` takes for absent must be replaceable, or a damaged lease would hold up every run for ever.
-        let condition = expected.map_or(Write::IfUnreadable, Write::IfText);
-        self.attributes().write(JANITOR_OWNER, STATE_BUCKET, name, value, None, condition).await
+        let row = [JANITOR_OWNER, STATE_BUCKET, name];
+        match (expected, value) {
+            (Some(expected), Some(value)) => self.put_row(Phase::Close, row, value, Write::IfText(expected)).await,
+            // What `read_state` takes for absent must be replaceable, or a damaged lease would block every run for ever.
+            (None, Some(value)) => self.put_row(Phase::Close, row, value, Write::IfUnreadable).await,
+            (Some(expected), None) => self.delete_row(Phase::Close, row, expected).await,
+            (None, None) => Ok(true),
+        }
     }
 
     async fn holds_state(&self) -> Result<bool> {
@@ -67,6 +65,7 @@ impl OwnState for Dynamo {
     }
 
     async fn write_state(&self, name: &str, value: &Value) -> Result<()> {
-        self.attributes().write(JANITOR_OWNER, STATE_BUCKET, name, Some(value), None, Write::Always).await.map(|_| ())
+        let row = [JANITOR_OWNER, STATE_BUCKET, name];
+        self.put_row(Phase::Close, row, value, Write::Always).await.map(|_| ())
     }
 }

@@ -17,6 +17,7 @@
 //! clients      which clients nobody uses; for an operator, their removal
 //! backfill     gives rows the TTL that they should have
 //! explain      why a row is judged as it is, and what each job would do with it; cannot delete
+//! status       the table, its runs and its permissions in one screen, and whether a run could work here; cannot write
 //! table_setup  makes sure that the table's TTL, and if wanted its stream, is on
 //! ```
 
@@ -34,6 +35,7 @@ pub mod repair;
 #[cfg(feature = "revoke")]
 pub mod revoke;
 pub mod run;
+pub mod status;
 pub mod store;
 pub mod table_setup;
 pub mod walk;

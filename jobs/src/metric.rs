@@ -35,7 +35,7 @@ metrics! {
     OLDEST_DEAD_AGE = "OldestDeadAge", "Seconds";
     /// 1 when TTL is on, or being turned on, for the right attribute.
     TTL_ON = "TtlOn", "Count";
-    /// 1 when the cleanup or the repair has not completed for too long.
+    /// 1 when the cleanup or the repair has not completed for too long, or the cascade reads a stream that is no longer the table's.
     OVERDUE = "Overdue", "Count";
     /// DynamoDB's own count, up to six hours old. AWS publishes no such metric itself.
     TABLE_ROWS = "TableRows", "Count";

@@ -119,6 +119,16 @@ pub enum Sighting {
     Again,
 }
 
+impl Sighting {
+    /// By when the row was first seen.
+    pub fn since(first: Option<EpochSeconds>, now: EpochSeconds, grace: i64) -> Self {
+        match first {
+            Some(first) if now.since(first) > grace => Sighting::Again,
+            _ => Sighting::First,
+        }
+    }
+}
+
 /// Judges a token row that no index row of either generation leads to.
 ///
 /// Every lookup goes through the index, so the token is unusable; it may have been revoked, which removes the index row
@@ -178,6 +188,28 @@ pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy:
         Verdict::Delete(_) => true,
         Verdict::Keep(_) => false,
     }
+}
+
+/// Whether a row that is not dead itself names the provider row `name`. A malformed row that contains the name counts, so
+/// that the provider row is kept.
+pub fn needs_provider(row: &Row, name: &str, now: EpochSeconds, policy: &Policy) -> bool {
+    let Some(bucket) = row.known_bucket().filter(|bucket| bucket::can_refer(bucket)) else { return false };
+    let names_it = match Fields::read(&row.data) {
+        Some(fields) => fields.google_token_key.as_deref() == Some(name),
+        None => row.data.text().is_none_or(|text| text.contains(name)),
+    };
+    // Dead whether this run deletes it or leaves it to TTL.
+    let policy = Policy { defer_to_ttl: false, ..*policy };
+    names_it && matches!(expiry::judge(row, bucket, now, &policy), Verdict::Keep(_))
+}
+
+/// An eventually consistent Scan may be a moment behind, not minutes.
+const SETTLED_SECONDS: i64 = 300;
+
+/// Whether a Scan of the whole actor has seen every row that names this provider row. A referrer is written within the grace
+/// period after the provider row: minutes later the Scan has seen it.
+pub fn scan_saw_referrers(row: &Row, now: EpochSeconds, policy: &Policy) -> bool {
+    provider_age(row, now).is_some_and(|age| age > policy.grace.saturating_add(SETTLED_SECONDS))
 }
 
 /// Which part of the repair judges the rows of a bucket.
@@ -299,8 +331,36 @@ pub fn access_token_of(refresh: &Row) -> Option<RowKey> {
 
 #[cfg(test)]
 mod tests {
-    use super::{access_token_of, leads_elsewhere};
+    use super::{Sighting, access_token_of, leads_elsewhere, scan_saw_referrers};
+    use crate::bucket;
+    use crate::expiry::Policy;
     use crate::row::{Raw, Row, RowKey};
+    use crate::time::EpochSeconds;
+
+    /// A writer may take the grace period between a provider row and the row that names it, and a Scan be minutes behind.
+    #[test]
+    fn a_scan_has_seen_the_referrers_of_a_provider_row_minutes_after_the_grace_period() {
+        let policy = Policy::default();
+        for (age, seen) in [(301, false), (3_601, false), (3_900, false), (3_901, true), (7_200, true)] {
+            let row = Row {
+                key: RowKey::in_bucket("actor", bucket::provider(), "google_token_1"),
+                bucket: Raw::Text(bucket::provider().name.to_owned()),
+                data: Raw::Absent,
+                ttl: Raw::Number("2000007200".to_owned()),
+                bytes: 1,
+            };
+            let now = EpochSeconds::new(2_000_000_000 + age);
+            assert_eq!(scan_saw_referrers(&row, now, &policy), seen, "{age}");
+        }
+    }
+
+    /// The second in which the writer may still write is not over.
+    #[test]
+    fn a_row_is_seen_again_once_more_than_the_grace_period_has_passed() {
+        let since = |seconds| Sighting::since(Some(EpochSeconds::new(0)), EpochSeconds::new(seconds), 3_600);
+        assert_eq!([since(3_599), since(3_600), since(3_601)], [Sighting::First, Sighting::First, Sighting::Again]);
+        assert_eq!(Sighting::since(None, EpochSeconds::new(9_999), 3_600), Sighting::First);
+    }
 
     #[test]
     fn an_index_row_of_another_actors_token_leads_elsewhere() {

@@ -18,18 +18,6 @@ pub fn dumps(value: &Value) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// What Python calls false, and ActingWeb's `set_attr` therefore deletes instead of storing.
-pub fn is_falsy(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(truth) => !truth,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-    }
-}
-
 struct Python;
 
 impl Formatter for Python {
@@ -79,7 +67,7 @@ impl Formatter for Python {
 mod tests {
     use serde_json::json;
 
-    use super::{dumps, is_falsy};
+    use super::dumps;
 
     #[test]
     fn spells_separators_and_insertion_order_as_python_does() {
@@ -107,16 +95,6 @@ mod tests {
             (1_700_000_000.25, "1700000000.25"),
         ] {
             assert_eq!(dumps(&json!(value)), spelled);
-        }
-    }
-
-    #[test]
-    fn knows_what_python_calls_false() {
-        for falsy in [json!(null), json!(""), json!(0), json!(0.0), json!(false), json!([]), json!({})] {
-            assert!(is_falsy(&falsy), "{falsy}");
-        }
-        for truthy in [json!("0"), json!(1), json!(true), json!([0]), json!({"a": null})] {
-            assert!(!is_falsy(&truthy), "{truthy}");
         }
     }
 }

@@ -17,7 +17,7 @@ use bed::proxy::{self, Proxy};
 use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 
-const OAUTH: &str = "_actingweb_oauth2";
+pub(crate) const OAUTH: &str = "_actingweb_oauth2";
 const DAY: i64 = 86_400;
 
 bed::on_both_engines!(
@@ -28,11 +28,11 @@ bed::on_both_engines!(
     every_command_works_in_a_terminal,
 );
 
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     EpochSeconds::from(std::time::SystemTime::now()).get()
 }
 
-fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) -> Specimen {
+pub(crate) fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) -> Specimen {
     Specimen {
         owner: owner.to_owned(),
         bucket: bucket.to_owned(),
@@ -47,7 +47,7 @@ fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) ->
 const HALF_AN_HOUR: i64 = 1_800;
 
 /// Rows whose fate does not hang on the second: days away from it on either side.
-fn calm_rows(copies: i64) -> Vec<Specimen> {
+pub(crate) fn calm_rows(copies: i64) -> Vec<Specimen> {
     let now = now();
     let (dead, alive) = (now - 40 * DAY - HALF_AN_HOUR, now + 5 * DAY + HALF_AN_HOUR);
     (0..copies)
@@ -74,7 +74,7 @@ fn calm_rows(copies: i64) -> Vec<Specimen> {
         .collect()
 }
 
-fn of(kind: EngineKind, bed: &Bed) -> Janitor {
+pub(crate) fn of(kind: EngineKind, bed: &Bed) -> Janitor {
     Janitor::on(engine(kind).endpoint(), &bed.prefix)
 }
 
@@ -540,7 +540,7 @@ async fn what_is_wrong_is_told_at_once() {
             Janitor::default().with("AWS_DB_PREFIX", "x").with("AWS_EC2_METADATA_DISABLED", "true"),
             vec!["cleanup", "--region", "us-east-1"],
             2,
-            "the credentials were not accepted by DescribeTable (CredentialsNotLoaded)",
+            "no AWS credentials found: set AWS_PROFILE, use --profile, or run `aws sso login`",
         ),
         (
             Janitor::default()
@@ -593,6 +593,8 @@ async fn the_guide_lists_the_keys_of_every_document() {
         ("cleanup", &[]),
         ("repair", &[]),
         ("audit", &[]),
+        ("status", &[]),
+        ("doctor", &[]),
         ("explain", &of_row),
         ("ttl status", &[]),
         ("ttl enable", &[]),
@@ -630,11 +632,13 @@ fn the_help_teaches() {
     assert_eq!(janitor.run(&["nonsense"]).code, 2);
 }
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "demo",
     "cleanup",
     "repair",
     "audit",
+    "status",
+    "doctor",
     "explain",
     "ttl",
     "run",
@@ -654,6 +658,27 @@ fn the_readme_has_the_table_of_settings() {
         readme.split("<!-- settings:start -->\n").nth(1).and_then(|rest| rest.split("<!-- settings:end -->").next());
     assert_eq!(between, Some(printed.out.as_str()), "README.md differs from the table of settings: run `make docs`");
     matches_golden("settings.json", &Janitor::default().run(&["settings", "--json"]).out);
+}
+
+/// What `make release` packages: one definition for help, man pages and completions.
+#[test]
+fn man_pages_and_completions_are_generated_for_every_command() {
+    let folder = std::env::temp_dir().join(format!("janitor-pages-{:016x}", fastrand::u64(..)));
+    let made = Janitor::default().run(&["generate", folder.to_str().unwrap()]);
+    assert_eq!((made.code, made.err.as_str()), (0, ""));
+    let page = |name: &str| std::fs::read_to_string(folder.join("man").join(name)).unwrap();
+    for name in NAMES {
+        assert!(page(&format!("janitor-{name}.1")).contains(".SH SYNOPSIS"), "{name}");
+    }
+    assert!(page("janitor.1").contains("Exit codes") && page("janitor-ttl-set.1").contains("DURATION"));
+    let hidden = std::fs::read_dir(folder.join("man")).unwrap().flatten();
+    assert!(
+        !hidden.map(|file| file.file_name()).any(|name| name == "janitor-settings.1" || name == "janitor-generate.1")
+    );
+    for file in ["janitor.bash", "_janitor", "janitor.fish", "_janitor.ps1", "janitor.elv"] {
+        assert!(std::fs::read_to_string(folder.join("completions").join(file)).unwrap().contains("doctor"), "{file}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! A test whose name holds neither `dynamodb_local` nor `library` nor `emulator` needs no tool beside Rust: `make quick` runs it.
 
+mod access;
 mod cascade_rules;
 mod cleanup;
 mod cli;
@@ -10,6 +11,7 @@ mod clocks;
 mod concurrent_runs;
 mod explain;
 mod faults;
+mod flags;
 mod guards;
 mod killed_runs;
 mod metrics;
@@ -17,4 +19,6 @@ mod pause;
 mod random_tables;
 mod repair;
 mod segments;
+mod status;
+mod terminal;
 mod ttl;

@@ -305,7 +305,7 @@ async fn tells_every_state_of_the_tables_ttl(kind: EngineKind) {
     assert_eq!((setting(&off).as_str(), kinds(&off).contains(&"ttl-off")), ("off", true));
     switch_ttl(&bed, "ttl_timestamp").await;
     let on = measure(&bed, json!({})).await;
-    assert_eq!((setting(&on).as_str(), kinds(&on)), ("on", vec!["never-complete"]));
+    assert_eq!((setting(&on).as_str(), kinds(&on)), ("on", vec!["never-complete"; 2]));
     let other = Bed::with(kind, &rows).await;
     switch_ttl(&other, "expires").await;
     let other = measure(&other, json!({})).await;
@@ -350,7 +350,7 @@ async fn tells_how_the_cleanup_is(kind: EngineKind) {
     let run = |event: Value, day: i64| bed.function.daily_cleanup(event, EpochSeconds::new(NOW + day * DAY), None);
     let none = measure(&bed, json!({})).await;
     assert_eq!((none.forecast.trend, none.forecast.backlog), (Trend::Unknown, 1_001));
-    assert_eq!(kinds(&none), ["ttl-off", "never-complete"]);
+    assert_eq!(kinds(&none), ["ttl-off", "never-complete", "never-complete"]);
 
     // Two runs that are cut off, a day apart: the second says how often they come, and how much each does.
     run(json!({"max_deletes": 300}), 0).await.unwrap();
@@ -394,9 +394,9 @@ async fn tells_how_the_cleanup_is(kind: EngineKind) {
     assert_eq!(clear.forecast.trend, Trend::ClearsWithNextRun { days: 0.75 });
     assert_eq!(report(&clear)["runs"]["daily-cleanup"]["last_complete_age_seconds"], 6 * HOUR);
     assert_eq!(report(&clear)["runs"]["index-repair"], Value::Null);
-    assert_eq!(kinds(&clear), ["ttl-off"], "a repair that never ran is not late");
+    assert_eq!(kinds(&clear), ["ttl-off", "never-complete"], "of the repair, which never ran");
 
-    let stopped = measure_at(&bed, json!({}), NOW + 7 * DAY).await;
+    let stopped = measure_at(&bed, json!({}), NOW + 7 * DAY + 1).await;
     assert_eq!(stopped.forecast.trend, Trend::Grows, "nothing runs any more");
     assert!(kinds(&stopped).contains(&"overdue"));
     bed.function.index_repair(json!({}), EpochSeconds::new(NOW + 7 * DAY), None).await.unwrap();
@@ -412,7 +412,9 @@ async fn finds_a_cascade_that_listens_to_another_stream(kind: EngineKind) {
         environment.insert("CASCADE_STREAM_ARN".to_owned(), stream.to_owned());
         let function = runtime::lambda::Function::new(bed.function.client.clone(), environment);
         let measured = function.metrics_emitter(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
-        !kinds(&measured).contains(&"cascade-deaf")
+        let is_deaf = kinds(&measured).contains(&"cascade-deaf");
+        assert_eq!(measured.is_overdue(), is_deaf, "the alarm reports it");
+        !is_deaf
     };
     assert!(listens("").await, "no cascade is deployed");
     assert!(!listens("arn:aws:dynamodb:eu-west-1:1:table/t/stream/1").await, "the table has no stream");
@@ -437,8 +439,8 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
     let complete = |at: i64| json!({"last_complete_at": at, "last_run": run(at, "complete")});
     let dead = session("dead", NOW - 2 * DAY, number(NOW - 2 * DAY + 4_200));
     for (name, state, found, trend) in [
-        ("daily-cleanup", complete(NOW - 36 * HOUR), vec![], "clears-with-next-run"),
-        ("daily-cleanup", complete(NOW - 37 * HOUR), vec!["overdue"], "clears-with-next-run"),
+        ("daily-cleanup", complete(NOW - 48 * HOUR), vec![], "clears-with-next-run"),
+        ("daily-cleanup", complete(NOW - 48 * HOUR - 1), vec!["overdue", "backlog-grows"], "grows"),
         ("daily-cleanup", complete(NOW - 3 * DAY), vec!["overdue", "backlog-grows"], "grows"),
         // As rare as it is meant to be.
         (
@@ -467,7 +469,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
         // One field that cannot be read takes no other with it.
         (
             "daily-cleanup",
-            json!({"consecutive_incomplete_runs": null, "last_run": "x", "left": 5, "last_complete_at": NOW - 40 * HOUR}),
+            json!({"consecutive_incomplete_runs": null, "last_run": "x", "left": 5, "last_complete_at": NOW - 50 * HOUR}),
             vec!["overdue"],
             "unknown",
         ),
@@ -485,8 +487,12 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
         ("index-repair", complete(NOW - 8 * DAY - 1), vec!["never-complete", "overdue"], "unknown"),
         ("index-repair", json!({}), vec!["never-complete", "never-complete"], "unknown"),
     ] {
-        let state = put("_actingweb_janitor", "state", name, &state.to_string(), None);
-        let bed = Bed::with(kind, &[dead.clone(), state.clone()]).await;
+        let put = |name: &str, state: &Value| put("_actingweb_janitor", "state", name, &state.to_string(), None);
+        let mut rows = vec![dead.clone(), put(name, &state)];
+        if name == "daily-cleanup" {
+            rows.push(put("index-repair", &complete(NOW - HOUR)));
+        }
+        let bed = Bed::with(kind, &rows).await;
         switch_ttl(&bed, "ttl_timestamp").await;
         let measured = measure(&bed, json!({})).await;
         assert_eq!(kinds(&measured), found, "{name} {state:?}");
@@ -559,9 +565,14 @@ async fn tells_when_a_job_is_overdue(kind: EngineKind) {
         assert_eq!(overdue(json!({"first_run_at": NOW - since}), fine.clone()).await, late, "begun {since} s ago");
     }
     assert!(overdue(json!({"first_run_at": NOW - HOUR, "last_complete_at": NOW - 3 * DAY}), fine.clone()).await);
-    for (since, late) in [(9 * DAY, false), (9 * DAY + 1, true)] {
+    for (since, late) in [(8 * DAY, false), (8 * DAY + 1, true)] {
         assert_eq!(overdue(fine.clone(), json!({"last_complete_at": NOW - since})).await, late, "repair {since} s ago");
     }
+    // As rare as it is meant to be, the finding and the metric alike.
+    let rare =
+        json!({"last_complete_at": NOW - 5 * DAY, "last_run": {"at": NOW - 5 * DAY, "previous_at": NOW - 12 * DAY}});
+    assert!(!overdue(rare, fine.clone()).await);
+    assert!(!kinds(&measure(&bed, json!({})).await).contains(&"overdue"));
 }
 
 /// Names as the library makes them.

@@ -115,6 +115,7 @@ def scenarios():
         yield "overdue", "dry for a week, when nothing is emitted, then delete", on(between(0, 7 * DAY, None, 0), 10), 7 * DAY, 10, [OK]
         yield "overdue", "paused for one day", on(lambda at: 0, 4), 0, 4, [OK]
         yield "overdue", "paused for four days: a pause that was forgotten", on(between(2 * DAY, 4 * DAY, 1, 0), 5), 0, 5, [OK, ALARM, OK]
+        yield "overdue", "the table's stream is recreated, and a deployment follows", on(between(3 * DAY, 3.5 * DAY, 1, 0), 6), 0, 6, [OK, ALARM, OK]
         yield "overdue", "counts stop while it is in ALARM: it stays", on(between(2 * DAY, 3 * DAY, 1, 0), 3), 0, 8, [OK, ALARM]
         # ---- backlog-old
         months = 90 * DAY

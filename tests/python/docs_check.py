@@ -193,6 +193,16 @@ def check_alarms():
     same("docs/monitoring.md, Alarms", documented, some("alarms", alarms, 8))
 
 
+def check_overdue():
+    """Days after which a job is overdue: its period and a day (`overdue_after`)."""
+    words = {2: "two", 8: "eight"}
+    periods = [re.search(r"const PERIOD: i64 = (?:(\d+) \* )?86_400;", read(f"jobs/src/{job}/mod.rs")) for job in ("cleanup", "repair")]
+    cleanup, repair = (words[int(period[1] or 1) + 1] for period in periods)
+    for path, text in (("docs/monitoring.md", read("docs/monitoring.md")), ("stack/alarms.yaml", read("stack/alarms.yaml"))):
+        said = f"completed for {cleanup} days, or no repair for {repair}"
+        expect(said in text, f"{path} does not say {said!r}")
+
+
 def check_metrics():
     real = dict(re.findall(r'^\s+[A-Z0-9_]+ = "(\w+)", "(\w+)";', read("jobs/src/metric.rs"), re.M))
     documented = {names(cells[0])[0]: cells[1] for cells in rows(section(read("docs/monitoring.md"), "Metrics"))}
@@ -233,6 +243,25 @@ def check_reports():
     for what, real, least in (("outcomes", outcomes, 5), ("reasons to delete", deleted, 8), ("reasons to keep", kept, 15)):
         table = max(tables, key=lambda table: len(table & real))
         same(f"docs/monitoring.md, An answer, {what}", table, some(what, real, least))
+
+
+def check_log_messages():
+    """Every message that the functions log: of the job's name and of a clock's offset, which are filled in, the rest."""
+    documented = section(read("docs/monitoring.md"), "A log line")
+    said = set()
+    for path in sorted(path for crate in ("jobs", "dynamo", "functions", "shared") for path in (ROOT / crate).rglob("src/**/*.rs")):
+        code = path.read_text(encoding="utf-8").split("#[cfg(test)]")[0]
+        for call in re.finditer(r"tracing::(debug|info|warn|error)!\(", code):
+            # TRACE is for developers: no setting of a function turns it on. The message is the last string before the call's end.
+            rest, depth, message = code[call.end():], 1, ""
+            for token in re.finditer(r'"((?:[^"\\]|\\.)*)"|[()]', rest):
+                depth += {"(": 1, ")": -1}.get(token[0], 0)
+                message = token[1] if token[1] is not None and depth == 1 else message
+                if depth == 0:
+                    break
+            said.add(re.sub(r"^\{\w+\} ?", "", message))
+    for message in sorted(some("log messages", said - {""}, 12)):
+        expect(message in documented, f"docs/monitoring.md, A log line, does not have {message!r}")
 
 
 def derived_names(path, enum, case):
@@ -277,9 +306,11 @@ def main():
     check_parameters(parameters)
     check_alarms()
     check_metrics()
+    check_overdue()
     check_settings()
     check_buckets()
     check_reports()
+    check_log_messages()
     for failure in failures:
         print(f"docs_check.py: {failure}", file=sys.stderr)
     if failures:

@@ -1,8 +1,9 @@
 """Runs a program in a pseudo-terminal, as a person would, and prints what was on the screen.
 
-    terminal.py [--columns N] [--reply SEEN=ANSWER]... [--interrupt-at SEEN] [--env NAME=VALUE]... -- PROGRAM...
+    terminal.py [--columns N] [--ahead TEXT] [--reply SEEN=ANSWER]... [--interrupt-at SEEN]... [--pipe TEXT] -- PROGRAM...
 
-Each reply is typed once its text has been seen; with --interrupt-at, Ctrl-C is. Prints {"output": ..., "code": ...}.
+TEXT of --ahead is typed before anything is seen, each reply once its text has been seen, and Ctrl-C for each --interrupt-at.
+With --pipe, standard input is a pipe with TEXT. Prints {"output": ..., "code": ...}; a terminal left without echo is an error.
 """
 
 import argparse
@@ -23,14 +24,24 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--reply", action="append", default=[])
-    parser.add_argument("--interrupt-at")
+    parser.add_argument("--ahead")
+    parser.add_argument("--interrupt-at", action="append", default=[])
+    parser.add_argument("--pipe")
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     replies = [reply.split("=", 1) for reply in options.reply]
+    reads, writes = os.pipe()
+    if options.pipe is not None:
+        os.write(writes, options.pipe.encode())
+    os.close(writes)
     pid, terminal = pty.fork()
     if pid == 0:
+        if options.pipe is not None:
+            os.dup2(reads, 0)
         os.execvp(options.program[0], options.program)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, options.columns, 0, 0))
+    if options.ahead:
+        os.write(terminal, options.ahead.encode() + b"\n")
     seen, end = b"", time.monotonic() + PATIENCE
     while time.monotonic() < end:
         readable, _, _ = select.select([terminal], [], [], 0.2)
@@ -44,13 +55,15 @@ def main() -> None:
             seen += chunk
         if replies and replies[0][0].encode() in seen:
             os.write(terminal, replies.pop(0)[1].encode() + b"\n")
-        if options.interrupt_at and options.interrupt_at.encode() in seen:
+        if options.interrupt_at and options.interrupt_at[0].encode() in seen:
             os.write(terminal, b"\x03")
-            options.interrupt_at = None
+            options.interrupt_at.pop(0)
     else:
         os.kill(pid, 9)
         sys.exit(f"no end after {PATIENCE} s: {seen.decode(errors='replace')}")
     _, status = os.waitpid(pid, 0)
+    if not termios.tcgetattr(terminal)[3] & termios.ECHO:
+        sys.exit("the terminal was left without echo")
     print(json.dumps({"output": seen.decode(errors="replace"), "code": os.waitstatus_to_exitcode(status)}))
 
 

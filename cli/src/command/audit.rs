@@ -2,13 +2,14 @@
 
 use std::io::Write;
 
-use jobs::metrics::{Counts, Measurement, OwnerKind, answer, measure};
-use jobs::store::Billing;
+use jobs::metrics::{Counts, Ended, Measurement, OwnerKind, answer, measure, recovery_finding};
+use jobs::store::{Billing, InspectRecovery};
 use shared::settings::Purpose;
 
 use super::stop_on_signals;
 use crate::args::{Auditing, Common};
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
+use crate::flags::in_flags;
 use crate::html;
 use crate::screen::{Screen, grouped, seconds, units};
 use crate::target::Target;
@@ -24,7 +25,8 @@ pub async fn audit(common: &Common, options: &Auditing, screen: Screen, out: &mu
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
     let work = Box::pin(measure(&table, &target.settings, table.clock()));
-    let measured = screen.while_watching("audit", target.watch, work).await?;
+    let mut measured = screen.while_watching("audit", target.watch, work).await?;
+    measured.findings.extend(recovery_finding(&measured, &table.recovery().await));
     let report = answer(&measured);
     if screen.json {
         writeln!(out, "{report}")?;
@@ -64,37 +66,14 @@ fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<
         grouped(figures.bytes)
     );
     writeln!(out, "{}\n", screen.paragraph("", &counts))?;
-    let age = |counts: &Counts| counts.oldest_dead.map_or_else(String::new, seconds);
-    let row = |owner: &str, name: &str, counts: &Counts| {
-        vec![
-            name.to_owned(),
-            owner.to_owned(),
-            grouped(counts.rows),
-            grouped(counts.bytes),
-            grouped(counts.dead),
-            grouped(counts.due),
-            age(counts),
-        ]
-    };
-    let mut rows = Vec::new();
-    for kind in OwnerKind::ALL {
-        rows.extend(measured.census.buckets(kind).map(|(name, counts)| row(kind.name(), name, counts)));
+    let is_counted = measured.ended == Ended::Complete;
+    if is_counted {
+        tell_counts(measured, screen, out)?;
+    } else {
+        writeln!(out, "{}\n", screen.paragraph("", "Not all rows were counted: there are no numbers of rows."))?;
     }
-    rows.push(row("", "all", &measured.census.total()));
-    let head = ["bucket", "owner", "rows", "bytes", "dead", "due", "oldest dead for"];
-    writeln!(out, "{}", screen.table(&head, &rows))?;
-    let total = measured.census.total();
-    let lag = match (total.lags.percentile(50), total.lags.percentile(95), total.lags.oldest()) {
-        (Some(median), Some(p95), Some(oldest)) => format!(
-            "{} rows are past their TTL, half of them for {} or less, 95 % for {}, the oldest for {}",
-            grouped(total.lags.rows()),
-            seconds(median),
-            seconds(p95),
-            seconds(oldest)
-        ),
-        _ => "no row is past its TTL".to_owned(),
-    };
-    writeln!(out, "{}", screen.paragraph("TTL       ", &format!("{}; {lag}", measured.ttl.name().replace('-', " "))))?;
+    let lag = if is_counted { format!("; {}", lag(&measured.census.total())) } else { String::new() };
+    writeln!(out, "{}", screen.paragraph("TTL       ", &format!("{}{lag}", measured.ttl.name().replace('-', " "))))?;
     for (name, state) in &measured.runs {
         let complete = state.last_complete_at.map_or_else(
             || "has not completed a run".to_owned(),
@@ -118,20 +97,10 @@ fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<
         let (all, unused) = (grouped(clients.clients), grouped(clients.unused));
         writeln!(out, "clients   {all} clients, {unused} of them unused for 30 days")?;
     }
-    let forecast = &measured.forecast;
-    let days = forecast.trend.days_until_clear().map_or_else(String::new, |days| format!(", in {days:.1} days"));
-    let trend = format!(
-        "{} rows wait to be deleted; the backlog {}{days}",
-        grouped(forecast.backlog),
-        match forecast.trend.name() {
-            "clears-with-next-run" => "clears with the next run",
-            "left-to-ttl" => "is left to the table's TTL",
-            "shrinks" => "shrinks, and is clear",
-            "grows" => "grows",
-            _ => "cannot be forecast yet: too few runs",
-        }
-    );
-    writeln!(out, "{}", screen.paragraph("forecast  ", &trend))?;
+    if is_counted {
+        writeln!(out, "{}", screen.paragraph("backlog   ", &backlog(measured)))?;
+        writeln!(out, "{}", screen.paragraph("forecast  ", &forecast(measured)))?;
+    }
     writeln!(
         out,
         "cost      {} read units, {} requests, {}.{} s",
@@ -145,7 +114,80 @@ fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<
         writeln!(out, "no findings")?;
     }
     for finding in &measured.findings {
-        writeln!(out, "{}", screen.warn(&screen.paragraph("finding: ", &finding.text)))?;
+        // The others are about the functions, which have settings and no flags.
+        let text = if finding.kind == "not-counted" { in_flags(&finding.text) } else { finding.text.clone() };
+        writeln!(out, "{}", screen.warn(&screen.paragraph("finding: ", &text)))?;
     }
     Ok(())
+}
+
+/// The table of buckets.
+fn tell_counts(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+    let age = |counts: &Counts| counts.oldest_dead.map_or_else(String::new, seconds);
+    let row = |owner: &str, name: &str, counts: &Counts| {
+        vec![
+            name.to_owned(),
+            owner.to_owned(),
+            grouped(counts.rows),
+            grouped(counts.bytes),
+            grouped(counts.dead),
+            grouped(counts.due),
+            age(counts),
+        ]
+    };
+    let mut rows = Vec::new();
+    for kind in OwnerKind::ALL {
+        rows.extend(measured.census.buckets(kind).map(|(name, counts)| row(kind.name(), name, counts)));
+    }
+    rows.push(row("", "all", &measured.census.total()));
+    let head = ["bucket", "owner", "rows", "bytes", "dead", "due", "oldest dead for"];
+    writeln!(out, "{}", screen.table(&head, &rows))?;
+    Ok(())
+}
+
+/// For how long rows have been past their TTL.
+fn lag(total: &Counts) -> String {
+    match (total.lags.percentile(50), total.lags.percentile(95), total.lags.oldest()) {
+        (Some(median), Some(p95), Some(oldest)) => format!(
+            "{} rows are past their TTL, half of them for {} or less, 95 % for {}, the oldest for {}",
+            grouped(total.lags.rows()),
+            seconds(median),
+            seconds(p95),
+            seconds(oldest)
+        ),
+        _ => "no row is past its TTL".to_owned(),
+    }
+}
+
+/// All that a cleanup would look at: the sum of the table's columns, and what it is made of.
+fn backlog(measured: &Measurement) -> String {
+    let all = |counts: &Counts| counts.dead + counts.due;
+    let total = measured.census.total();
+    let of = |kind: OwnerKind| Some((all(&measured.census.of(kind)), kind.name())).filter(|(rows, _)| *rows > 0);
+    let owners: Vec<String> =
+        OwnerKind::ALL.into_iter().filter_map(of).map(|(rows, name)| format!("{} {name}", grouped(rows))).collect();
+    let owners = if owners.len() > 1 { format!("; by owner {}", owners.join(", ")) } else { String::new() };
+    let (dead, due) = (grouped(total.dead), grouped(total.due));
+    format!(
+        "{} rows: {dead} dead, {due} due (an index row that is due is deleted if its target is dead){owners}",
+        grouped(all(&total))
+    )
+}
+
+/// What becomes of the rows that wait for the daily runs.
+fn forecast(measured: &Measurement) -> String {
+    let backlog = measured.forecast.backlog;
+    if backlog == 0 {
+        return "no rows wait to be deleted".to_owned();
+    }
+    let days =
+        measured.forecast.trend.days_until_clear().map_or_else(String::new, |days| format!(", in {days:.1} days"));
+    let trend = match measured.forecast.trend.name() {
+        "clears-with-next-run" => "clears with the next run",
+        "left-to-ttl" => "is left to the table's TTL",
+        "shrinks" => "shrinks, and is clear",
+        "grows" => "grows",
+        _ => "cannot be forecast yet: too few runs",
+    };
+    format!("{} rows of the system actors wait to be deleted; the backlog {trend}{days}", grouped(backlog))
 }

@@ -43,7 +43,7 @@ pub async fn explain(
     screen: Screen,
     out: &mut impl Write,
 ) -> Result<u8, Failure> {
-    let wanted = wanted(options, screen)?;
+    let wanted = wanted(options)?;
     let mut overrides = common.overrides();
     options.add_to(&mut overrides);
     let target = Target::new(common, overrides, Purpose::Explain).await?;
@@ -85,12 +85,12 @@ pub async fn explain(
     })
 }
 
-fn wanted(options: &Explaining, screen: Screen) -> Result<Wanted, Failure> {
+fn wanted(options: &Explaining) -> Result<Wanted, Failure> {
     const TOKEN: &str = "token, session id, code or client id";
     let row: Vec<&str> = options.row.iter().map(String::as_str).collect();
     match (row.as_slice(), options.token.as_deref()) {
-        ([], Some("-")) | (["-"], None) => Ok(Wanted::Token(read_secret(TOKEN, screen.asks)?)),
-        ([owner, bucket, name], None) => Ok(Wanted::Row(key(owner, bucket, name, screen)?)),
+        ([], Some("-")) | (["-"], None) => Ok(Wanted::Token(read_secret(TOKEN)?)),
+        ([owner, bucket, name], None) => Ok(Wanted::Row(key(owner, bucket, name)?)),
         (_, Some(_)) => Err(Failure::usage(
             "--token takes - and reads the token from standard input: on the command line it would stay in the shell's history",
         )),
@@ -102,8 +102,8 @@ fn wanted(options: &Explaining, screen: Screen) -> Result<Wanted, Failure> {
 }
 
 /// The key of a row; the name `-` is read from standard input.
-pub(super) fn key(owner: &str, bucket: &str, name: &str, screen: Screen) -> Result<RowKey, Failure> {
-    let name = if name == "-" { read_secret("name", screen.asks)? } else { name.to_owned() };
+pub(super) fn key(owner: &str, bucket: &str, name: &str) -> Result<RowKey, Failure> {
+    let name = if name == "-" { read_secret("name")? } else { name.to_owned() };
     let key = RowKey::new(owner, format!("{bucket}:{name}"));
     if key.is_storable() { Ok(key) } else { Err(Failure::usage("no row can have such an owner, bucket and name")) }
 }

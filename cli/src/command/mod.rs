@@ -3,16 +3,19 @@
 pub mod audit;
 pub mod backfill;
 pub mod clients;
+pub mod doctor;
 pub mod explain;
+pub mod generate;
 pub mod pause;
 pub mod reap;
 pub mod revoke;
 pub mod runs;
 pub mod settings;
+pub mod status;
 pub mod ttl;
 mod ttl_row;
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -21,13 +24,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::fail::Failure;
 use crate::screen::Screen;
+use crate::terminal::Terminal;
 
 /// Before anything is read: whether a yes can be asked for where one is needed.
 pub(crate) fn can_ask(apply: bool, yes: bool, screen: Screen) -> Result<(), Failure> {
     if apply && !yes && (!screen.asks || screen.json) {
-        return Err(Failure::usage("--apply asks for a yes, and there is nobody to ask: add --yes"));
+        return Err(nobody());
     }
     Ok(())
+}
+
+fn nobody() -> Failure {
+    Failure::usage("--apply asks for a yes, and there is nobody to ask: add --yes")
 }
 
 /// What is about to happen, and what to ask before it does.
@@ -46,16 +54,15 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 /// Asks for a yes. Ctrl-C is a no, at once: the answer is read in a thread, which nobody waits for in the end.
 pub(crate) async fn confirm(question: Question<'_>, watch: &Watch, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\n{}", question.what)?;
-    write!(out, "Type yes to {}: ", question.deed)?;
+    // The plan is shown before anybody is asked about it.
     out.flush()?;
+    let mut terminal = Terminal::open().ok_or_else(nobody)?;
+    let text = format!("\n{}\nType yes to {}: ", question.what, question.deed);
     ASKING.store(true, Ordering::Relaxed);
     let (tell, told) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        let mut answer = String::new();
-        let read = std::io::stdin().lock().read_line(&mut answer);
         // Nobody listens any more after a signal.
-        let _ = tell.send(read.map(|_| answer));
+        let _ = tell.send(terminal.ask(&text));
     });
     let stopped = async {
         while !watch.is_stopped() {
@@ -78,16 +85,18 @@ pub(crate) async fn confirm(question: Question<'_>, watch: &Watch, out: &mut imp
 /// The longest name that a row can have.
 const LONGEST_NAME: u64 = 1_024;
 
-/// A secret from standard input, where it leaves no trace: its first line.
-pub(crate) fn read_secret(what: &str, asks: bool) -> Result<String, Failure> {
-    if asks {
-        eprint!("{what}: ");
-    }
+/// A secret from standard input, where it leaves no trace: its first line. One that is typed is not shown.
+pub(crate) fn read_secret(what: &str) -> Result<String, Failure> {
+    let unread = |error| Failure::usage(format!("the {what} could not be read from standard input: {error}"));
     let mut line = String::new();
-    let mut input = std::io::Read::take(std::io::stdin().lock(), LONGEST_NAME + 2);
-    input
-        .read_line(&mut line)
-        .map_err(|error| Failure::usage(format!("the {what} could not be read from standard input: {error}")))?;
+    if std::io::stdin().is_terminal() {
+        let terminal = Terminal::open().ok_or_else(|| Failure::usage(format!("no terminal to read the {what} from")));
+        let typed = terminal?.ask_for_secret(&format!("{what} (not shown): ")).map_err(unread)?;
+        line = typed.ok_or_else(|| Failure::unfinished("stopped: nothing was done"))?;
+    } else {
+        let mut input = std::io::Read::take(std::io::stdin().lock(), LONGEST_NAME + 2);
+        input.read_line(&mut line).map_err(unread)?;
+    }
     match line.trim() {
         "" => Err(Failure::usage(format!("no {what} on standard input"))),
         secret => Ok(secret.to_owned()),

@@ -39,7 +39,7 @@ struct About<'a> {
 /// Deletes that were not finished are reported, not an error.
 pub async fn revoke(common: &Common, options: &Revoking, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
     can_ask(options.apply, options.yes, screen)?;
-    let selector = selector(options, screen)?;
+    let selector = selector(options)?;
     let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
     let place = target.place().await?;
     let table = target.open().await?;
@@ -78,7 +78,7 @@ pub async fn revoke(common: &Common, options: &Revoking, screen: Screen, out: &m
     pause::check(&table, table.clock()).await?;
     let deletes = Box::pin(revoke::remove(&table, &mut selection, found));
     let result = screen.while_watching("revoke", target.watch, deletes).await;
-    about.report_result(&result, table.usage(), out)?;
+    about.report_result(&result, !options.yes, table.usage(), out)?;
     Ok(if is_done(&result) { DONE } else { UNFINISHED })
 }
 
@@ -87,7 +87,7 @@ fn is_done(result: &RevokeResult) -> bool {
 }
 
 /// The selector that was typed. What may be a token is never repeated.
-fn selector(options: &Revoking, screen: Screen) -> Result<Selector, Failure> {
+fn selector(options: &Revoking) -> Result<Selector, Failure> {
     const FROM_INPUT: &str = "--token takes - and nothing else: the token is read from standard input, so that it stays out \
         of the shell's history";
     if !options.typed.is_empty() {
@@ -101,7 +101,7 @@ fn selector(options: &Revoking, screen: Screen) -> Result<Selector, Failure> {
         (Some(id), ..) => Ok(Selector::Actor(named(id, "--actor")?)),
         (_, Some(id), ..) => Ok(Selector::Client { id: named(id, "--client")?, and_record: options.and_client }),
         (_, _, Some(id), _) => Ok(Selector::Chain(named(id, "--chain")?)),
-        (.., Some(dash)) if dash == "-" => Ok(Selector::Token(read_secret("token", screen.asks)?)),
+        (.., Some(dash)) if dash == "-" => Ok(Selector::Token(read_secret("token")?)),
         (.., Some(_)) => Err(Failure::usage(FROM_INPUT)),
         (None, None, None, None) => Err(Failure::usage("one of --actor, --client, --chain and --token is required")),
     }
@@ -256,7 +256,13 @@ impl About<'_> {
         self.print_end(&remaining, found.unreadable, usage, out)
     }
 
-    fn report_result(&self, result: &RevokeResult, usage: Usage, out: &mut impl Write) -> Result<(), Failure> {
+    fn report_result(
+        &self,
+        result: &RevokeResult,
+        was_shown: bool,
+        usage: Usage,
+        out: &mut impl Write,
+    ) -> Result<(), Failure> {
         let listed: Vec<(&Revoked, Option<Fate>)> = result.rows.iter().map(|(row, fate)| (row, Some(*fate))).collect();
         let left = listed.len() as u64 - result.count(Fate::Gone);
         let remaining = self.remaining(&listed, (result.unreadable, result.unassigned_sessions, left));
@@ -264,8 +270,13 @@ impl About<'_> {
             writeln!(out, "{}", json!(self.document(&listed, &remaining, Some(result), usage)))?;
             return Ok(());
         }
-        self.list(&listed, out)?;
-        writeln!(out, "\n{}", self.screen.paragraph("of ", &self.summary(&listed)))?;
+        // Whoever was asked has seen them: then only those that are not as announced.
+        let news: Vec<_> = listed.iter().filter(|(_, fate)| !was_shown || *fate != Some(Fate::Gone)).copied().collect();
+        if !news.is_empty() {
+            self.list(&news, out)?;
+            writeln!(out)?;
+        }
+        writeln!(out, "{}", self.screen.paragraph("of ", &self.summary(&listed)))?;
         for (n, what) in [
             (Some(result.count(Fate::Gone)), "deleted, and confirmed by a consistent read"),
             (Some(result.count(Fate::Unconfirmed)).filter(|n| *n > 0), "deleted, and not confirmed"),
@@ -313,10 +324,11 @@ impl About<'_> {
         format!("{} rows ({}): {}", grouped(listed.len() as u64), states.join(", "), buckets.join(", "))
     }
 
+    /// Without columns that say the same of every row: the rest fits a terminal.
     fn list(&self, listed: &Listed, out: &mut impl Write) -> Result<(), Failure> {
         let time = |at: Option<i64>| at.map_or_else(String::new, |at| from_now(EpochSeconds::new(at).since(self.now)));
         let shown = listed.iter().take(MOST_LISTED).map(|(row, fate)| self.row(row, *fate));
-        let rows: Vec<Vec<String>> = shown
+        let mut rows: Vec<Vec<String>> = shown
             .map(|row| {
                 vec![
                     row.bucket.to_owned(),
@@ -329,7 +341,14 @@ impl About<'_> {
                 ]
             })
             .collect();
-        let head = ["bucket", "created", "expires", "state", "fate", "actor", "name"];
+        let mut head = vec!["bucket", "created", "expires", "state", "fate", "actor", "name"];
+        for column in ["fate", "actor"] {
+            let at = head.iter().position(|name| *name == column).unwrap_or_default();
+            if rows.iter().all(|row| row[at] == rows[0][at]) {
+                head.remove(at);
+                rows.iter_mut().for_each(|row| drop(row.remove(at)));
+            }
+        }
         write!(out, "{}", self.screen.table(&head, &rows))?;
         if listed.len() > MOST_LISTED {
             writeln!(out, "... and {} more: --json lists them all", grouped((listed.len() - MOST_LISTED) as u64))?;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use jobs::cleanup::Cleanup;
+use jobs::cleanup::{self, Cleanup};
 use jobs::repair::Repair;
-use jobs::run::report::{Outcome, RunReport};
+use jobs::run::listing::{Listed, Listing};
+use jobs::run::report::{Outcome, RunReport, Tally};
 use jobs::run::{self, Job};
 use serde_json::{Value, json};
 use shared::settings::{Mode, Purpose, Settings};
@@ -13,9 +14,12 @@ use shared::settings::{Mode, Purpose, Settings};
 use super::{Question, can_ask, confirm, stop_on_signals};
 use crate::args::{Common, Deleting};
 use crate::fail::{DONE, Failure, UNFINISHED};
-use crate::flags::Takes;
-use crate::screen::{Screen, grouped, units};
+use crate::flags::{Takes, in_flags};
+use crate::screen::{Screen, grouped, seconds, units};
 use crate::target::{Place, Target};
+
+/// Rows that `--list` shows if it is not told how many.
+const LISTED: usize = 100;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,13 +75,31 @@ pub async fn run<T: Takes>(
     let run = |mode| Box::pin(which.run(&target, &target.settings, mode));
     let place = target.place().await?;
     stop_on_signals(target.watch);
+    if options.list {
+        let limit = options.limit.map_or(LISTED, usize::from);
+        let (bucket, owner) = (options.bucket.clone(), options.owner.clone());
+        target.watch.list(Listing { bucket, owner, limit, ..Listing::default() });
+    }
+    if options.apply && !options.yes {
+        // Before the plan is made and confirmed.
+        let table = target.open().await?;
+        run::check_lease(&table, table.clock()).await?;
+    }
     if !options.yes {
         let dry = screen.while_watching(which.name(), target.watch, run(Mode::DryRun)).await?;
+        let listing = target.watch.listing();
         if screen.json {
-            writeln!(out, "{}", which.answer(&dry))?;
+            let mut answer = which.answer(&dry);
+            if let Some(Listing { rows, matching, .. }) = &listing {
+                answer["list"] = json!({"matching": matching, "rows": rows});
+            }
+            writeln!(out, "{answer}")?;
             return Ok(code(&dry));
         }
         tell(which, &dry, &place, screen, out)?;
+        if let Some(listing) = listing {
+            tell_list(&listing, dry.now, screen, out)?;
+        }
         let may_go_on = dry.counts.rows_deleted() > 0 && code(&dry) == DONE && !target.watch.is_stopped();
         if !options.apply || !may_go_on {
             if may_go_on && !screen.quiet {
@@ -137,8 +159,10 @@ fn tell(which: Which, report: &RunReport, place: &Place, screen: Screen, out: &m
     let what = if dry { "dry run of " } else { "" };
     let head = format!("{what}{job} on {}", place.head(&report.table));
     writeln!(out, "{}\n", screen.bold(&head))?;
-    let rows: Vec<Vec<String>> = report
-        .counts
+    let counts = &report.counts;
+    let line =
+        |name: &str, read: u64, deleted: u64, why: String| vec![name.to_owned(), grouped(read), grouped(deleted), why];
+    let mut rows: Vec<Vec<String>> = counts
         .buckets()
         .iter()
         .map(|(name, counts)| {
@@ -149,19 +173,25 @@ fn tell(which: Which, report: &RunReport, place: &Place, screen: Screen, out: &m
                 [true, false] => format!("kept: {}", why[1]),
                 [true, true] => String::new(),
             };
-            vec![(*name).to_owned(), grouped(counts.read), grouped(counts.deleted_total()), why]
+            line(name, counts.read, counts.deleted_total(), why)
         })
         .collect();
+    if counts.rows_unknown() > 0 {
+        rows.push(line("unknown", counts.rows_unknown(), 0, "never touched".to_owned()));
+    }
+    rows.push(line("all", counts.rows_read(), counts.rows_deleted(), String::new()));
     let deleted = if dry { "to delete" } else { "deleted" };
     write!(out, "{}", screen.table(&["bucket", "read", deleted, "why"], &rows))?;
+    if let Some(next) = &report.next {
+        writeln!(out, "{}", screen.paragraph("not reached: ", &not_reached(which, next, counts, place)))?;
+    }
     let usage = &report.usage;
-    let counts = &report.counts;
     let verb = if dry { "would delete" } else { "deleted" };
     writeln!(out, "\n{verb} {} of {} rows read", grouped(counts.rows_deleted()), grouped(counts.rows_read()))?;
     let estimated = if usage.write_units_estimated { " (in part by the rows' sizes)" } else { "" };
-    let seconds = format!("{}.{} s", report.elapsed_ms / 1_000, report.elapsed_ms / 100 % 10);
+    let took = format!("{}.{} s", report.elapsed_ms / 1_000, report.elapsed_ms / 100 % 10);
     let used = format!(
-        "{} read and {} write units{estimated}, {} requests, {seconds}",
+        "{} read and {} write units{estimated}, {} requests, {took}",
         units(usage.read_units),
         units(usage.write_units),
         grouped(usage.requests)
@@ -183,9 +213,34 @@ fn tell(which: Which, report: &RunReport, place: &Place, screen: Screen, out: &m
         writeln!(out, "{}", screen.paragraph("found: ", &found.join(", ")))?;
     }
     for note in &report.notes {
-        writeln!(out, "{}", screen.warn(&screen.paragraph("note: ", note)))?;
+        writeln!(out, "{}", screen.warn(&screen.paragraph("note: ", &in_flags(note))))?;
     }
     Ok(())
+}
+
+fn tell_list(listing: &Listing, now: i64, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+    let age = |at: i64| seconds(u64::try_from(now.saturating_sub(at)).unwrap_or(0));
+    let line = |row: &Listed| {
+        let age = row.created_at.map_or_else(String::new, age);
+        vec![row.bucket.to_owned(), age, row.reason.replace('_', " "), row.owner.clone(), row.name.clone()]
+    };
+    let rows: Vec<Vec<String>> = listing.rows.iter().map(line).collect();
+    writeln!(out, "\n{}", screen.table(&["bucket", "age", "reason", "owner", "name"], &rows).trim_end())?;
+    let (listed, matching) = (rows.len() as u64, listing.matching);
+    let more = if listed < matching { ": --limit, --bucket and --owner show others" } else { "" };
+    writeln!(out, "\nlisted {} of {} rows{more}", grouped(listed), grouped(matching))?;
+    Ok(())
+}
+
+/// What a run that stopped early has left. Rows of the table are counted by DynamoDB, up to six hours ago.
+fn not_reached(which: Which, next: &Value, counts: &Tally, place: &Place) -> String {
+    match which {
+        Which::Cleanup => format!("the rest of {}", cleanup::not_reached(next).join(", ")),
+        Which::Repair => {
+            let left = place.rows.saturating_sub(counts.rows_read());
+            format!("about {} of the table's {} rows", grouped(left), grouped(place.rows))
+        }
+    }
 }
 
 fn reasons(counts: &BTreeMap<&'static str, u64>) -> String {

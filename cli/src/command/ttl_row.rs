@@ -20,8 +20,8 @@ use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::screen::Screen;
 use crate::target::{Place, Target, now};
 
-async fn read(table: &Dynamo, row: &RowName, screen: Screen) -> Result<Option<Row>, Failure> {
-    let key = key(&row.owner, &row.bucket, &row.name, screen)?;
+async fn read(table: &Dynamo, row: &RowName) -> Result<Option<Row>, Failure> {
+    let key = key(&row.owner, &row.bucket, &row.name)?;
     match table.get_consistent(&[key]).await?.pop() {
         // Another bucket's row can be under the key: the stored bucket says whose it is.
         Some(Lookup::Found(found)) if found.bucket.text() == Some(row.bucket.as_str()) => Ok(Some(found)),
@@ -60,7 +60,7 @@ fn ttl_in_words(row: &Row, now: EpochSeconds) -> String {
 
 pub(super) async fn get(target: &Target, name: &RowName, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
     let table = target.open().await?;
-    let Some(row) = read(&table, name, screen).await? else { return report_absence(screen, out) };
+    let Some(row) = read(&table, name).await? else { return report_absence(screen, out) };
     let now = now();
     let fault = row.ttl_fault(now).is_some();
     if screen.json {
@@ -108,7 +108,7 @@ pub(super) async fn change(
     out: &mut impl Write,
 ) -> Result<u8, Failure> {
     let table = target.open().await?;
-    let Some(row) = read(&table, name, screen).await? else { return report_absence(screen, out) };
+    let Some(row) = read(&table, name).await? else { return report_absence(screen, out) };
     let bucket = may_change(&row, to)?;
     let now = now();
     let has_it = to.is_none() && row.ttl == Raw::Absent;

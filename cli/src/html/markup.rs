@@ -47,6 +47,11 @@ impl<'a> Answer<'a> {
         self.document.pointer(pointer).unwrap_or(&Value::Null)
     }
 
+    /// Whether all rows were counted: otherwise the numbers of rows are null.
+    pub(super) fn is_counted(self) -> bool {
+        self.at("/report/complete") == &Value::Bool(true)
+    }
+
     pub(super) fn count(self, pointer: &str) -> u64 {
         self.at(pointer).as_u64().unwrap_or(0)
     }

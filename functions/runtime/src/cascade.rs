@@ -76,6 +76,7 @@ async fn run_batch(
 
 fn log(report: &CascadeReport) {
     let CascadeReport { run, records, .. } = report;
+    let (deleted, would_delete) = run.deleted_or_planned();
     tracing::info!(
         table = run.table,
         outcome = run.outcome.name(),
@@ -86,7 +87,8 @@ fn log(report: &CascadeReport) {
         records.written_again = records.written_again,
         records.failed = records.failed,
         rows.read = run.counts.rows_read(),
-        rows.deleted = run.counts.rows_deleted(),
+        rows.deleted = deleted,
+        rows.would_delete = would_delete,
         rows.lost_race = run.counts.lost_races(),
         rows.skipped = run.counts.rows_skipped(),
         units.read = run.usage.read_units,

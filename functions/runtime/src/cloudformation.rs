@@ -120,8 +120,9 @@ fn action(event: &Value) -> Result<Action, RequestError> {
 
 fn properties(event: &Value) -> Result<Properties, RequestError> {
     let given = event["ResourceProperties"].as_object().ok_or(RequestError::NoProperties)?;
-    // The first two are CloudFormation's own. `After` names resources that have to exist before.
-    let known = ["ServiceToken", "ServiceTimeout", "After", "TableName", "TimeToLive", "Stream"];
+    // The first two are CloudFormation's own. `After` names resources that have to exist before; `Deployment` changes with each deployment,
+    // so that CloudFormation asks again.
+    let known = ["ServiceToken", "ServiceTimeout", "After", "Deployment", "TableName", "TimeToLive", "Stream"];
     if let Some(name) = given.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(RequestError::UnknownProperty(shown(name)));
     }
@@ -243,7 +244,8 @@ mod tests {
 
     #[test]
     fn create_and_update_request_the_same_and_delete_nothing() {
-        let properties = json!({"ServiceToken": "arn", "ServiceTimeout": "60", "After": ["cleanup", ""], "TableName": "a_attributes"});
+        let properties = json!({"ServiceToken": "arn", "ServiceTimeout": "60", "After": ["cleanup", ""],
+            "Deployment": ["0.1.0", "INFO"], "TableName": "a_attributes"});
         let wanted = Action::SetUp(Properties { table: "a_attributes".to_owned(), ttl: true, stream: false });
         assert_eq!(read(&event("Create", properties.clone())).action, Ok(wanted.clone()));
         assert_eq!(read(&event("Update", properties)).action, Ok(wanted));

@@ -56,13 +56,15 @@ pub async fn run<J: WalkRows<Dynamo>>(
     let result = Box::pin(run_on_table::<J>(function, &settings, clock, segment_run)).await;
     match &result {
         Ok(report) => {
+            let (deleted, would_delete) = report.deleted_or_planned();
             tracing::info!(
                 table = report.table,
                 outcome = report.outcome.name(),
                 complete = report.outcome.is_complete(),
                 mode = report.mode.name(),
                 rows.read = report.counts.rows_read(),
-                rows.deleted = report.counts.rows_deleted(),
+                rows.deleted = deleted,
+                rows.would_delete = would_delete,
                 rows.lost_race = report.counts.lost_races(),
                 rows.skipped = report.counts.rows_skipped(),
                 units.read = report.usage.read_units,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::event;
 use crate::lambda::{Function, parsed};
 use dynamo::ReadOnly;
-use jobs::metrics::{self, Measurement};
+use jobs::metrics::{self, Ended, Measurement};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
 use shared::settings::{Purpose, Settings};
@@ -50,13 +50,15 @@ async fn measure_table(function: &Function, settings: &Settings, clock: RunClock
 
 fn log(measured: &Measurement) {
     let total = measured.census.total();
+    // A part of a count is no count.
+    let counted = |n: u64| (measured.ended == Ended::Complete).then_some(n);
     tracing::info!(
         table = measured.table,
         scope = measured.scope.name(),
         outcome = measured.ended.name(),
-        rows.counted = total.rows,
-        rows.dead = total.dead,
-        rows.due = total.due,
+        rows.counted = counted(total.rows),
+        rows.dead = counted(total.dead),
+        rows.due = counted(total.due),
         ttl = measured.ttl.name(),
         paused = measured.pause.is_some(),
         trend = measured.forecast.trend.name(),

@@ -13,13 +13,9 @@ use crate::custom_resource::Unanswered;
 use crate::guard::{self, Refused};
 use crate::lambda::Function;
 use crate::logging;
-use dynamo::Connection;
 use jobs::run::RunError;
-use shared::settings::{self, Environment};
+use shared::settings::Environment;
 use shared::time::EpochSeconds;
-
-/// The SDK's own variable.
-const ENDPOINT: &str = "AWS_ENDPOINT_URL_DYNAMODB";
 
 /// Serves invocations until the container ends.
 pub async fn serve<E: InvocationError>(
@@ -39,7 +35,7 @@ pub async fn serve<E: InvocationError>(
             if let Some(notice) = notice {
                 tracing::warn!("{notice}");
             }
-            Ok(connect(environment).await)
+            Ok(Function::new(dynamo::connect(&environment), environment).telling(print))
         }
         Err(refused) => {
             tracing::error!(error.text = %refused, "local run refused");
@@ -56,16 +52,6 @@ pub async fn serve<E: InvocationError>(
         answer(function, event.payload, EpochSeconds::from(now), budget).await.map_err(diagnostic)
     }))
     .await
-}
-
-async fn connect(environment: Environment) -> Function {
-    let client = dynamo::connect(Connection {
-        endpoint: settings::endpoint(&environment),
-        empty_endpoint: environment.get(ENDPOINT).is_some_and(|value| value.trim().is_empty()),
-        ..Connection::default()
-    })
-    .await;
-    Function::new(client, environment).telling(print)
 }
 
 /// One whole line between the log's: CloudWatch reads metrics from standard output.

@@ -41,6 +41,11 @@ impl Job for Cleanup {
     }
 }
 
+/// The buckets that a run which stopped here has not finished, or not reached.
+pub fn not_reached(next: &Value) -> Vec<&'static str> {
+    Cursor::from_json(next).map_or_else(Vec::new, |cursor| steps::names_from(cursor.step))
+}
+
 /// The keys of the documented Python handler.
 #[derive(Serialize)]
 struct Body {

@@ -28,6 +28,10 @@ pub(super) fn step_name(step: usize) -> &'static str {
     }
 }
 
+pub(super) fn names_from(step: usize) -> Vec<&'static str> {
+    (step..STEPS.len()).map(step_name).collect()
+}
+
 pub(super) fn step_named(name: &str) -> Option<usize> {
     (0..STEPS.len()).find(|step| step_name(*step) == name)
 }

@@ -3,8 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::census::{Counts, OwnerKind};
+use super::forecast::overdue_after;
 use super::lag::Ages;
-use super::{Ended, Estimate, Measurement, NAME, TtlHealth, WATCHED};
+use super::{Ended, Estimate, Measurement, NAME, TtlHealth, WATCHED, period};
 use crate::metric::{self, Document};
 use crate::run::report::Outcome;
 use crate::run::state::{JobState, LastRun};
@@ -163,17 +164,21 @@ fn figures(measured: &Measurement) -> Value {
     })
 }
 
-/// Days after which a job that has not completed is overdue: two missed runs, and for the weekly repair two days more than one.
-const OVERDUE_SECONDS: [(&str, i64); 2] = [(crate::cleanup::NAME, 2 * 86_400), (crate::repair::NAME, 9 * 86_400)];
-
 impl Measurement {
-    /// Whether the cleanup or the repair has not completed for too long, since the first run that the state knows of. A job that has never
-    /// run is not: then its failures wait in the queue, or it is not scheduled.
+    /// Whether a job is not being done: the cleanup or the repair has not completed for too long, since the first run that the state knows of,
+    /// or the cascade hears nothing. A job that has never run is not overdue: then its failures wait in the queue, or it is not scheduled.
     pub fn is_overdue(&self) -> bool {
-        OVERDUE_SECONDS.iter().any(|(name, most)| {
-            let since = self.runs.get(name).and_then(|state| state.last_complete_at.or(state.first_run_at));
-            since.is_some_and(|since| super::age(since, self.now).is_some_and(|age| age > *most))
-        })
+        self.cascade_is_deaf()
+            || self.runs.iter().any(|(name, state)| {
+                let since = state.last_complete_at.or(state.first_run_at);
+                let most = overdue_after(state, period(name));
+                since.is_some_and(|since| super::age(since, self.now).is_some_and(|age| age > most))
+            })
+    }
+
+    /// Whether the cascade reads a stream that is no longer the table's: somebody turned the stream off and on again.
+    pub(super) fn cascade_is_deaf(&self) -> bool {
+        self.cascade_stream.is_some() && self.cascade_stream != self.figures.stream
     }
 
     /// The metrics, and everything else that was counted as fields. A count that is not whole is none, and is left out. In a stack that
@@ -182,7 +187,9 @@ impl Measurement {
         let deletes = self.mode == Mode::Delete;
         let mut document = Document::new(&self.table, "counts").count(metric::TABLE_ROWS, self.figures.rows);
         if deletes {
-            document = document.flag(metric::OVERDUE, self.is_overdue());
+            if self.knows_runs {
+                document = document.flag(metric::OVERDUE, self.is_overdue());
+            }
             if !matches!(self.ttl, TtlHealth::Unknown(_)) {
                 document = document.flag(metric::TTL_ON, matches!(self.ttl, TtlHealth::On | TtlHealth::TurningOn));
             }

@@ -6,7 +6,7 @@ use super::lag::{Ages, Lags};
 use shared::bucket::{JANITOR_OWNER, Owner};
 use shared::expiry::{self, Policy, Verdict};
 use shared::index;
-use shared::row::{Field, Fields, Row, Ttl, TtlFault, TtlState};
+use shared::row::{Row, Ttl, TtlFault, TtlState};
 use shared::time::EpochSeconds;
 
 /// Kinds of owners that rows are counted by.
@@ -156,14 +156,7 @@ impl Census {
         if let Some(passed) = passed {
             counts.lags.add(seconds_since(passed.plus(-1), *now));
         }
-        let created = match Fields::read(&row.data).map_or(Field::Missing, |fields| fields.created_at) {
-            Field::Is(at) => Some(at),
-            Field::Missing | Field::Malformed => match ttl {
-                Ttl::At(at) => bucket.created_at(at),
-                Ttl::Absent | Ttl::Malformed => None,
-            },
-        };
-        let is_new = created.is_some_and(|at| (0..3_600).contains(&now.since(at)));
+        let is_new = row.created_at(bucket).is_some_and(|at| (0..3_600).contains(&now.since(at)));
         counts.created_last_hour += u64::from(is_new);
         let died = match expiry::judge(row, bucket, *now, policy) {
             Verdict::Delete(_) => expiry::dead_from(row, bucket, policy),

@@ -1,10 +1,10 @@
 //! What an operator should know, in sentences: pure, from what was measured.
 
 use super::census::{Counts, Never};
-use super::forecast::{OVERDUE_AFTER, Trend, age, overdue_after};
-use super::{Ended, Measurement, WATCHED};
+use super::forecast::{Trend, age, overdue_after};
+use super::{Ended, Measurement, WATCHED, period};
 use crate::cleanup;
-use crate::store::{Result, TtlSetting};
+use crate::store::{Recovery, Result, TtlSetting};
 use shared::bucket::TTL_ATTRIBUTE;
 
 /// One thing that is not as it should be.
@@ -57,7 +57,7 @@ impl TtlHealth {
         }
     }
 
-    fn finding(&self) -> Option<Finding> {
+    pub(crate) fn finding(&self) -> Option<Finding> {
         let (kind, text) = match self {
             TtlHealth::On => return None,
             TtlHealth::OtherAttribute(attribute) => (
@@ -87,10 +87,17 @@ impl TtlHealth {
     }
 }
 
+/// Said before the first delete: afterwards there is no moment before it to go back to.
+pub fn recovery_finding(measured: &Measurement, recovery: &Result<Recovery>) -> Option<Finding> {
+    let is_due = measured.runs.is_empty() && *recovery == Ok(Recovery::Off);
+    is_due.then(|| Finding { kind: "recovery-off", text: RECOVERY_OFF.to_owned() })
+}
+
+pub(crate) const RECOVERY_OFF: &str = "point-in-time recovery is off: turn it on before the first delete, so that the table can be restored to the \
+     moment before it";
+
 /// DynamoDB removes a row within a few days of its TTL; later than this it is not working.
 const LAG_TOO_LONG: u64 = 4 * 86_400;
-/// A weekly run, and a day.
-const REPAIR_OVERDUE_AFTER: i64 = 8 * 86_400;
 /// Runs that were cut off one after another: the work does not fit.
 const CUT_OFF_TOO_OFTEN: u64 = 3;
 
@@ -112,6 +119,7 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
                 "not-counted",
                 format!("not all rows were counted before the deadline{cost}: raise MAX_READ_UNITS_PER_SECOND"),
             ),
+            Ended::Stopped => add("not-counted", format!("the count was stopped before its end{cost}: run it again")),
             Ended::ReadBudget => {
                 add("not-counted", format!("not all rows were counted within MAX_AUDIT_UNITS{cost}: raise it"));
             }
@@ -139,8 +147,8 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
         };
         add(kind, format!("TTL will never remove {}: {problem}", in_words(*rows)));
     }
-    for name in WATCHED {
-        runs(measured, name, &mut add);
+    if measured.knows_runs {
+        WATCHED.into_iter().for_each(|name| runs(measured, name, &mut add));
     }
     if let Some(clients) = measured.clients.as_ref().filter(|clients| clients.unused > MANY_UNUSED_CLIENTS) {
         add(
@@ -152,12 +160,10 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
             ),
         );
     }
-    if measured.cascade_stream.is_some() && measured.cascade_stream != measured.figures.stream {
+    if measured.cascade_is_deaf() {
         add(
             "cascade-deaf",
-            "the cascade listens to a stream that is no longer the table's: deploy with TimeToLive=enable, then with \
-             TimeToLive=enable-with-cascade"
-                .to_owned(),
+            "the cascade listens to a stream that is no longer the table's: deploy with a changed LogLevel".to_owned(),
         );
     }
     if measured.forecast.trend == Trend::Grows {
@@ -171,20 +177,13 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
 
 /// Whether a function does its job, by its state row.
 fn runs(measured: &Measurement, name: &str, add: &mut impl FnMut(&'static str, String)) {
-    let state = measured.runs.get(name);
-    let at_least = match name {
-        cleanup::NAME => OVERDUE_AFTER,
-        // It may not be deployed, or its first week not be over: nothing is wrong before it has run.
-        _ if state.is_none() => return,
-        _ => REPAIR_OVERDUE_AFTER,
-    };
-    let state = state.cloned().unwrap_or_default();
+    let state = measured.runs.get(name).cloned().unwrap_or_default();
     match state.last_complete_at.map(|at| age(at, measured.now)) {
         None => add("never-complete", format!("{name} has not completed a run on this table yet")),
         Some(None) => {
             add("clock", format!("{name}'s last run is dated in the future: a clock was ahead, here or there"));
         }
-        Some(Some(age)) if age > overdue_after(&state, at_least) => {
+        Some(Some(age)) if age > overdue_after(&state, period(name)) => {
             add("overdue", format!("{name} completed its last run {} hours ago", age / 3_600));
         }
         Some(Some(_)) => {}

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::census::{Census, OwnerKind};
+use crate::cleanup::Cleanup;
+use crate::run::Job;
 use crate::run::report::Outcome;
 use crate::run::state::{JobState, LastRun};
 use shared::bucket::{BUCKETS, Owner};
 use shared::time::EpochSeconds;
 
 const DAY: i64 = 86_400;
-/// Seconds after which a daily cleanup that has not run has stopped running.
-pub(super) const OVERDUE_AFTER: i64 = 36 * 3_600;
 /// Sooner after a run there is no rate to speak of.
 const LEAST_SECONDS: i64 = 3 * 3_600;
 /// Runs closer to each other than this are somebody's at a terminal, not a schedule's.
@@ -78,15 +78,16 @@ pub fn age(at: i64, now: EpochSeconds) -> Option<i64> {
 }
 
 /// How often runs come, as far as two of them tell.
-fn interval(run: &LastRun) -> Option<i64> {
+pub(crate) fn interval(run: &LastRun) -> Option<i64> {
     let seconds = run.at.saturating_sub(run.previous_at?);
     (seconds >= LEAST_INTERVAL).then_some(seconds)
 }
 
-/// How long after a run the next one is overdue: what is meant to be daily, or as rare as the runs have been.
-pub(super) fn overdue_after(state: &JobState, at_least: i64) -> i64 {
+/// How long after a complete run the next one is overdue: a day after its time, or as rare as the runs have been. The one rule
+/// of the finding, the metric and its alarm.
+pub(super) fn overdue_after(state: &JobState, period: i64) -> i64 {
     let interval = state.last_run.as_ref().and_then(interval).unwrap_or(0);
-    interval.saturating_add(interval / 2).max(at_least)
+    interval.saturating_add(interval / 2).max(period.saturating_add(DAY))
 }
 
 /// What becomes of the backlog, if things go on as they did.
@@ -117,8 +118,9 @@ pub fn forecast(census: &Census, daily: &JobState, now: EpochSeconds) -> Forecas
     let complete = Outcome::named(&run.outcome).is_some_and(Outcome::is_complete);
     let backlog = if complete { system.since_last_run } else { all };
     let trend = match (complete, daily.consecutive_incomplete_runs, died_per_day, deleted_per_day) {
-        _ if since > overdue_after(daily, OVERDUE_AFTER) && backlog > 0 => Trend::Grows,
+        _ if since > overdue_after(daily, Cleanup::PERIOD) && backlog > 0 => Trend::Grows,
         (true, ..) if run.deferred > 0 => Trend::LeftToTtl,
+        (true, ..) if backlog == 0 => Trend::ClearsWithNextRun { days: 0.0 },
         (true, ..) => {
             let left = interval(run).unwrap_or(DAY).saturating_sub(since).max(0);
             Trend::ClearsWithNextRun { days: seconds(left) / seconds(DAY) }

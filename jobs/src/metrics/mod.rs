@@ -33,11 +33,16 @@ use futures_util::StreamExt;
 
 pub use answer::answer;
 pub use census::{Census, Counts, Measure, Never, OwnerKind};
-pub use finding::{Finding, TtlHealth};
+pub(crate) use finding::RECOVERY_OFF;
+pub use finding::{Finding, TtlHealth, recovery_finding};
+pub(crate) use forecast::interval;
 pub use forecast::{Forecast, Trend, age, forecast};
 pub use lag::{Ages, Lags};
 pub use sample::{Estimate, Sampling};
 
+use crate::cleanup::Cleanup;
+use crate::repair::Repair;
+use crate::run::Job;
 use crate::run::clock::RunClock;
 use crate::run::pause::{self, Pause};
 use crate::run::state::JobState;
@@ -60,6 +65,11 @@ pub const WATCHED: [&str; 2] = [cleanup::NAME, repair::NAME];
 /// Clients that an audit holds in memory, at some 50 bytes each; beyond that `janitor clients` counts them.
 const MOST_CLIENTS: usize = 500_000;
 
+/// Seconds between two scheduled runs of a watched function.
+fn period(name: &str) -> i64 {
+    if name == repair::NAME { Repair::PERIOD } else { Cleanup::PERIOD }
+}
+
 /// Parts of the table that an audit reads side by side.
 const SEGMENTS: i32 = 4;
 
@@ -70,6 +80,8 @@ pub enum Ended {
     Complete,
     /// Stopped before its deadline. A part of a count is no count.
     OutOfTime,
+    /// Stopped on request.
+    Stopped,
     /// Stopped at `MAX_AUDIT_UNITS`, or not begun because it would have cost more.
     ReadBudget,
 }
@@ -80,6 +92,7 @@ impl Ended {
         match self {
             Ended::Complete => "complete",
             Ended::OutOfTime => "out-of-time",
+            Ended::Stopped => "stopped",
             Ended::ReadBudget => "read-budget",
         }
     }
@@ -104,6 +117,8 @@ pub struct Measurement {
     pub clients: Option<registered::Counts>,
     /// The pause that holds.
     pub pause: Option<Pause>,
+    /// Whether the state rows were read.
+    pub knows_runs: bool,
     pub forecast: Forecast,
     pub figures: TableFigures,
     /// The stream that the cascade is mapped to.
@@ -173,6 +188,7 @@ where
         Scope::All if reader.is_above(expected_units) => Ended::ReadBudget,
         Scope::All => reader.whole_table(&against).await?,
     };
+    let ended = if ended == Ended::OutOfTime && clock.is_stopped() { Ended::Stopped } else { ended };
     let daily = runs.get(cleanup::NAME).cloned().unwrap_or_default();
     let mut measured = Measurement {
         table: settings.table.clone(),
@@ -183,7 +199,7 @@ where
         estimate,
         forecast: match ended {
             Ended::Complete => forecast(&reader.census, &daily, clock.now()),
-            Ended::OutOfTime | Ended::ReadBudget => Forecast::none(),
+            Ended::OutOfTime | Ended::Stopped | Ended::ReadBudget => Forecast::none(),
         },
         clients: match (settings.scope, ended) {
             (Scope::All, Ended::Complete) => reader.clients.into_inner().map(|clients| clients.counts()),
@@ -193,6 +209,7 @@ where
         ttl,
         runs,
         pause: own.iter().find(|row| row.key == pause::key()).and_then(|row| Pause::of_row(row, clock.now())),
+        knows_runs: !no_time,
         figures,
         cascade_stream: settings.cascade_stream.clone(),
         expected_units,

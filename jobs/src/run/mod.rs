@@ -3,6 +3,7 @@
 pub mod clock;
 mod error;
 pub mod lease;
+pub mod listing;
 pub mod pause;
 pub mod report;
 pub mod state;
@@ -21,7 +22,7 @@ use crate::store::{
 use crate::walk::{Context, WalkEnd, Walked};
 pub use error::RunError;
 use shared::bucket::{BUCKETS, JANITOR_OWNER, TTL_ATTRIBUTE};
-use shared::expiry::Policy;
+use shared::expiry::{Condemned, Policy};
 use shared::segment::Segment;
 use shared::settings::{ExpiredRows, Mode, Purpose, Settings};
 
@@ -106,6 +107,14 @@ async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
         }
     }
     Ok(false)
+}
+
+/// An error if another run holds the lease: to know before a plan is made, and without writing.
+pub async fn check_lease<S: OwnState>(store: &S, clock: &RunClock) -> Result<(), RunError> {
+    match Lease::own(store, clock, "").held().await? {
+        Some(Acquire::Held { by, seconds }) => Err(RunError::LeaseHeld { by, seconds }),
+        _ => Ok(()),
+    }
 }
 
 /// The pause is read first: a paused run writes nothing, no lease either.
@@ -238,6 +247,10 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
     pub(crate) async fn refuse_above_share(&mut self, state: &JobState) -> Result<(), RunError> {
         let Some(limit) = self.settings.max_delete_share else { return Ok(()) };
         let Walked { counts, end, .. } = self.walk_rows(true, None, state, &Value::Null).await;
+        // The walk that follows is the one to watch.
+        if let Some(watch) = self.clock.watch() {
+            watch.restart();
+        }
         match end {
             WalkEnd::Complete => check_share(&counts, limit),
             WalkEnd::Fault(_, cause) => {
@@ -302,7 +315,12 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         state: &JobState,
         from: &Value,
     ) -> Walked<Value, J::Findings> {
-        let context = Context::new(self.store, self.clock.now(), self.policy, dry, max_deletes);
+        let planned = |row: &Condemned| {
+            if let Some(watch) = self.clock.watch() {
+                watch.planned(row);
+            }
+        };
+        let context = Context::new(self.store, self.clock.now(), self.policy, dry, max_deletes).telling(&planned);
         let segment = self.segment.as_ref().map(|(segment, _)| *segment);
         let (now, disabled) = (self.clock.now().get(), dry || segment.is_some());
         let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, now, disabled };
@@ -313,12 +331,16 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         if state.is_resumed() {
             self.notes.push("continued from where the last run stopped".to_owned());
         }
+        let next = match self.settings.mode {
+            Mode::Delete => "the next run continues from here",
+            Mode::DryRun => "a dry run stores nothing, so the next run starts where this one did",
+        };
         let note = match outcome {
             Outcome::Complete | Outcome::LeaseHeld | Outcome::Paused | Outcome::Unrecorded | Outcome::Failed => None,
             Outcome::EmptyTable => Some("the table is empty: nothing to do".to_owned()),
-            Outcome::OutOfTime => Some("stopped before the deadline: the next run continues from here".to_owned()),
-            Outcome::Stopped => Some("stopped on request: the next run continues from here".to_owned()),
-            Outcome::MaxDeletes => Some("stopped at MAX_DELETES: the next run continues from here".to_owned()),
+            Outcome::OutOfTime => Some(format!("stopped before the deadline: {next}")),
+            Outcome::Stopped => Some(format!("stopped on request: {next}")),
+            Outcome::MaxDeletes => Some(format!("stopped at MAX_DELETES: {next}")),
             Outcome::Skipped => {
                 Some(format!("{} rows could not be read or deleted: the next run tries again", counts.rows_skipped()))
             }

@@ -175,6 +175,12 @@ impl RunReport {
         json!(self)
     }
 
+    /// Rows that were deleted, or in a dry run would be, each for the log field of its own.
+    pub fn deleted_or_planned(&self) -> (Option<u64>, Option<u64>) {
+        let rows = Some(self.counts.rows_deleted());
+        if self.mode == Mode::DryRun { (None, rows) } else { (rows, None) }
+    }
+
     /// The metric of the run; none after a dry run, or a run that did not start. The log line has the rest.
     pub fn document(&self, job: &str) -> Option<Document> {
         let is_idle = self.outcome == Outcome::Paused && self.counts.rows_read() == 0;

@@ -324,6 +324,51 @@ pub trait InspectTable {
     async fn ttl_setting(&self) -> Result<TtlSetting>;
 }
 
+/// Whether the table can be restored to an earlier moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    On,
+    Off,
+    /// A local engine has no backups.
+    NotOffered,
+}
+
+/// `dynamodb:DescribeContinuousBackups`.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait InspectRecovery {
+    async fn recovery(&self) -> Result<Recovery>;
+}
+
+/// An action that a run needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+pub enum Permission {
+    Query,
+    BatchGetItem,
+    Scan,
+    GetItem,
+    PutItem,
+    DeleteItem,
+    PartiQLDelete,
+}
+
+impl Permission {
+    pub const TO_READ: [Self; 4] = [Self::Query, Self::BatchGetItem, Self::Scan, Self::GetItem];
+    /// State rows, and deletes.
+    pub const TO_DELETE: [Self; 3] = [Self::PutItem, Self::DeleteItem, Self::PartiQLDelete];
+
+    /// As in a policy, without the service.
+    pub fn action(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Any of the actions of [`Permission`], each so that it cannot change the table.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait AskPermission {
+    /// Ok if it is allowed.
+    async fn ask(&self, permission: Permission) -> Result<()>;
+}
+
 /// What DynamoDB says to being asked to switch TTL, or the stream, on, apart from faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnableAnswer {

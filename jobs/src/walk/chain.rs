@@ -10,11 +10,10 @@ use super::tally::Tally;
 use super::{Context, Stop};
 use crate::store::{Consistency, DeleteOutcome, DeleteRows, PageOf, ReadRows, StoreError, pages};
 use shared::bucket::{self, Bucket};
-use shared::expiry::{self, Condemned, KeepReason, Policy, Verdict};
+use shared::expiry::{self, Condemned, KeepReason, Verdict};
 use shared::index;
 use shared::integrity::{self, Lookup, Referrers};
-use shared::row::{Fields, Row, RowKey};
-use shared::time::EpochSeconds;
+use shared::row::{Row, RowKey};
 
 /// The dead rows of a token.
 #[derive(Default)]
@@ -215,7 +214,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         while let Some(rows) = pages.try_next().await? {
             for row in rows.iter().filter(|row| !deleting.contains(&row.key)) {
                 for (referenced, name) in referenced.iter_mut().zip(&names) {
-                    *referenced |= needs_provider(row, name, self.now, &self.policy);
+                    *referenced |= integrity::needs_provider(row, name, self.now, &self.policy);
                 }
             }
         }
@@ -268,17 +267,4 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         }
         self.delete(index_rows, counts).await.map(|_| ())
     }
-}
-
-/// Whether a row that is not dead itself names the provider row `name`. A malformed row that contains the name counts, so
-/// that the provider row is kept.
-pub(crate) fn needs_provider(row: &Row, name: &str, now: EpochSeconds, policy: &Policy) -> bool {
-    let Some(bucket) = row.known_bucket().filter(|bucket| bucket::can_refer(bucket)) else { return false };
-    let names_it = match Fields::read(&row.data) {
-        Some(fields) => fields.google_token_key.as_deref() == Some(name),
-        None => row.data.text().is_none_or(|text| text.contains(name)),
-    };
-    // Dead whether this run deletes it or leaves it to TTL.
-    let policy = Policy { defer_to_ttl: false, ..*policy };
-    names_it && matches!(expiry::judge(row, bucket, now, &policy), Verdict::Keep(_))
 }

@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use futures_util::StreamExt;
 use tokio::sync::{RwLock, RwLockReadGuard};
 
-pub(crate) use chain::{Chain, Providers, needs_provider};
+pub(crate) use chain::{Chain, Providers};
 
 use self::tally::Tally;
 use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, Result, StoreError};
@@ -42,6 +42,8 @@ pub struct Context<'a, S> {
     concurrency: usize,
     /// Rows read with eventual consistency, and how many of them were absent.
     eventual_reads: Cell<(usize, usize)>,
+    /// Is told of every row that a dry run would delete.
+    planned: &'a dyn Fn(&Condemned),
 }
 
 impl<'a, S> Context<'a, S> {
@@ -49,7 +51,11 @@ impl<'a, S> Context<'a, S> {
         // MAX_DELETES is exact, and the same in a dry run, only if the pieces are done one after another.
         let concurrency = if max_deletes.is_some() { 1 } else { CONCURRENCY };
         let allowance = Cell::new(max_deletes.unwrap_or(u64::MAX));
-        Self { store, now, policy, dry, allowance, concurrency, eventual_reads: Cell::default() }
+        Self { store, now, policy, dry, allowance, concurrency, eventual_reads: Cell::default(), planned: &|_| () }
+    }
+
+    pub(crate) fn telling(self, planned: &'a dyn Fn(&Condemned)) -> Self {
+        Self { planned, ..self }
     }
 
     pub fn is_dry(&self) -> bool {
@@ -130,6 +136,7 @@ impl<S: DeleteRows> Context<'_, S> {
         let name = row.row().name_in(row.bucket()).unwrap_or_default();
         match outcome {
             DeleteOutcome::Deleted if self.dry => {
+                (self.planned)(row);
                 tracing::debug!(bucket, name = %Masked(name), owner = %Masked(&key.owner), reason, "row would be deleted");
             }
             DeleteOutcome::Deleted => {

@@ -119,6 +119,15 @@ impl Row {
         self.key.name_in(bucket)
     }
 
+    /// When it was written, by its own field or by its TTL.
+    pub fn created_at(&self, bucket: &Bucket) -> Option<EpochSeconds> {
+        match (Fields::read(&self.data).map_or(Field::Missing, |fields| fields.created_at), self.ttl()) {
+            (Field::Is(at), _) => Some(at),
+            (Field::Missing | Field::Malformed, Ttl::At(at)) => bucket.created_at(at),
+            (Field::Missing | Field::Malformed, Ttl::Absent | Ttl::Malformed) => None,
+        }
+    }
+
     pub fn ttl(&self) -> Ttl {
         Ttl::read(&self.ttl)
     }

@@ -68,7 +68,8 @@ impl Kind {
     pub fn check(self, value: &str) -> Result<(), String> {
         let number = |range: fn(f64) -> bool| value.parse().is_ok_and(range);
         let (ok, wanted) = match self {
-            Kind::Endpoint | Kind::Arn => (true, String::new()),
+            Kind::Arn => (true, String::new()),
+            Kind::Endpoint => (is_url(value), "must be a URL such as http://127.0.0.1:8000".to_owned()),
             Kind::Table => {
                 (is_table_name(value), "must be a table name: 3 to 255 letters, digits, _ - or .".to_owned())
             }
@@ -101,6 +102,12 @@ impl Kind {
         let wanted = || format!("must be a duration such as 90s, 15m, 1h or 7d, {} or more", spelled(min));
         seconds.map(|seconds| seconds.to_string()).ok_or_else(wanted)
     }
+}
+
+fn is_url(value: &str) -> bool {
+    let rest = ["http://", "https://"].iter().find_map(|scheme| value.strip_prefix(scheme));
+    let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    host.is_some_and(|host| !host.is_empty() && !host.contains(char::is_whitespace))
 }
 
 /// Whether DynamoDB accepts it as the name of a table.
@@ -138,6 +145,16 @@ mod tests {
             assert_eq!(duration(wrong), None, "{wrong}");
         }
         assert_eq!([300, 3_600, 172_800, 90].map(spelled), ["5m", "1h", "2d", "90s"]);
+    }
+
+    #[test]
+    fn an_endpoint_is_a_url_with_a_host() {
+        for url in ["http://127.0.0.1:8000", "https://dynamodb.eu-west-1.amazonaws.com/", "http://[::1]:8000"] {
+            assert!(Kind::Endpoint.check(url).is_ok(), "{url}");
+        }
+        for wrong in ["nonsense", "127.0.0.1:8000", "http://", "http:///x", "ftp://x", "http://a b"] {
+            assert!(Kind::Endpoint.check(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

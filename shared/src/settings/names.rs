@@ -83,20 +83,31 @@ pub(super) fn wrong(setting: &str, value: &str, problem: &str) -> ConfigError {
 }
 
 /// Settings are not secrets, but whatever was typed into one may be: only what looks like a setting is shown. Its words are of
-/// one kind of character each, but for a capital at the front; the random ones of a token, or of a chain's id, are not.
+/// one kind of character each, but for a capital at the front, also joined as in `maxDeletes`, or with a digit behind them as in
+/// `key1`; the random ones of a token, or of a chain's id, are not.
 pub fn shown(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ');
     let of_one_kind = |word: &str| {
         let kinds: [fn(&u8) -> bool; 3] = [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit];
-        let word = word.as_bytes();
-        let rest = word.get(1..).filter(|_| word[0].is_ascii_uppercase());
-        kinds.iter().any(|kind| word.iter().all(kind))
+        let bytes = word.as_bytes();
+        let rest = bytes.get(1..).filter(|_| bytes[0].is_ascii_uppercase());
+        kinds.iter().any(|kind| bytes.iter().all(kind))
             || rest.is_some_and(|rest| rest.iter().all(u8::is_ascii_lowercase))
+            || are_joined_words(word)
     };
     let is_plain = value.len() <= 30 && value.chars().all(plain);
     // Three characters are nobody's secret.
     let is_setting = is_plain && (value.len() < 4 || value.split(['_', '-', '.', ' ']).all(of_one_kind));
     if is_setting { value.to_owned() } else { Masked(value).to_string() }
+}
+
+/// Words of at least three letters, each but the first with a capital, and one digit at most.
+fn are_joined_words(text: &str) -> bool {
+    let letters = text.strip_suffix(|c: char| c.is_ascii_digit()).unwrap_or(text);
+    let starts = letters.char_indices().filter(|(i, c)| *i == 0 || c.is_ascii_uppercase()).map(|(i, _)| i);
+    let ends = starts.clone().skip(1).chain([letters.len()]);
+    let mut words = starts.zip(ends).map(|(from, to)| &letters.as_bytes()[from..to]);
+    letters.is_ascii() && words.all(|word| word.len() >= 3 && word[1..].iter().all(u8::is_ascii_lowercase))
 }
 
 pub(super) fn json_type(value: &Value) -> &'static str {
@@ -107,5 +118,35 @@ pub(super) fn json_type(value: &Value) -> &'static str {
         Value::String(_) => "a string",
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn a_name_that_people_write_is_recognised_in_an_error() {
+        for name in
+            ["maxDeletes", "key1", "requestContext", "Records", "detail-type", "MAX_DELETES", "dryRun", "Mode", "a1B"]
+        {
+            assert_eq!(shown(name), name);
+        }
+    }
+
+    #[test]
+    fn what_may_be_a_token_is_masked_in_an_error() {
+        for secret in [
+            "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1",
+            "Zk3vT9q0pXy7",
+            "qWeRtYuIoP",
+            "deadbeef01",
+            "hunter22",
+            "abcXYzdef",
+            "maxDeletesOfTheNextRunButOneMore",
+            "ada@example.com",
+        ] {
+            assert!(shown(secret).contains('#'), "{secret}: {}", shown(secret));
+        }
     }
 }

@@ -17,6 +17,24 @@ pub struct Request {
     /// `Query`, `BatchExecuteStatement`, …
     pub operation: String,
     pub body: String,
+    /// The request line and the headers.
+    pub head: String,
+}
+
+impl Request {
+    /// The id of the key that signed it, with the region that it was signed for.
+    #[must_use]
+    pub fn signed_by(&self) -> Option<(&str, &str)> {
+        let (_, scope) = header(&self.head, "authorization")?.split_once("Credential=")?;
+        let mut parts = scope.split('/');
+        Some((parts.next()?, parts.nth(1)?))
+    }
+
+    /// A header's value.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
+    }
 }
 
 /// What becomes of a request.
@@ -38,6 +56,8 @@ pub enum Fate {
     Slow(Duration),
     /// The engine's clock is so many seconds off, as its answer says.
     Dated(i64),
+    /// The engine's clock stands at this second.
+    At(i64),
     /// A batch of which the engine sees every other part; the rest is answered with this error, or as unprocessed keys.
     Partly(&'static str),
     /// The engine acts, and its answer is replaced by what this makes of it.
@@ -150,7 +170,8 @@ fn serve(
         let _at_work = AtWork::on(busy);
         let target = header(&head, "x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
-        let request = Request { operation, body: String::from_utf8_lossy(&body).into_owned() };
+        let body_text = String::from_utf8_lossy(&body).into_owned();
+        let request = Request { operation, body: body_text, head: head.clone() };
         log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
         let fate = (hook.lock().unwrap_or_else(PoisonError::into_inner))(&request);
         let forward = || ask(upstream, &head, &body);
@@ -158,7 +179,11 @@ fn serve(
             Fate::Forward => pass(&mut client, forward()?)?,
             Fate::Dated(off) => {
                 let (head, body) = forward()?;
-                pass(&mut client, (dated(&head, off)?, body))?;
+                pass(&mut client, (dated(&head, |date| date + off)?, body))?;
+            }
+            Fate::At(second) => {
+                let (head, body) = forward()?;
+                pass(&mut client, (dated(&head, |_| second)?, body))?;
             }
             Fate::Slow(pause) => {
                 std::thread::sleep(pause);
@@ -232,9 +257,9 @@ fn pass(client: &mut TcpStream, (head, body): (String, Vec<u8>)) -> Option<()> {
 }
 
 /// The head with another time in its `Date`.
-fn dated(head: &str, off: i64) -> Option<String> {
+fn dated(head: &str, moved: impl FnOnce(i64) -> i64) -> Option<String> {
     let date = header(head, "date").expect("the engine dates its answers");
-    let moved = DateTime::from_secs(DateTime::from_str(date, DateTimeFormat::HttpDate).ok()?.secs() + off);
+    let moved = DateTime::from_secs(moved(DateTime::from_str(date, DateTimeFormat::HttpDate).ok()?.secs()));
     Some(head.replace(date, &moved.fmt(DateTimeFormat::HttpDate).ok()?))
 }
 

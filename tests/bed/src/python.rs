@@ -1,8 +1,8 @@
 //! The real ActingWeb library, through the scripts in `tests/python`.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -44,6 +44,19 @@ impl Application {
     #[must_use]
     pub fn start(&self, script: &str, arguments: &[&str]) -> Running {
         Running::start(&self.interpreter, |command| self.prepare(command, script, arguments))
+    }
+
+    /// Starts a script that answers each line of JSON with one, until it is dropped.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn converse(&self, script: &str) -> Conversation {
+        let mut command = Command::new(&self.interpreter);
+        self.prepare(&mut command, script, &[]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python can be started");
+        let (input, output) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
+        Conversation { child, input, output: BufReader::new(output) }
     }
 
     fn python(&self, script: &str, arguments: &[&str], input: &str) -> Output {
@@ -94,6 +107,31 @@ impl Application {
     /// When something live is gone or something dead is left.
     pub fn judge(&self, manifest: &Manifest) -> String {
         self.run("actingweb_judge.py", &["--manifest", manifest.path()], "")
+    }
+}
+
+/// A script that goes on, and ends with its standard input.
+pub struct Conversation {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Conversation {
+    /// # Panics
+    /// When the script has ended, or answers something else than JSON.
+    pub fn ask(&mut self, question: &Value) -> Value {
+        writeln!(self.input.as_mut().expect("open"), "{question}").expect("the script listens");
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).expect("the script answers");
+        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{question}: {error}: {answer}"))
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.child.wait();
     }
 }
 

@@ -8,7 +8,6 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, PutRequest, ScalarAttributeType,
     WriteRequest,
 };
-use dynamo::Connection;
 use shared::bucket;
 
 use crate::fixture::{Fate, Specimen};
@@ -17,10 +16,9 @@ use crate::fixture::{Fate, Specimen};
 pub use random::{new_table, provision, random_table, specimens};
 
 /// A client that needs nothing from the machine: the engine takes any credentials.
+#[allow(clippy::unused_async, reason = "its callers await it, as they would await a connection")]
 pub async fn client(endpoint: &str) -> Client {
-    let region = Some("us-east-1");
-    dynamo::connect(Connection { endpoint: Some(endpoint), region, any_credentials: true, ..Connection::default() })
-        .await
+    dynamo::connect_locally(endpoint, None)
 }
 
 /// Creates an attributes table as ActingWeb does: on demand, without indexes.

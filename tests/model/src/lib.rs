@@ -2,6 +2,7 @@
 
 pub mod random;
 pub mod rows;
+pub mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 

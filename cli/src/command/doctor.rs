@@ -1,0 +1,68 @@
+//! `janitor doctor`: whether a run could work here, and what to do about each thing that is missing.
+
+use std::io::Write;
+
+use dynamo::SignInError;
+use jobs::status::{Check, State, examine};
+use serde_json::json;
+use shared::settings::{Mode, Purpose};
+
+use crate::args::Common;
+use crate::fail::{DONE, FINDINGS, Failure};
+use crate::screen::Screen;
+use crate::target::Target;
+
+/// In the order in which one needs the other.
+const FIRST: [&str; 4] = ["region", "credentials", "table", "permissions"];
+
+/// # Errors
+/// When the result could not be written.
+pub async fn doctor(common: &Common, mode: Mode, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+    let checks = checks(common, mode).await?;
+    if screen.json {
+        writeln!(out, "{}", json!({"mode": mode.name(), "checks": checks}))?;
+    } else {
+        let rows: Vec<Vec<String>> =
+            checks.iter().map(|one| vec![one.check.clone(), one.state.to_string(), one.text.clone()]).collect();
+        write!(out, "{}", screen.table(&["check", "state", "found"], &rows))?;
+    }
+    let is_well = checks.iter().all(|check| check.state == State::Ok);
+    Ok(if is_well { DONE } else { FINDINGS })
+}
+
+async fn checks(common: &Common, mode: Mode) -> Result<Vec<Check>, Failure> {
+    let target = match Target::signed_in(common, common.overrides(), Purpose::Cleanup).await? {
+        Ok(target) => target,
+        Err(missing) => {
+            let failed = if missing == SignInError::NoRegion { "region" } else { "credentials" };
+            return Ok(stopped_at(failed, Vec::new(), &missing.to_string()));
+        }
+    };
+    let credentials = match &target.caller {
+        None => (State::Ok, "a local endpoint needs none".to_owned()),
+        Some(signed_in) => match signed_in.caller().await {
+            Ok(arn) => (State::Ok, format!("{arn} ({})", signed_in.source)),
+            Err(problem) => (State::Warning, format!("{}; the caller is not known: {problem}", signed_in.source)),
+        },
+    };
+    let mut checks = vec![
+        Check::new("region", State::Ok, target.region().unwrap_or_default()),
+        Check::new("credentials", credentials.0, credentials.1),
+    ];
+    let table = match target.open().await {
+        Ok(table) => table,
+        Err(failure) => return Ok(stopped_at("table", checks, &failure.text)),
+    };
+    checks.push(Check::new("table", State::Ok, format!("{} has ActingWeb's keys", target.settings.table)));
+    checks.extend(examine(&table, mode, table.clock()).await);
+    Ok(checks)
+}
+
+/// The check that failed, and those that need it.
+fn stopped_at(failed: &str, checks: Vec<Check>, problem: &str) -> Vec<Check> {
+    let rest = FIRST.iter().skip(checks.len()).map(|name| match *name {
+        name if name == failed => Check::new(name, State::Failed, problem),
+        name => Check::new(name, State::NotChecked, ""),
+    });
+    checks.into_iter().chain(rest.collect::<Vec<_>>()).collect()
+}

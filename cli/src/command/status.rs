@@ -1,0 +1,91 @@
+//! `janitor status`: the table and its runs in one screen.
+
+use std::io::Write;
+
+use jobs::status::{self, LastRun, Status};
+use jobs::store::InspectTable;
+use serde_json::json;
+use shared::settings::Purpose;
+use shared::time::{EpochSeconds, Utc};
+
+use super::stop_on_signals;
+use crate::args::Common;
+use crate::fail::{DONE, Failure};
+use crate::screen::{Screen, grouped, seconds};
+use crate::target::{Place, Target};
+
+/// # Errors
+/// When the table could not be read.
+pub async fn status(common: &Common, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+    let target = Target::new(common, common.overrides(), Purpose::Metrics).await?;
+    let table = target.open_to_read().await?;
+    stop_on_signals(target.watch);
+    let work = Box::pin(status::status(&table, &target.settings, table.clock()));
+    let status = screen.while_watching("status", target.watch, work).await?;
+    if screen.json {
+        writeln!(out, "{}", json!(status))?;
+    } else {
+        tell(&status, &Place::new(table.figures()), screen, out)?;
+    }
+    Ok(DONE)
+}
+
+fn tell(status: &Status, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "{}\n", screen.bold(&place.head(&status.table)))?;
+    let pause = status.pause.as_ref().map_or_else(
+        || "not paused".to_owned(),
+        |pause| {
+            let until =
+                pause.until.map_or_else(|| "it is resumed".to_owned(), |at| Utc(EpochSeconds::new(at)).to_string());
+            let why = pause.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            format!("paused until {until}{why}")
+        },
+    );
+    let lease = status.lease.as_ref().map_or_else(
+        || "free: no run is working".to_owned(),
+        |held| format!("held by {} for another {} s unless renewed", held.by, held.seconds),
+    );
+    let backlog = match (status.backlog, status.backlog_error) {
+        (None, _) => "not counted".to_owned(),
+        (Some(rows), error) => {
+            let about = error.map_or_else(String::new, |error| format!(" (estimated, ±{:.0} %)", error * 100.0));
+            format!("{} rows{about}, trend: {}", grouped(rows), status.trend.replace('-', " "))
+        }
+    };
+    let mut lines = vec![
+        ("TTL", status.ttl.replace('-', " ")),
+        ("recovery", format!("point-in-time recovery is {}", status.recovery.replace('-', " "))),
+        ("pause", pause),
+        ("lease", lease),
+        ("backlog", backlog),
+    ];
+    lines.extend(status.runs.iter().map(|(name, run)| (*name, last(run.as_ref(), status.now))));
+    for (name, text) in lines {
+        writeln!(out, "{}", screen.paragraph(&format!("{name:<15}"), &text))?;
+    }
+    for finding in &status.findings {
+        let text = finding["text"].as_str().unwrap_or_default();
+        writeln!(out, "{}", screen.warn(&screen.paragraph("finding: ", text)))?;
+    }
+    Ok(())
+}
+
+fn last(run: Option<&LastRun>, now: i64) -> String {
+    let Some(run) = run else { return "no run has deleted here yet".to_owned() };
+    let ago = seconds(now.saturating_sub(run.at).max(0).unsigned_abs());
+    let next = run.next_at.saturating_sub(now);
+    let next = match u64::try_from(next) {
+        Ok(seconds_left) => format!("next expected in {}", seconds(seconds_left)),
+        Err(_) => format!("next was expected {} ago", seconds(next.unsigned_abs())),
+    };
+    let incomplete = match run.consecutive_incomplete_runs {
+        0 => String::new(),
+        runs => format!(", {runs} incomplete in a row"),
+    };
+    format!(
+        "{} {ago} ago, deleted {} of {} rows{incomplete}; {next}",
+        run.outcome,
+        grouped(run.deleted),
+        grouped(run.read)
+    )
+}

@@ -1,0 +1,82 @@
+//! Whether an action is allowed, by asking for it: DynamoDB has no dry run, and a simulated policy knows neither the
+//! organisation's policies nor the table's own.
+//!
+//! Nothing here can change the table. IAM decides before a condition is looked at, and each write has a condition that no row
+//! and no absence meets, on a key of our own that nobody writes. A PartiQL delete of an absent row deletes nothing.
+
+use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
+
+use super::Dynamo;
+use super::attributes::CONDITION_FAILED;
+use super::call::Phase;
+use super::convert::{BUCKET, ID, SORT, text, to_key};
+use jobs::store::{AskPermission, Consistency, OwnState, PageOf, PageSize, Permission, ReadRows, Result, StoreError};
+use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
+use shared::row::RowKey;
+
+/// The state row that is never written.
+const NEVER: &str = "never-written";
+/// A row has its key, and an absent row has none.
+const IMPOSSIBLE: &str = "attribute_exists(#id) AND attribute_not_exists(#id)";
+
+impl AskPermission for Dynamo {
+    async fn ask(&self, permission: Permission) -> Result<()> {
+        let key = RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{NEVER}"));
+        let (client, table, operation) = (&self.client, &self.table, permission.action());
+        match permission {
+            Permission::Query => {
+                let size = PageSize::Rows(1);
+                let of = PageOf { size, ..PageOf::all(JANITOR_OWNER, "", Consistency::Eventual) };
+                self.page(of).await.map(drop)
+            }
+            Permission::BatchGetItem => self.get_eventual(&[key]).await.map(drop),
+            Permission::Scan => {
+                let scan = || client.scan().table_name(table).limit(1).send();
+                self.call(operation, Phase::Work, scan).await.map(drop)
+            }
+            Permission::GetItem => self.read_state(NEVER).await.map(drop),
+            Permission::PutItem => {
+                let put = || {
+                    let put = client.put_item().table_name(table).set_item(Some(to_key(&key)));
+                    put.condition_expression(IMPOSSIBLE).expression_attribute_names("#id", ID).send()
+                };
+                self.condition_failed(operation, self.call(operation, Phase::Work, put).await)
+            }
+            Permission::DeleteItem => {
+                let delete = || {
+                    let delete = client.delete_item().table_name(table).set_key(Some(to_key(&key)));
+                    delete.condition_expression(IMPOSSIBLE).expression_attribute_names("#id", ID).send()
+                };
+                self.condition_failed(operation, self.call(operation, Phase::Work, delete).await)
+            }
+            Permission::PartiQLDelete => {
+                // Rows of ours are in the bucket of states: were this one there, the condition would not hold.
+                let delete = || {
+                    let statement =
+                        format!("DELETE FROM \"{table}\" WHERE \"{ID}\"=? AND \"{SORT}\"=? AND \"{BUCKET}\"=?");
+                    let values = [key.owner.as_str(), &key.sort, NEVER].map(text);
+                    let delete = client.execute_statement().statement(statement).set_parameters(Some(values.into()));
+                    delete.return_consumed_capacity(ReturnConsumedCapacity::None).send()
+                };
+                match self.call(operation, Phase::Work, delete).await {
+                    Ok(_) => Ok(()),
+                    answer => self.condition_failed(operation, answer),
+                }
+            }
+        }
+    }
+}
+
+impl Dynamo {
+    /// The condition that cannot hold did not: the action itself is allowed.
+    fn condition_failed<T>(&self, operation: &'static str, answer: Result<T>) -> Result<()> {
+        match answer {
+            Err(StoreError::Rejected { code, .. }) if code == CONDITION_FAILED => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => {
+                let code = "an impossible condition was met".to_owned();
+                Err(StoreError::Rejected { operation, table: self.table.clone(), code })
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Whether a run could work here: each thing that it needs, asked of the table itself and without a write.
+
+use serde::Serialize;
+use strum::Display;
+
+use crate::metrics::{RECOVERY_OFF, TtlHealth};
+use crate::run::clock::RunClock;
+use crate::store::{AskPermission, InspectRecovery, InspectTable, Permission, Recovery, StoreError};
+use shared::settings::Mode;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum State {
+    Ok,
+    /// A run works, and something should be set up.
+    Warning,
+    /// A run does not work.
+    Failed,
+    /// Something before it failed.
+    NotChecked,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    pub check: String,
+    pub state: State,
+    /// What was found, and what to do about it.
+    pub text: String,
+}
+
+impl Check {
+    pub fn new(check: impl Into<String>, state: State, text: impl Into<String>) -> Self {
+        Self { check: check.into(), state, text: text.into() }
+    }
+}
+
+/// Everything that can be asked of an open table.
+pub async fn examine<S>(store: &S, mode: Mode, clock: &RunClock) -> Vec<Check>
+where
+    S: InspectTable + InspectRecovery + AskPermission,
+{
+    let clock = match clock.offset_note() {
+        Some(note) => Check::new("clock", State::Warning, note),
+        None => Check::new("clock", State::Ok, "agrees with DynamoDB's"),
+    };
+    let mut checks = vec![clock, ttl(TtlHealth::from(store.ttl_setting().await)), recovery(store.recovery().await)];
+    let needed: &[&[Permission]] = match mode {
+        Mode::DryRun => &[&Permission::TO_READ],
+        Mode::Delete => &[&Permission::TO_READ, &Permission::TO_DELETE],
+    };
+    for permission in needed.iter().copied().flatten() {
+        checks.push(permitted(*permission, store.ask(*permission).await));
+    }
+    checks
+}
+
+fn ttl(health: TtlHealth) -> Check {
+    match (&health, health.finding()) {
+        (_, None) => Check::new("TTL", State::Ok, "on for ttl_timestamp"),
+        (TtlHealth::Off, Some(_)) => Check::new(
+            "TTL",
+            State::Warning,
+            "off: `janitor ttl enable` turns it on; DynamoDB then removes dead rows for free",
+        ),
+        (_, Some(finding)) => Check::new("TTL", State::Warning, finding.text),
+    }
+}
+
+fn recovery(recovery: Result<Recovery, StoreError>) -> Check {
+    match recovery {
+        Ok(Recovery::On) => Check::new("recovery", State::Ok, "point-in-time recovery is on"),
+        Ok(Recovery::NotOffered) => Check::new("recovery", State::Ok, "a local engine has no backups"),
+        Ok(Recovery::Off) => Check::new("recovery", State::Warning, RECOVERY_OFF),
+        Err(error) => {
+            let text = format!("whether point-in-time recovery is on is not known: {error}");
+            Check::new("recovery", State::Warning, text)
+        }
+    }
+}
+
+fn permitted(permission: Permission, answer: Result<(), StoreError>) -> Check {
+    let action = format!("dynamodb:{}", permission.action());
+    match answer {
+        Ok(()) => Check::new(action, State::Ok, "allowed"),
+        Err(StoreError::AccessDenied { .. }) => {
+            let text = format!("denied: allow {action} on the table (docs/permissions.md)");
+            Check::new(action, State::Failed, text)
+        }
+        Err(error) => Check::new(action, State::Failed, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{State, permitted, recovery, ttl};
+    use crate::metrics::TtlHealth;
+    use crate::store::{Permission, Recovery, StoreError};
+
+    #[test]
+    fn what_a_run_cannot_do_without_has_failed_and_the_rest_is_a_warning() {
+        let denied = || StoreError::AccessDenied {
+            operation: "PutItem",
+            table: "t".to_owned(),
+            code: "AccessDenied".to_owned(),
+        };
+        assert_eq!(permitted(Permission::PutItem, Ok(())).state, State::Ok);
+        let refused = permitted(Permission::PutItem, Err(denied()));
+        assert_eq!(refused.text, "denied: allow dynamodb:PutItem on the table (docs/permissions.md)");
+        assert_eq!(refused.state, State::Failed);
+        assert_eq!(permitted(Permission::Scan, Err(StoreError::OutOfTime)).state, State::Failed);
+        assert_eq!(recovery(Ok(Recovery::On)).state, State::Ok);
+        for warned in
+            [recovery(Ok(Recovery::Off)), recovery(Err(denied())), ttl(TtlHealth::Off), ttl(TtlHealth::TurningOn)]
+        {
+            assert_eq!(warned.state, State::Warning, "{warned:?}");
+        }
+        assert_eq!(ttl(TtlHealth::On).state, State::Ok);
+    }
+}

@@ -1,0 +1,166 @@
+//! The table and its runs in one screen. Reads only, and little: two descriptions, the runs' state, the lease and the pause,
+//! and a small sample of the system actors' rows.
+
+mod doctor;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use doctor::{Check, State, examine};
+
+use crate::cleanup::Cleanup;
+use crate::metrics::{self, Ended, Finding, Measurement, Sampling, WATCHED};
+use crate::repair::Repair;
+use crate::run::Job;
+use crate::run::clock::RunClock;
+use crate::run::lease::{self, LEASE};
+use crate::run::report::Outcome;
+use crate::run::state::JobState;
+use crate::store::{Budget, InspectRecovery, InspectTable, ReadRows, Recovery, Result, ScanTable};
+use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
+use shared::integrity::Lookup;
+use shared::row::RowKey;
+use shared::settings::{Scope, Settings};
+use shared::time::EpochSeconds;
+
+/// The state row of a pause. `run::pause` writes it.
+const PAUSE: &str = "pause";
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    pub table: String,
+    pub now: i64,
+    /// DynamoDB's own count, up to six hours old.
+    pub rows: u64,
+    pub ttl: &'static str,
+    /// Point-in-time recovery: `on`, `off`, `not-offered` (a local engine) or `unknown`.
+    pub recovery: &'static str,
+    pub pause: Option<Pause>,
+    pub lease: Option<Holder>,
+    pub runs: BTreeMap<&'static str, Option<LastRun>>,
+    /// Rows that the next cleanup would delete; null where they were not counted.
+    pub backlog: Option<u64>,
+    /// How far off an estimated backlog may be, as a share of it.
+    pub backlog_error: Option<f64>,
+    pub trend: &'static str,
+    pub days_until_clear: Option<f64>,
+    pub findings: Vec<Value>,
+    pub read_units: f64,
+    pub requests: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pause {
+    /// Null when the row cannot be read: such a pause holds until it is removed.
+    pub until: Option<i64>,
+    pub why: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Holder {
+    pub by: String,
+    pub seconds: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LastRun {
+    pub at: i64,
+    pub outcome: &'static str,
+    pub read: u64,
+    pub deleted: u64,
+    pub last_complete_at: Option<i64>,
+    pub consecutive_incomplete_runs: u64,
+    /// When the next run is expected: after the time between the last two, or after the job's period.
+    pub next_at: i64,
+}
+
+/// # Errors
+/// When the table could not be read.
+pub async fn status<S>(store: &S, settings: &Settings, clock: &RunClock) -> Result<Status>
+where
+    S: ReadRows + ScanTable + InspectTable + InspectRecovery + Budget,
+{
+    let settings = Settings { scope: Scope::System, ..settings.clone() };
+    let now = clock.now();
+    let mut measured = metrics::measure_with(store, &settings, clock, &Sampling::brief(now)).await?;
+    let recovery = store.recovery().await;
+    measured.findings.extend(metrics::recovery_finding(&measured, &recovery));
+    let key = |name: &str| RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{name}"));
+    let own = store.get_consistent(&[key(LEASE), key(PAUSE)]).await?;
+    let is_counted = measured.ended == Ended::Complete;
+    let finding = |finding: &Finding| serde_json::json!({"kind": finding.kind, "text": finding.text});
+    Ok(Status {
+        table: measured.table.clone(),
+        now: now.get(),
+        rows: measured.figures.rows,
+        ttl: measured.ttl.name(),
+        recovery: match recovery {
+            Ok(Recovery::On) => "on",
+            Ok(Recovery::Off) => "off",
+            Ok(Recovery::NotOffered) => "not-offered",
+            Err(_) => "unknown",
+        },
+        pause: own.get(1).and_then(value).and_then(|pause| paused(&pause, now)),
+        lease: own.first().and_then(value).and_then(|lease| {
+            let (by, seconds) = lease::holder(&lease, now)?;
+            Some(Holder { by, seconds })
+        }),
+        runs: WATCHED.iter().map(|name| (*name, last_run(&measured, name))).collect(),
+        backlog: is_counted.then_some(measured.forecast.backlog),
+        backlog_error: measured.estimate.as_ref().filter(|_| is_counted).and_then(metrics::Estimate::dead_error),
+        trend: measured.forecast.trend.name(),
+        days_until_clear: measured.forecast.trend.days_until_clear(),
+        findings: measured.findings.iter().map(finding).collect(),
+        read_units: store.usage().read_units,
+        requests: store.usage().requests,
+    })
+}
+
+/// A state row's value; null when it cannot be read.
+fn value(lookup: &Lookup) -> Option<Value> {
+    let Lookup::Found(row) = lookup else { return None };
+    Some(row.data.text().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default())
+}
+
+fn paused(pause: &Value, now: EpochSeconds) -> Option<Pause> {
+    let until = pause["until"].as_i64();
+    let why = pause["why"].as_str().map(|why| why.chars().filter(|c| !c.is_control()).take(200).collect());
+    until.is_none_or(|until| now.get() < until).then_some(Pause { until, why })
+}
+
+fn last_run(measured: &Measurement, name: &str) -> Option<LastRun> {
+    let state: &JobState = measured.runs.get(name)?;
+    let run = state.last_run.as_ref()?;
+    let period = if name == Cleanup::NAME { Cleanup::PERIOD } else { Repair::PERIOD };
+    Some(LastRun {
+        at: run.at,
+        outcome: Outcome::named(&run.outcome).map_or("unknown", Outcome::name),
+        read: run.read,
+        deleted: run.deleted,
+        last_complete_at: state.last_complete_at,
+        consecutive_incomplete_runs: state.consecutive_incomplete_runs,
+        next_at: run.at.saturating_add(metrics::interval(run).unwrap_or(period)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Pause, paused};
+    use shared::time::EpochSeconds;
+
+    #[test]
+    fn a_pause_holds_until_its_end_and_one_that_cannot_be_read_holds() {
+        let now = EpochSeconds::new(1_000);
+        let until = |until| Some(Pause { until, why: None });
+        assert_eq!(paused(&json!({"until": 1_001}), now), until(Some(1_001)));
+        assert_eq!(paused(&json!({"until": 1_000}), now), None);
+        assert_eq!(paused(&json!(null), now), until(None));
+        assert_eq!(paused(&json!({"until": "soon"}), now), until(None));
+        let why = paused(&json!({"until": 2_000, "why": "mig\u{1b}[2Jration"}), now).and_then(|pause| pause.why);
+        assert_eq!(why.as_deref(), Some("mig[2Jration"));
+    }
+}

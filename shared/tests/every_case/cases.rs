@@ -1,0 +1,247 @@
+//! The classes of values, and the rows and instants that are made of them.
+
+use std::io::Write as _;
+
+use model::rows::{self, NOW};
+use model::verdict::{Kind, Says, Time, Told, Used, Wishes, kind};
+use shared::bucket::{Bucket, Owner};
+use shared::expiry::{Policy, Verdict};
+use shared::row::{Raw, Row};
+use shared::time::EpochSeconds;
+
+pub(crate) const DAY: i64 = 86_400;
+pub(crate) const FIVE_YEARS: i64 = 5 * 365 * DAY;
+/// A clock stands between 1970 and the year 9999.
+pub(crate) const CLOCK: std::ops::RangeInclusive<i64> = 0..=253_402_300_799;
+const SLACK: i64 = 300;
+
+/// Where the instants of the fields lie: far enough apart that no constant bridges two of them.
+const PLACES: [i64; 3] = [NOW - 100 * DAY, NOW, NOW + 100 * DAY];
+
+/// Reuse windows: the library's, the least that is longer, a long one.
+pub(crate) const WINDOWS: [i128; 3] = [172_800, 172_801, 864_000];
+
+pub(crate) fn wishes() -> Wishes {
+    Wishes { window: 172_800, grace: 3_600, legacy: false, ttl_first: false }
+}
+
+/// The crate's policy. All of its fields are named: a decision is told no more than these, and a dry run is not among them.
+pub(crate) fn policy(wishes: &Wishes) -> Policy {
+    let Wishes { window, grace, legacy, ttl_first } = *wishes;
+    Policy {
+        reuse_window: i64::try_from(window).unwrap(),
+        grace: i64::try_from(grace).unwrap(),
+        remove_legacy: legacy,
+        defer_to_ttl: ttl_first,
+    }
+}
+
+pub(crate) fn kind_of(bucket: &Bucket) -> Kind {
+    let owner = match bucket.owner {
+        Owner::System(owner) => owner,
+        Owner::Actor => rows::ACTOR,
+        Owner::Legacy => "_mcp_system",
+    };
+    kind(owner, bucket.name)
+}
+
+/// One row of a product, and what it was made of.
+pub(crate) struct Case {
+    pub(crate) row: Row,
+    pub(crate) told: Option<Told>,
+    pub(crate) ttl: Time,
+}
+
+impl Case {
+    pub(crate) fn show(&self) -> String {
+        format!("data {:?}, {:?}, TTL {:?}", self.row.data.text(), self.told, self.ttl)
+    }
+}
+
+/// Missing, malformed, the extremes, zero, and three places for the instant `value + constant`.
+pub(crate) fn times(constant: i64) -> Vec<Time> {
+    let mut all = vec![Time::Missing, Time::Malformed];
+    all.extend([i64::MIN, 0, i64::MAX].map(|at| Time::At(at.into())));
+    all.extend(PLACES.map(|place| Time::At((place - constant).into())));
+    all
+}
+
+/// TTLs: none, none that is a number, numbers that DynamoDB never acts on, the first and the last that it acts on, and places.
+pub(crate) fn ttls() -> Vec<Time> {
+    let mut all = vec![Time::Missing, Time::Malformed];
+    all.extend([i64::MIN, -1, 0, 1, 99_999_999_999, 100_000_000_000, i64::MAX].map(|at| Time::At(at.into())));
+    all.extend(PLACES.map(|place| Time::At(place.into())));
+    all.push(Time::At((NOW - FIVE_YEARS).into()));
+    all
+}
+
+/// One TTL of each state at each place, for products in which the TTL is not the only question.
+pub(crate) fn few_ttls() -> Vec<Time> {
+    ttls()
+        .into_iter()
+        .filter(|ttl| !matches!(ttl, Time::At(at) if *at < 2 || *at > i128::from(NOW + 200 * DAY)))
+        .collect()
+}
+
+pub(crate) fn ttl_raw(ttl: Time) -> Raw {
+    match ttl {
+        Time::Missing => Raw::Absent,
+        Time::Malformed => rows::text("2400000000"),
+        Time::At(at) => rows::number(at),
+    }
+}
+
+/// Which fields a decision reads, each with the constant that it adds: the axes of the product.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Axes {
+    pub(crate) created_at: Option<i64>,
+    pub(crate) expires_at: Option<i64>,
+    pub(crate) exp: Option<i64>,
+    pub(crate) used: bool,
+    pub(crate) used_at: Option<i64>,
+    pub(crate) seen_at: Option<i64>,
+    pub(crate) retrieved_at: Option<i64>,
+    /// Fields that are no axis are missing in every row.
+    pub(crate) alone: bool,
+}
+
+impl Axes {
+    /// What `judge` reads of the rows of a kind.
+    pub(crate) fn own(kind: Kind, wishes: &Wishes) -> Self {
+        let axes = Self::default();
+        let expiry = Self { expires_at: Some(SLACK), used: true, ..axes };
+        match kind {
+            Kind::Session => Self { created_at: Some(600 + SLACK), ..axes },
+            Kind::Token | Kind::Ticket => expiry,
+            Kind::Refresh => Self { used_at: Some(i64::try_from(wishes.window).unwrap() + SLACK), ..expiry },
+            Kind::Marker => Self { exp: Some(60 + SLACK), ..axes },
+            Kind::TtlOnly | Kind::Index | Kind::Provider | Kind::Client | Kind::Unread => axes,
+        }
+    }
+}
+
+/// Every object of `data` along the axes. Fields that are no axis are all missing, all malformed, or all long past: a decision
+/// that read one of them would have another verdict then.
+pub(crate) fn objects(axes: Axes, mut each: impl FnMut(Told)) {
+    let others = [Time::Missing, Time::Malformed, Time::At(1)];
+    for other in others.into_iter().take(if axes.alone { 1 } else { 3 }) {
+        let along = |axis: Option<i64>| axis.map_or(vec![other], times);
+        let uses = match (axes.used, other) {
+            (true, _) => vec![Used::Missing, Used::Malformed, Used::No, Used::Yes],
+            (false, Time::Missing) => vec![Used::Missing],
+            (false, Time::Malformed) => vec![Used::Malformed],
+            (false, Time::At(_)) => vec![Used::Yes],
+        };
+        let (seen, retrieved) = (along(axes.seen_at), along(axes.retrieved_at));
+        for created_at in along(axes.created_at) {
+            for expires_at in along(axes.expires_at) {
+                for exp in along(axes.exp) {
+                    for used_at in along(axes.used_at) {
+                        for used in uses.iter().copied() {
+                            for seen_at in seen.iter().copied() {
+                                for retrieved_at in retrieved.iter().copied() {
+                                    each(Told { created_at, expires_at, exp, used, used_at, seen_at, retrieved_at });
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The object as JSON. A member that is malformed is a string.
+pub(crate) fn spell(told: &Told) -> String {
+    let mut text = String::from("{\"chain_id\": \"c\"");
+    let times = [
+        ("created_at", told.created_at),
+        ("expires_at", told.expires_at),
+        ("exp", told.exp),
+        ("used_at", told.used_at),
+        ("seen_at", told.seen_at),
+        ("retrieved_at", told.retrieved_at),
+    ];
+    for (name, time) in times {
+        match time {
+            Time::Missing => {}
+            Time::Malformed => text += &format!(", \"{name}\": \"1\""),
+            Time::At(at) => text += &format!(", \"{name}\": {at}"),
+        }
+    }
+    text += match told.used {
+        Used::Missing => "}",
+        Used::Malformed => ", \"used\": 1}",
+        Used::No => ", \"used\": false}",
+        Used::Yes => ", \"used\": true}",
+    };
+    text
+}
+
+/// `data` that tells nothing.
+pub(crate) fn unreadable() -> Vec<Raw> {
+    let texts = ["", "not json", "[1]", "\"x\"", "7", "null", "{\"expires_at\": 1", "{\"expires_at\": 1} x"];
+    [Raw::Absent, Raw::Null, rows::number(1), Raw::Bytes(b"{}".to_vec())]
+        .into_iter()
+        .chain(texts.map(rows::text))
+        .collect()
+}
+
+/// Every row of a bucket along the axes, with every TTL of `ttls`.
+pub(crate) fn rows_of(bucket: &Bucket, axes: Axes, ttls: &[Time], mut each: impl FnMut(&Case)) {
+    let mut with_ttls = |data: Raw, told: Option<Told>| {
+        let mut case = Case { row: rows::row(bucket, "n", data, Raw::Absent), told, ttl: Time::Missing };
+        for ttl in ttls {
+            (case.ttl, case.row.ttl) = (*ttl, ttl_raw(*ttl));
+            each(&case);
+        }
+    };
+    unreadable().into_iter().for_each(|data| with_ttls(data, None));
+    objects(axes, |told| with_ttls(Raw::Text(spell(&told)), Some(told)));
+}
+
+/// Each second at which a comparison of the row can change, with its neighbours; the first second, today and the year 9999.
+pub(crate) fn instants(case: &Case, axes: Axes, of_ttl: &[i64]) -> Vec<i64> {
+    let mut all = vec![*CLOCK.start(), NOW, *CLOCK.end()];
+    let mut around = |time: Time, constant: Option<i64>| {
+        if let (Time::At(at), Some(constant)) = (time, constant) {
+            let at = at + i128::from(constant);
+            all.extend((at - 1..=at + 1).filter_map(|now| i64::try_from(now).ok()));
+        }
+    };
+    of_ttl.iter().for_each(|constant| around(case.ttl, Some(*constant)));
+    if let Some(told) = &case.told {
+        around(told.created_at, axes.created_at);
+        around(told.expires_at, axes.expires_at);
+        around(told.exp, axes.exp);
+        around(told.used_at, axes.used_at);
+    }
+    all.retain(|now| CLOCK.contains(now));
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+pub(crate) fn at(now: i64) -> EpochSeconds {
+    EpochSeconds::new(now)
+}
+
+/// A verdict in the words of the model.
+pub(crate) fn says(verdict: Verdict) -> Says {
+    match verdict {
+        Verdict::Keep(reason) => Says::Keep(reason.name()),
+        Verdict::Delete(reason) => Says::Delete(reason.name()),
+    }
+}
+
+/// Prints the number of cases, and appends it to the figures of `make proof`.
+pub(crate) fn count(what: &str, cases: u64, began: std::time::Instant) {
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{what}: {cases} cases in {seconds:.1} s");
+    if let Ok(path) = std::env::var("PROOF_FIGURES") {
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        let line =
+            format!("{{\"part\": \"cases\", \"what\": \"{what}\", \"cases\": {cases}, \"seconds\": {seconds:.1}}}");
+        writeln!(file, "{line}").unwrap();
+    }
+}

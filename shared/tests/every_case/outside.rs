@@ -1,0 +1,110 @@
+//! What the classes leave out: spellings, and rows and times at random.
+
+use fastrand::Rng;
+use model::rows::{self, NOW};
+use model::verdict::{Time, Told, Used, Wishes, judged, unindexed};
+use shared::bucket::{BUCKETS, can_refer};
+use shared::expiry::judge;
+use shared::integrity::{Sighting, judge_unindexed};
+use shared::row::{Field, Fields, Raw};
+
+use crate::cases::{FIVE_YEARS, WINDOWS, at, count, kind_of, policy, says, spell, ttl_raw};
+
+#[test]
+fn a_field_is_missing_malformed_or_a_number_whatever_its_spelling() {
+    let is = |seconds: i64| Field::Is(at(seconds));
+    for (value, read) in [
+        ("null", Field::Missing),
+        ("-0", is(0)),
+        ("7", is(7)),
+        ("9223372036854775807", is(i64::MAX)),
+        ("9223372036854775808", is(i64::MAX)),
+        ("99999999999999999999999999", is(i64::MAX)),
+        ("-9223372036854775808", is(i64::MIN)),
+        ("-9223372036854775809", Field::Malformed),
+        ("7.0", Field::Malformed),
+        ("7e0", Field::Malformed),
+        ("NaN", Field::Malformed),
+        ("Infinity", Field::Malformed),
+        ("true", Field::Malformed),
+        ("\"7\"", Field::Malformed),
+        ("[7]", Field::Malformed),
+        ("{\"created_at\": 7}", Field::Malformed),
+    ] {
+        let twice = format!("{{\"created_at\": 1, \"created\\u005fat\" : {value} }}");
+        let data = Raw::Text(twice);
+        assert_eq!(Fields::read(&data).map(|fields| fields.created_at), Some(read), "{value}");
+    }
+    for (value, read) in [
+        ("null", Field::Missing),
+        ("true", Field::Is(true)),
+        ("false", Field::Is(false)),
+        ("1", Field::Malformed),
+        ("0", Field::Malformed),
+        ("\"true\"", Field::Malformed),
+        ("[]", Field::Malformed),
+    ] {
+        let data = Raw::Text(format!("{{\"used\": {value}}}"));
+        assert_eq!(Fields::read(&data).map(|fields| fields.used), Some(read), "{value}");
+    }
+}
+
+/// A number of any size, near today's seconds as often as not.
+fn number(random: &mut Rng) -> i64 {
+    match random.u8(..4) {
+        0 => random.i64(..) >> random.u8(..63),
+        1 => NOW + random.i64(-FIVE_YEARS * 2..FIVE_YEARS),
+        _ => NOW + (random.i64(-1_000_000_000..1_000_000_000) >> random.u8(..30)),
+    }
+}
+
+fn time(random: &mut Rng) -> Time {
+    match random.u8(..8) {
+        0 => Time::Missing,
+        1 => Time::Malformed,
+        _ => Time::At(number(random).into()),
+    }
+}
+
+#[test]
+fn random_rows_outside_the_classes_have_the_models_verdict() {
+    let (began, mut cases) = (std::time::Instant::now(), 0);
+    let seed = std::env::var("PROOF_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    let rounds = if std::env::var("PROOF").is_ok_and(|long| long == "long") { 400_000 } else { 8_000 };
+    println!("PROOF_SEED={seed}");
+    let mut random = Rng::with_seed(seed);
+    for _ in 0..rounds {
+        let told = Told {
+            created_at: time(&mut random),
+            expires_at: time(&mut random),
+            exp: time(&mut random),
+            used: [Used::Missing, Used::Malformed, Used::No, Used::Yes][random.usize(..4)],
+            used_at: time(&mut random),
+            seen_at: time(&mut random),
+            retrieved_at: time(&mut random),
+        };
+        let (ttl, now) = (time(&mut random), number(&mut random).max(0));
+        let wishes = Wishes {
+            window: WINDOWS[random.usize(..3)] + i128::from(random.u32(..)),
+            grace: i128::from(random.u32(300..)),
+            legacy: random.bool(),
+            ttl_first: random.bool(),
+        };
+        let data = Raw::Text(spell(&told));
+        for bucket in &BUCKETS {
+            let (kind, rules) = (kind_of(bucket), policy(&wishes));
+            let row = rows::row(bucket, "n", data.clone(), ttl_raw(ttl));
+            let verdict = judge(&row, bucket, at(now), &rules);
+            let context = || format!("{} at {now}: {told:?}, TTL {ttl:?}, {wishes:?}", bucket.name);
+            assert_eq!(says(verdict), judged(kind, Some(&told), ttl, now.into(), &wishes), "{}", context());
+            cases += 1;
+            if can_refer(bucket) {
+                let verdict = judge_unindexed(&row, bucket, Sighting::Again, at(now), &rules);
+                let expected = unindexed(kind, Some(&told), ttl, true, now.into(), &wishes);
+                assert_eq!(says(verdict), expected, "{}", context());
+                cases += 1;
+            }
+        }
+    }
+    count("random rows outside the classes", cases, began);
+}

@@ -1,0 +1,180 @@
+//! `janitor status` and `janitor doctor`.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use bed::Bed;
+use bed::engine::{EngineKind, shared as engine};
+use bed::fixture::settled;
+use bed::janitor::Janitor;
+use bed::proxy::{Fate, Proxy};
+use serde_json::{Value, json};
+use shared::time::EpochSeconds;
+
+bed::on_both_engines!(status_shows_the_runs_the_lease_and_a_pause, doctor_asks_for_each_permission_and_changes_nothing,);
+
+fn now() -> i64 {
+    EpochSeconds::from(std::time::SystemTime::now()).get()
+}
+
+async fn write_state(bed: &Bed, name: &str, state: &Value) {
+    let text = |value: &str| AttributeValue::S(value.to_owned());
+    let put = bed.function.client.put_item().table_name(&bed.table).item("id", text("_actingweb_janitor"));
+    let put = put.item("bucket_name", text(&format!("state:{name}"))).item("bucket", text("state"));
+    put.item("data", text(&state.to_string())).send().await.unwrap();
+}
+
+async fn status_shows_the_runs_the_lease_and_a_pause(kind: EngineKind) {
+    let bed = Bed::with(kind, &settled(now(), 4, 11)).await;
+    let janitor = Janitor::on(engine(kind).endpoint(), &bed.prefix);
+    let first = janitor.run(&["status", "--json"]);
+    assert_eq!((first.code, first.err.as_str()), (0, ""), "{first:?}");
+    let first = first.json();
+    assert_eq!(first["table"], bed.table);
+    assert_eq!((&first["pause"], &first["lease"]), (&Value::Null, &Value::Null));
+    assert_eq!(first["runs"], json!({"daily-cleanup": null, "index-repair": null}));
+    let due = first["backlog"].as_u64().unwrap();
+    assert!(due > 0, "{first}");
+
+    let cleaned = janitor.run(&["cleanup", "--json", "--apply", "--yes"]).json();
+    write_state(&bed, "lease", &json!({"holder": "index-repair-1", "until": now() + 50})).await;
+    write_state(&bed, "pause", &json!({"until": now() + 3_600, "why": "a migration"})).await;
+    let then = janitor.run(&["status", "--json"]).json();
+    let run = &then["runs"]["daily-cleanup"];
+    assert_eq!((&run["outcome"], &run["deleted"]), (&json!("complete"), &cleaned["report"]["rows"]["deleted"]));
+    assert_eq!(run["next_at"].as_i64().unwrap() - run["at"].as_i64().unwrap(), 86_400);
+    assert_eq!((&then["lease"]["by"], &then["pause"]["why"]), (&json!("index-repair-1"), &json!("a migration")));
+    assert!(then["backlog"].as_u64().unwrap() < due, "{then}");
+    assert!(then["requests"].as_u64().unwrap() < 40 && then["read_units"].as_f64().unwrap() < 200.0, "{then}");
+
+    let text = janitor.run(&["status"]).out;
+    for part in [
+        "paused until ",
+        "(a migration)",
+        "held by index-repair-1",
+        "daily-cleanup  complete ",
+        "next expected in 23 h",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.lines().count() < 24, "{text}");
+}
+
+/// Every row with every attribute.
+async fn rows(bed: &Bed) -> Vec<String> {
+    let page = bed.function.client.scan().table_name(&bed.table).send().await.unwrap();
+    let mut rows: Vec<String> = page
+        .items()
+        .iter()
+        .map(|item| {
+            let mut attributes: Vec<String> = item.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+            attributes.sort();
+            attributes.join(" ")
+        })
+        .collect();
+    rows.sort();
+    rows
+}
+
+fn states(document: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let checks = document["checks"].as_array().unwrap().iter();
+    checks.map(|check| (text(&check["check"]), text(&check["state"]))).collect()
+}
+
+const PERMISSIONS: [&str; 7] = ["Query", "BatchGetItem", "Scan", "GetItem", "PutItem", "DeleteItem", "PartiQLDelete"];
+
+async fn doctor_asks_for_each_permission_and_changes_nothing(kind: EngineKind) {
+    let bed = Bed::with(kind, &settled(now(), 1, 12)).await;
+    // As if somebody had written the row that nobody writes.
+    for row in ["something-else", "never-written"] {
+        write_state(&bed, row, &json!({"mine": true})).await;
+        let before = rows(&bed).await;
+        let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Forward);
+        let ended = Janitor::on(proxy.endpoint(), &bed.prefix).run(&["doctor", "--json"]);
+        assert_eq!(ended.code, 1, "TTL is off: {ended:?}");
+        let found = states(&ended.json());
+        assert!(found.contains(&("TTL".to_owned(), "warning".to_owned())), "{found:?}");
+        for permission in PERMISSIONS {
+            assert!(found.contains(&(format!("dynamodb:{permission}"), "ok".to_owned())), "{permission}: {found:?}");
+        }
+        assert_eq!(rows(&bed).await, before);
+        let impossible = "attribute_exists(#id) AND attribute_not_exists(#id)";
+        for request in proxy.requests() {
+            match request.operation.as_str() {
+                "PutItem" | "DeleteItem" => assert!(request.body.contains(impossible), "{}", request.body),
+                "ExecuteStatement" => assert!(request.body.contains("never-written"), "{}", request.body),
+                other => assert!(
+                    !other.contains("Write") && !other.contains("Update") && !other.contains("Execute"),
+                    "{other}"
+                ),
+            }
+        }
+    }
+    let dry = Janitor::on(engine(kind).endpoint(), &bed.prefix).run(&["doctor", "--json", "--mode", "dry-run"]).json();
+    assert!(states(&dry).iter().all(|(check, _)| !check.contains("Put") && !check.contains("Delete")), "{dry}");
+}
+
+#[tokio::test]
+async fn doctor_says_what_is_denied_and_what_to_do_and_ends_well_where_all_is_well() {
+    let kind = EngineKind::Embedded;
+    let bed = Bed::new(kind).await;
+    let behind = |denied: &'static [&'static str], recovery: &'static str| {
+        Proxy::start(engine(kind).endpoint(), move |request| match request.operation.as_str() {
+            name if denied.contains(&name) => {
+                let denied = json!({"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"});
+                Fate::Answer(400, denied.to_string())
+            }
+            "DescribeContinuousBackups" => {
+                let recovery = json!({"PointInTimeRecoveryStatus": recovery});
+                let backups = json!({"ContinuousBackupsStatus": "ENABLED", "PointInTimeRecoveryDescription": recovery});
+                Fate::Answer(200, json!({"ContinuousBackupsDescription": backups}).to_string())
+            }
+            _ => Fate::Forward,
+        })
+    };
+    let run = |proxy: &Proxy, arguments: &[&str]| Janitor::on(proxy.endpoint(), &bed.prefix).run(arguments);
+    let ttl = Janitor::on(engine(kind).endpoint(), &bed.prefix).run(&["ttl", "enable", "--apply", "--yes"]);
+    assert_eq!(ttl.code, 0, "{ttl:?}");
+    let well = run(&behind(&[], "ENABLED"), &["doctor"]);
+    assert_eq!((well.code, well.err.as_str()), (0, ""), "{well:?}");
+
+    let ill = run(&behind(&["PutItem", "ExecuteStatement"], "DISABLED"), &["doctor", "--json"]);
+    assert_eq!(ill.code, 1);
+    let ill = ill.json();
+    let not_ok: Vec<(String, String)> = states(&ill).into_iter().filter(|(_, state)| state != "ok").collect();
+    let expected = [("recovery", "warning"), ("dynamodb:PutItem", "failed"), ("dynamodb:PartiQLDelete", "failed")];
+    assert_eq!(not_ok, expected.map(|(check, state)| (check.to_owned(), state.to_owned())));
+    assert!(ill.to_string().contains("allow dynamodb:PutItem on the table"), "{ill}");
+
+    // The table cannot be described: what needs it is not checked.
+    let blind = run(&behind(&["DescribeTable"], "ENABLED"), &["doctor", "--json"]);
+    let expected = [("region", "ok"), ("credentials", "ok"), ("table", "failed"), ("permissions", "not-checked")];
+    assert_eq!(states(&blind.json()), expected.map(|(check, state)| (check.to_owned(), state.to_owned())));
+    // Nothing to sign with is a finding, too.
+    let nobody = Janitor::default().with("AWS_DB_PREFIX", "x").with("AWS_EC2_METADATA_DISABLED", "true");
+    let nobody = nobody.run(&["doctor", "--json", "--region", "eu-west-1"]);
+    assert_eq!(nobody.code, 1, "{nobody:?}");
+    assert!(nobody.out.contains("no AWS credentials found"), "{nobody:?}");
+}
+
+#[tokio::test]
+async fn recovery_that_is_off_is_a_finding_until_the_first_delete() {
+    let kind = EngineKind::Embedded;
+    let bed = Bed::with(kind, &settled(now(), 1, 13)).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
+        "DescribeContinuousBackups" => {
+            let off = json!({"ContinuousBackupsStatus": "ENABLED", "PointInTimeRecoveryDescription": {"PointInTimeRecoveryStatus": "DISABLED"}});
+            Fate::Answer(200, json!({"ContinuousBackupsDescription": off}).to_string())
+        }
+        _ => Fate::Forward,
+    });
+    let janitor = Janitor::on(proxy.endpoint(), &bed.prefix);
+    let is_found = || {
+        let audit = janitor.run(&["audit", "--json"]).json();
+        let findings = audit["report"]["findings"].as_array().unwrap().iter();
+        findings.filter(|finding| finding["kind"] == "recovery-off").count()
+    };
+    assert_eq!(is_found(), 1);
+    assert!(janitor.run(&["status"]).out.contains("finding: point-in-time recovery is off: turn it on before"));
+    assert_eq!(janitor.run(&["cleanup", "--apply", "--yes", "--quiet"]).code, 0);
+    assert_eq!(is_found(), 0);
+}

@@ -1,0 +1,259 @@
+//! `janitor` at a pseudo-terminal: what is asked, what is shown, and what is not.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use bed::Bed;
+use bed::engine::{EngineKind, shared as engine};
+use bed::fixture;
+use bed::janitor::Janitor;
+use serde_json::{Value, json};
+use shared::mask::Masked;
+
+use crate::cli::{calm_rows, now, of, put};
+
+bed::on_both_engines!(a_list_has_the_rows_that_apply_then_deletes);
+
+const TOKEN: &str = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
+const EMBEDDED: EngineKind = EngineKind::Embedded;
+
+#[tokio::test]
+async fn a_yes_that_was_typed_before_the_question_is_no_answer() {
+    let rows = calm_rows(2);
+    let bed = Bed::with(EMBEDDED, &rows).await;
+    for command in [&["cleanup"][..], &["revoke", "--actor", "actor0"], &["ttl", "enable"], &["ttl", "backfill"]] {
+        let arguments = [command, &["--apply"]].concat();
+        let options = ["--ahead", "yes", "--reply", "Type yes=no"];
+        let ended = of(EMBEDDED, &bed).in_terminal(100, &options, &arguments);
+        if command != ["ttl", "backfill"] {
+            assert_eq!(ended.code, 3, "{command:?}: {}", ended.out);
+            assert!(ended.out.contains("not confirmed: nothing was"), "{command:?}: {}", ended.out);
+        }
+    }
+    assert_eq!(bed.keys().await.len(), rows.len());
+    assert_eq!(of(EMBEDDED, &bed).run(&["ttl", "status"]).code, 1, "TTL was not enabled");
+}
+
+/// `pbpaste | janitor revoke --token - --apply`: the pipe has the token, the person at the terminal the answer.
+#[tokio::test]
+async fn where_standard_input_is_a_pipe_the_question_is_asked_at_the_terminal() {
+    let rows = calm_rows(2);
+    let bed = Bed::with(EMBEDDED, &rows).await;
+    let revoke = |answer: &str| {
+        let options = ["--pipe", "aw_0\nyes\n", "--reply", answer];
+        of(EMBEDDED, &bed).in_terminal(100, &options, &["revoke", "--token", "-", "--apply"])
+    };
+    let no = revoke("Type yes=no");
+    assert_eq!(no.code, 3, "{}", no.out);
+    assert!(no.out.contains("not confirmed: nothing was deleted"), "{}", no.out);
+    assert_eq!(bed.keys().await.len(), rows.len());
+    let yes = revoke("Type yes=yes");
+    assert_eq!(yes.code, 0, "{}", yes.out);
+    assert_eq!(bed.keys().await.len(), rows.len() - 2, "the token and its index row");
+}
+
+#[tokio::test]
+async fn a_secret_that_is_typed_is_not_shown() {
+    let bed = Bed::with(EMBEDDED, &calm_rows(1)).await;
+    let typed = format!("(not shown): ={TOKEN}");
+    for command in [
+        &["explain", "-"][..],
+        &["explain", "--token", "-"],
+        &["revoke", "--token", "-"],
+        &["ttl", "get", "o", "b", "-"],
+    ] {
+        let ended = of(EMBEDDED, &bed).in_terminal(200, &["--reply", &typed], command);
+        assert_eq!(ended.code, 1, "no such row: {command:?}: {}", ended.out);
+        assert!(!ended.out.contains(&TOKEN[6..]), "{command:?}: {}", ended.out);
+    }
+}
+
+/// The terminal has its echo again, also after Ctrl-C: `terminal.py` looks.
+#[test]
+fn ctrl_c_at_a_secret_ends_the_command() {
+    let janitor = Janitor::on(engine(EMBEDDED).endpoint(), "nosuch");
+    let ended = janitor.in_terminal(100, &["--interrupt-at", "(not shown): "], &["explain", "-"]);
+    assert_eq!(ended.code, 3, "{}", ended.out);
+    assert!(ended.out.contains("janitor: stopped: nothing was done"), "{}", ended.out);
+}
+
+/// `calm_rows` with names as long as the library's.
+fn long_rows() -> Vec<fixture::Specimen> {
+    let dead = now() - 40 * 86_400 - 1_800;
+    let actor = "6a1f0c9be3d94a5f8b7c2d1e0f3a4b5c";
+    let token = |i: usize| format!("aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty{i:02}");
+    (0..3)
+        .flat_map(|i| {
+            let data = json!({"token": token(i), "created_at": dead - 3_600, "expires_at": dead});
+            [
+                put(actor, "mcp_tokens", &token(i), &data, Some(dead + 3_600)),
+                put(crate::cli::OAUTH, "_access_token_index", &token(i), &json!(actor), Some(dead + 10_800)),
+            ]
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn the_list_of_a_revocation_is_a_table_at_100_columns_and_is_printed_once() {
+    let bed = Bed::with(EMBEDDED, &long_rows()).await;
+    let arguments = ["revoke", "--actor", "6a1f0c9be3d94a5f8b7c2d1e0f3a4b5c", "--apply", "--quiet"];
+    let janitor = of(EMBEDDED, &bed).with("NO_COLOR", "1");
+    let ended = janitor.in_terminal(100, &["--reply", "Type yes=yes"], &arguments);
+    assert_eq!(ended.code, 0, "{}", ended.out);
+    let heads = ended.out.lines().filter(|line| line.starts_with("bucket ") && line.ends_with(" name")).count();
+    assert_eq!(heads, 1, "{}", ended.out);
+    assert_eq!(ended.out.lines().filter(|line| line.starts_with("mcp_tokens ")).count(), 3, "{}", ended.out);
+    assert!(ended.out.contains("6 deleted, and confirmed"), "{}", ended.out);
+}
+
+#[tokio::test]
+async fn an_audit_that_did_not_count_prints_no_numbers_of_rows() {
+    let bed = Bed::with(EMBEDDED, &calm_rows(400)).await;
+    let page = std::env::temp_dir().join(format!("janitor-audit-{}.html", bed.prefix));
+    let janitor = of(EMBEDDED, &bed);
+    let budget = janitor.run(&["audit", "--max-audit-units", "1", "--html", page.to_str().unwrap()]);
+    assert_eq!(budget.code, 3, "{budget:?}");
+    assert!(budget.out.contains("Not all rows were counted: there are no numbers of rows."), "{}", budget.out);
+    assert!(budget.out.contains("counted within --max-audit-units"), "a flag was typed: {}", budget.out);
+    let html = std::fs::read_to_string(&page).unwrap();
+    std::fs::remove_file(&page).unwrap();
+    assert!(!html.contains("none to clean up") && !html.contains("id=\"forecast\""), "{html}");
+    // The pace makes it last for minutes.
+    let slow = ["audit", "--max-read-units", "0.5"];
+    let stopped = janitor.in_terminal(100, &["--interrupt-at", "audit: "], &slow);
+    assert_eq!(stopped.code, 3, "{}", stopped.out);
+    assert!(stopped.out.contains("finding: the count was stopped before its end"), "{}", stopped.out);
+    for text in [budget.out, stopped.out] {
+        assert!(!text.contains("deadline"), "there was none: {text}");
+        assert!(!text.contains("\nall ") && !text.contains(" rows wait") && !text.contains("past its TTL"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_that_stops_early_stores_nothing_and_says_so() {
+    let bed = Bed::with(EMBEDDED, &calm_rows(20)).await;
+    let dry = of(EMBEDDED, &bed).with("COLUMNS", "200").run(&["cleanup", "--max-deletes", "5"]);
+    assert_eq!(dry.code, 0, "{dry:?}");
+    let note = "note: stopped at --max-deletes: a dry run stores nothing, so the next run starts where this one did";
+    assert!(dry.out.contains(note), "{}", dry.out);
+    assert!(dry.out.contains("\nnot reached: the rest of oauth_sessions, "), "{}", dry.out);
+    let real = of(EMBEDDED, &bed).run(&["cleanup", "--max-deletes", "5", "--apply", "--yes"]);
+    assert!(real.out.contains("stopped at --max-deletes: the next run continues from here"), "{}", real.out);
+    let repair = of(EMBEDDED, &bed).run(&["repair", "--max-deletes", "5"]);
+    assert!(repair.out.contains("\nnot reached: about "), "{}", repair.out);
+}
+
+/// The number after `lead` in the one line that begins so.
+fn number(text: &str, lead: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(lead)).unwrap_or_else(|| panic!("no {lead:?}: {text}"));
+    line.trim_start().split(' ').next().unwrap().replace(',', "").parse().unwrap()
+}
+
+#[tokio::test]
+async fn the_numbers_of_a_backlog_add_up() {
+    let bed = Bed::with(EMBEDDED, &calm_rows(20)).await;
+    let janitor = of(EMBEDDED, &bed);
+    let (audit, cleanup) = (janitor.run(&["audit"]).out, janitor.run(&["cleanup"]).out);
+    assert_eq!(number(&audit, "backlog"), 60, "{audit}");
+    assert_eq!(number(&cleanup, "would delete"), 60, "{cleanup}");
+    let all = cleanup.lines().find(|line| line.starts_with("all ")).expect("a line for all rows");
+    assert_eq!(all.split_whitespace().collect::<Vec<_>>(), ["all", "120", "60"], "{cleanup}");
+    assert!(audit.contains("finding: index-repair has not completed a run"), "{audit}");
+    let _ = janitor.run(&["cleanup", "--apply", "--yes"]);
+    let clear = janitor.run(&["audit"]).out;
+    assert!(clear.contains("forecast  no rows wait to be deleted\n"), "{clear}");
+    // Rows of no bucket of ours are a line, so that the lines add up.
+    let repair = janitor.run(&["repair"]).out;
+    let read = |line: &str| line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+    let lines: Vec<&str> = repair.lines().skip(3).take_while(|line| !line.is_empty()).collect();
+    let (all, buckets) = lines.split_last().expect("a table");
+    assert_eq!(buckets.iter().map(|line| read(line)).sum::<u64>(), read(all), "{repair}");
+}
+
+#[tokio::test]
+async fn a_lease_that_is_held_is_found_before_the_plan() {
+    let mut rows = calm_rows(2);
+    let lease = json!({"holder": "index-repair-0123456789abcdef", "until": now() + 600});
+    rows.push(put("_actingweb_janitor", "state", "lease", &lease, None));
+    let bed = Bed::with(EMBEDDED, &rows).await;
+    let held = of(EMBEDDED, &bed).in_terminal(100, &[], &["cleanup", "--apply"]);
+    assert_eq!(held.code, 3, "{}", held.out);
+    assert!(held.out.contains("another run (index-repair-0123456789abcdef) holds the lease"), "{}", held.out);
+    assert!(held.out.contains("If that run was killed, run this again then"), "{}", held.out);
+    assert!(!held.out.contains("dry run of"), "{}", held.out);
+    assert_eq!(of(EMBEDDED, &bed).run(&["cleanup"]).code, 0, "a dry run needs no lease");
+}
+
+#[tokio::test]
+async fn a_reader_that_has_seen_enough_is_no_error() {
+    let bed = Bed::with(EMBEDDED, &calm_rows(2)).await;
+    for arguments in [&["cleanup"][..], &["audit"], &["completions", "bash"], &["settings"]] {
+        let mut child = of(EMBEDDED, &bed).command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{arguments:?}");
+        assert_eq!(ended.status.code(), Some(141), "{arguments:?}");
+    }
+}
+
+/// Row by row: the same buckets, owners and names are listed as are gone, and the same reasons as are reported.
+async fn a_list_has_the_rows_that_apply_then_deletes(kind: EngineKind) {
+    // The moments around which the fixture's rows live and die have passed hours ago: none dies between the two runs.
+    let rows = [fixture::all_kinds(now() - 12_345, 3, 5), calm_rows(30)].concat();
+    let bed = Bed::with(kind, &rows).await;
+    let janitor = of(kind, &bed);
+    for command in ["cleanup", "repair"] {
+        let dry = janitor.run(&[command, "--list", "--limit", "10000", "--json"]).json();
+        let before = bed.keys().await;
+        let real = janitor.run(&[command, "--apply", "--yes", "--json"]).json();
+        let after = bed.keys().await;
+        let mut gone: Vec<[String; 3]> = rows
+            .iter()
+            .map(|row| (row, (row.owner.clone(), format!("{}:{}", row.bucket, row.name))))
+            .filter(|(_, key)| before.contains(key) && !after.contains(key))
+            .map(|(row, _)| [row.bucket.clone(), Masked(&row.owner).to_string(), Masked(&row.name).to_string()])
+            .collect();
+        let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
+        let listed = dry["list"]["rows"].as_array().unwrap();
+        let mut named: Vec<[String; 3]> =
+            listed.iter().map(|row| ["bucket", "owner", "name"].map(|field| text(row, field))).collect();
+        gone.sort();
+        named.sort();
+        assert!(gone.len() > 20, "{command}: {}", gone.len());
+        assert_eq!(named, gone, "{command}");
+        assert_eq!(dry["list"]["matching"], json!(gone.len()));
+        let mut reasons: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for row in listed {
+            *reasons.entry(text(row, "bucket")).or_default().entry(text(row, "reason")).or_default() += 1;
+        }
+        let buckets = real["report"]["buckets"].as_object().unwrap().iter();
+        let deleted: BTreeMap<String, BTreeMap<String, u64>> = buckets
+            .map(|(bucket, counts)| (bucket.clone(), serde_json::from_value(counts["deleted"].clone()).unwrap()))
+            .filter(|(_, reasons): &(String, BTreeMap<String, u64>)| !reasons.is_empty())
+            .collect();
+        assert_eq!(reasons, deleted, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_masked_and_as_short_as_wanted() {
+    let bed = Bed::with(EMBEDDED, &[long_rows(), calm_rows(20)].concat()).await;
+    let janitor = of(EMBEDDED, &bed);
+    let list = |more: &[&str]| janitor.run(&[&["cleanup", "--list"], more].concat());
+    let short = list(&["--bucket", "mcp_tokens", "--limit", "2"]);
+    assert_eq!(short.code, 0, "{short:?}");
+    assert!(short.out.contains("listed 2 of 23 rows: --limit, --bucket and --owner show others"), "{}", short.out);
+    assert!(!short.out.contains("Zk3vT9q0pXy7LrWm2"), "{}", short.out);
+    let actor = list(&["--owner", "actor7", "--json"]).json();
+    assert_eq!(actor["list"]["matching"], 1);
+    assert_eq!(actor["list"]["rows"][0]["bucket"], "mcp_tokens");
+    assert_eq!(actor["list"]["rows"][0]["reason"], "expired");
+    for columns in ["60", "100", "200"] {
+        let wide = janitor.clone().with("COLUMNS", columns).run(&["cleanup", "--list"]);
+        let fits = |line: &&str| line.chars().count() <= columns.parse().unwrap() || line.contains(" on table ");
+        assert_eq!(wide.out.lines().find(|line| !fits(line)), None, "{columns}");
+    }
+    assert_eq!(list(&["--yes"]).code, 2);
+    assert_eq!(list(&["--bucket", "nonsense"]).code, 2);
+    assert_eq!(janitor.run(&["cleanup", "--limit", "5"]).code, 2, "without --list");
+}

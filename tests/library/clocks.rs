@@ -1,0 +1,139 @@
+//! Clocks that disagree, by the judgement of the real library: an application server that is minutes off uses every kind of
+//! token until its last second, while the table is cleaned by the table's clock. AWS accepts a server up to five minutes off.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bed::Bed;
+use bed::aftermath::Aftermath;
+use bed::attack::{Figures, amount};
+use bed::engine::{EngineKind, shared as engine};
+use bed::janitor::Janitor;
+use bed::load::{Which, real_now};
+use bed::proxy::{Fate, Proxy};
+use bed::python::{Application, Conversation};
+use serde_json::{Value, json};
+
+/// What AWS accepts, and a little less.
+const SERVERS: [i64; 2] = [-290, 290];
+/// Past the slack, whichever way a server is off.
+const LATER: i64 = 800;
+
+fn endpoint() -> &'static str {
+    engine(EngineKind::DynamoDbLocal).endpoint()
+}
+
+/// A table whose clock the test sets, and a server of the application that uses it.
+struct Scene {
+    bed: Bed,
+    proxy: Proxy,
+    /// The table's clock.
+    table: Arc<AtomicI64>,
+    server: Conversation,
+    figures: Figures,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+        let table: Arc<AtomicI64> = Arc::default();
+        let clock = Arc::clone(&table);
+        let proxy = Proxy::start(endpoint(), move |_| Fate::At(clock.load(Ordering::SeqCst)));
+        let server = Application::new(endpoint(), &bed.prefix).converse("actingweb_clocks.py");
+        Self { bed, proxy, table, server, figures: Figures::default() }
+    }
+
+    /// The functions on this machine, at a second of the table's clock.
+    async fn clean(&mut self, table: i64) {
+        self.table.store(table, Ordering::SeqCst);
+        let function = self.bed.through(&self.proxy).await;
+        for which in Which::BOTH {
+            let report = which.run(&function, json!({}), real_now()).await.unwrap();
+            assert!(report.outcome.is_complete(), "{}", report.to_json());
+            is_judged_at(table, report.now);
+            self.figures.attempts += 1;
+            self.figures.ran(&report);
+        }
+    }
+
+    /// `janitor` on this machine, at a second of the table's clock.
+    fn clean_by_hand(&mut self, table: i64) {
+        self.table.store(table, Ordering::SeqCst);
+        for command in ["cleanup", "repair"] {
+            let janitor = Janitor::on(self.proxy.endpoint(), &self.bed.prefix);
+            let ended = janitor.run(&[command, "--apply", "--yes", "--json"]);
+            assert_eq!(ended.code, 0, "{ended:?}");
+            let report = &ended.json()["report"];
+            is_judged_at(table, report["now"].as_i64().unwrap());
+            self.figures.attempts += 1;
+            self.figures.answered(report);
+        }
+    }
+
+    /// Everything works in its last second, and what can be used once works once.
+    fn use_everything(&mut self, second: i64) {
+        let answer = self.server.ask(&json!({"do": "use", "at": second}));
+        assert_eq!((&answer["lost"], &answer["replayed"]), (&json!([]), &json!([])), "{answer}");
+        let used: BTreeSet<&str> = answer["used"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let kinds = "client mcp_access mcp_code mcp_consumed mcp_refresh nonce replay session spa_access spa_consumed \
+                     spa_refresh ticket tombstone verify";
+        assert_eq!(used, kinds.split_whitespace().collect());
+        self.figures.faults += 1;
+    }
+
+    /// Past the slack what has died is deleted: these runs do delete. Here all clocks agree.
+    async fn is_cleaned(&mut self, now: i64) {
+        let before = self.figures.deleted;
+        let mut judged = now;
+        for which in Which::BOTH {
+            let report = which.run(&self.bed.function, json!({}), now).await.unwrap();
+            judged = judged.min(report.now);
+            self.figures.ran(&report);
+        }
+        let dead = Aftermath::read(endpoint(), &self.bed.table).await.dead(judged);
+        assert!(dead.is_empty() && self.figures.deleted > before, "{dead:?}");
+    }
+}
+
+/// Rounded to keep, and by no more than the time that a request takes.
+fn is_judged_at(table: i64, judged: i64) {
+    assert!((table - 60..=table).contains(&judged), "judged at {judged}, not {table}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_minutes_off_uses_every_token_until_its_last_second() {
+    let mut scene = Scene::new().await;
+    for off in SERVERS {
+        // By the table's clock, and by the server's.
+        let end = real_now();
+        let last = end + off;
+        scene.server.ask(&json!({"do": "issue", "until": last}));
+        for before in [150, 1] {
+            scene.clean(end - before).await;
+            let seen = scene.server.ask(&json!({"do": "look", "at": last - before}));
+            assert_eq!(seen["lost"], json!([]), "{off}: {before} s before the end");
+        }
+        scene.clean(end).await;
+        scene.use_everything(last);
+        scene.is_cleaned(end + LATER).await;
+    }
+    scene.figures.tell("a server that is minutes off");
+}
+
+/// The laptop's clock is this machine's; the table's is so many seconds off it, and the server's is off the table's.
+#[tokio::test]
+async fn a_laptop_that_is_minutes_off_takes_nothing_from_a_server_that_is() {
+    let mut scene = Scene::new().await;
+    for ahead in amount(&[-290, 290, 600][..], &[-600, -290, -90, 0, 90, 290, 600]) {
+        for off in SERVERS {
+            let end = real_now() - ahead;
+            let last = end + off;
+            scene.server.ask(&json!({"do": "issue", "until": last}));
+            scene.clean_by_hand(end);
+            scene.use_everything(last);
+            scene.is_cleaned(end + LATER).await;
+        }
+    }
+    scene.figures.tell("a laptop that is minutes off");
+}

@@ -1,0 +1,381 @@
+//! The runs, a step at a time: every read and every delete is a step, and others act in between. All decisions are the crate's own.
+
+use shared::cascade;
+use shared::expiry::{self, DeleteReason, KeepReason, Verdict};
+use shared::integrity::{self, Indexed, Lookup, Question, Referrers, Sighting};
+use shared::row::Row;
+
+use crate::world::{Cell, Marker, Mutant, NewIndex, OldIndex, Provider, Setup, Token, Which, World, seconds};
+
+/// The index rows and the actor's rows decide nothing for each other within one repair: they are two kinds of run here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Cleanup,
+    RepairIndex,
+    RepairActor,
+    Cascade,
+}
+
+/// What a run does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum At {
+    Page,
+    Target,
+    Confirm,
+    LookNew,
+    LookOld,
+    Provider,
+    Referrers,
+    /// The nth of the order of deletes.
+    Delete(u8),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Run {
+    pub(crate) kind: Kind,
+    /// A run takes the time once.
+    pub(crate) now: i32,
+    pub(crate) at: At,
+    read: [Option<Cell>; 5],
+    doomed: [bool; 5],
+    /// What the repair remembers of rows of unknown age: as it was, and as it will be.
+    seen: [Option<i32>; 2],
+    remember: [Option<i32>; 2],
+}
+
+impl Run {
+    pub(crate) fn start(kind: Kind, world: &World, setup: &Setup) -> Self {
+        let seen = if kind == Kind::RepairActor { world.seen } else { [None; 2] };
+        let now = world.now(setup);
+        Self { kind, now, at: At::Page, read: [None; 5], doomed: [false; 5], seen, remember: [None; 2] }
+    }
+
+    /// Rows that the next step reads with eventual consistency.
+    pub(crate) fn eventual(&self, setup: &Setup) -> &'static [Which] {
+        match (self.kind, self.at) {
+            (Kind::Cleanup, At::Page) if setup.marker => &[Marker],
+            (Kind::Cleanup | Kind::RepairIndex, At::Page) => &[NewIndex, OldIndex],
+            (Kind::RepairActor, At::Page) => &[Provider, Token],
+            (Kind::Cleanup, At::Target) => &[Token],
+            (Kind::Cleanup, At::Provider) => &[Provider],
+            (Kind::RepairIndex, At::Target) if setup.mutant == Some(Mutant::StaleAbsence) => &[Token],
+            _ => &[],
+        }
+    }
+
+    /// The order of deletes.
+    fn order(setup: &Setup) -> [Which; 5] {
+        if setup.mutant == Some(Mutant::OrderReversed) {
+            [Marker, OldIndex, NewIndex, Token, Provider]
+        } else {
+            [Marker, Provider, Token, NewIndex, OldIndex]
+        }
+    }
+
+    /// What is deleted next, if that is the next step.
+    pub(crate) fn deletes(&self, setup: &Setup) -> Option<Which> {
+        match self.at {
+            At::Delete(n) => Some(Self::order(setup)[usize::from(n)]),
+            _ => None,
+        }
+    }
+}
+
+/// A run that takes its next step; `stale` are rows that it reads from the replica.
+pub(crate) struct Taking<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) world: &'a mut World,
+    pub(crate) run: Run,
+    pub(crate) stale: &'a [Which],
+}
+
+impl Taking<'_> {
+    /// The run after the step; `None` when it has ended.
+    pub(crate) fn step(mut self) -> Option<Run> {
+        let next = match (self.run.kind, self.run.at) {
+            (_, At::Delete(n)) => self.delete(n),
+            (Kind::Cleanup, At::Page) => self.cleanup_page(),
+            (Kind::Cleanup, At::Target) => self.cleanup_target(),
+            (Kind::Cleanup, At::Confirm) => self.cleanup_judge(),
+            (Kind::Cleanup, At::Provider) => self.cleanup_provider(Referrers::Unknown),
+            (Kind::Cleanup, _) => {
+                let referrers = self.referrers(false);
+                self.cleanup_provider(referrers)
+            }
+            (Kind::RepairIndex, At::Page) => self.repair_page(),
+            (Kind::RepairIndex, _) => self.repair_target(),
+            (Kind::RepairActor, At::Page) => self.repair_actor(),
+            (Kind::RepairActor, At::LookNew) => self.repair_token(NewIndex),
+            (Kind::RepairActor, At::LookOld) => self.repair_token(OldIndex),
+            (Kind::RepairActor, _) => {
+                self.run.doomed[Provider as usize] = self.referrers(true) == Referrers::None;
+                self.first_delete()
+            }
+            (Kind::Cascade, At::Page) => self.cascade_page(),
+            (Kind::Cascade, At::Target) => self.cascade_target(),
+            (Kind::Cascade, _) => {
+                let referrers = self.referrers(false);
+                self.cascade_provider(referrers)
+            }
+        };
+        let Some(at) = next else {
+            if self.run.kind == Kind::RepairActor {
+                self.world.seen = self.run.remember;
+            }
+            self.world.record &= self.run.kind != Kind::Cascade;
+            return None;
+        };
+        self.run.at = at;
+        self.forget();
+        Some(self.run)
+    }
+
+    /// Once it deletes, a run needs only what it deletes: runs that differ in nothing else are one state.
+    fn forget(&mut self) {
+        if let At::Delete(_) = self.run.at {
+            (self.run.now, self.run.seen) = (0, [None; 2]);
+            for (read, doomed) in self.run.read.iter_mut().zip(self.run.doomed) {
+                *read = read.filter(|_| doomed);
+            }
+        }
+    }
+
+    fn now(&self) -> shared::time::EpochSeconds {
+        seconds(self.run.now)
+    }
+
+    fn read(&mut self, which: Which) -> Option<Row> {
+        let from = if self.stale.contains(&which) { &self.world.replica } else { &self.world.table };
+        self.run.read[which as usize] = from[which as usize];
+        self.was(which)
+    }
+
+    /// The row as it was read.
+    fn was(&self, which: Which) -> Option<Row> {
+        self.run.read[which as usize].map(|cell| self.setup.row(which, cell))
+    }
+
+    fn lookup(&mut self, which: Which) -> Lookup {
+        self.read(which).map_or(Lookup::Absent, Lookup::Found)
+    }
+
+    fn doom(&mut self, which: Which, verdict: Option<Verdict>) {
+        self.run.doomed[which as usize] = matches!(verdict, Some(Verdict::Delete(_)));
+    }
+
+    /// A consistent Query of the actor's tokens. Rows that the run is about to delete do not count for the repair.
+    fn referrers(&mut self, without_doomed: bool) -> Referrers {
+        let cell = self.world.get(Token);
+        let token = cell.map(|cell| self.setup.row(Token, cell));
+        let counts = !(without_doomed && self.run.doomed[Token as usize]);
+        let policy = self.setup.policy();
+        let names = |row: Row| integrity::needs_provider(&row, "google_token_1", self.now(), &policy);
+        if counts && token.is_some_and(names) { Referrers::Some } else { Referrers::None }
+    }
+
+    // The cleanup.
+
+    fn cleanup_page(&mut self) -> Option<At> {
+        let (now, policy) = (self.now(), self.setup.policy());
+        if let Some(row) = self.read(Marker) {
+            let verdict = expiry::judge(&row, self.setup.bucket(Marker), now, &policy);
+            self.doom(Marker, Some(verdict));
+        }
+        let mut asked = false;
+        for which in [NewIndex, OldIndex] {
+            let bucket = self.setup.bucket(which);
+            let due = self
+                .read(which)
+                .is_some_and(|row| matches!(integrity::ask(&row, bucket, now, &policy), Question::LookAt(_)));
+            self.run.doomed[which as usize] = due;
+            asked |= due;
+        }
+        if asked { Some(At::Target) } else { self.first_delete() }
+    }
+
+    fn cleanup_target(&mut self) -> Option<At> {
+        let believed = self.setup.mutant == Some(Mutant::StaleAbsence);
+        if self.read(Token).is_none() && !believed { Some(At::Confirm) } else { self.cleanup_judged() }
+    }
+
+    fn cleanup_judge(&mut self) -> Option<At> {
+        self.read(Token);
+        self.cleanup_judged()
+    }
+
+    fn cleanup_judged(&mut self) -> Option<At> {
+        let (now, policy) = (self.now(), self.setup.policy());
+        let target = self.was(Token);
+        let lookup = target.clone().map_or(Lookup::Absent, Lookup::Found);
+        for which in [NewIndex, OldIndex] {
+            let Some(row) = self.was(which).filter(|_| self.run.doomed[which as usize]) else { continue };
+            let verdict = integrity::compare(&row, self.setup.bucket(which), &lookup, now, &policy);
+            self.doom(which, verdict);
+        }
+        let verdict = target.map(|row| expiry::judge(&row, self.setup.bucket(Token), now, &policy));
+        self.doom(Token, verdict);
+        if self.run.doomed[Token as usize] { Some(At::Provider) } else { self.first_delete() }
+    }
+
+    fn cleanup_provider(&mut self, referrers: Referrers) -> Option<At> {
+        let row = if referrers == Referrers::Unknown { self.read(Provider) } else { self.was(Provider) };
+        let Some(row) = row else { return self.first_delete() };
+        let verdict = integrity::judge_provider(&row, referrers, self.now(), &self.setup.policy());
+        if verdict.is_none() {
+            return Some(At::Referrers);
+        }
+        self.doom(Provider, verdict);
+        self.first_delete()
+    }
+
+    // The repair.
+
+    fn repair_page(&mut self) -> Option<At> {
+        let (now, policy) = (self.now(), self.setup.policy());
+        let mut asked = false;
+        for which in [NewIndex, OldIndex] {
+            let bucket = self.setup.bucket(which);
+            asked |= self
+                .read(which)
+                .is_some_and(|row| matches!(integrity::ask_anyway(&row, bucket, now, &policy), Question::LookAt(_)));
+        }
+        asked.then_some(At::Target)
+    }
+
+    fn repair_target(&mut self) -> Option<At> {
+        let (now, policy) = (self.now(), self.setup.policy());
+        let target = self.lookup(Token);
+        for which in [NewIndex, OldIndex] {
+            let Some(row) = self.was(which) else { continue };
+            let verdict = integrity::repair_index(&row, self.setup.bucket(which), &target, now, &policy);
+            self.doom(which, verdict);
+        }
+        self.first_delete()
+    }
+
+    fn repair_actor(&mut self) -> Option<At> {
+        self.read(Provider);
+        let (now, policy, bucket) = (self.now(), self.setup.policy(), self.setup.bucket(Token));
+        match self.read(Token) {
+            Some(row) if integrity::could_go_unindexed(&row, bucket, now, &policy) => Some(At::LookNew),
+            Some(_) => self.repair_provider(Referrers::Some),
+            None => self.repair_provider(Referrers::None),
+        }
+    }
+
+    fn sighting(&self, nth: usize) -> Sighting {
+        let policy = self.setup.policy();
+        Sighting::since(self.run.seen[nth].map(seconds), self.now(), policy.grace)
+    }
+
+    fn remember(&mut self, nth: usize, verdict: Option<Verdict>) {
+        if verdict == Some(Verdict::Keep(KeepReason::SeenOnce)) {
+            self.run.remember[nth] = self.run.seen[nth].or(Some(self.run.now));
+        }
+    }
+
+    fn repair_token(&mut self, which: Which) -> Option<At> {
+        let (now, policy) = (self.now(), self.setup.policy());
+        let Some(token) = self.was(Token) else { return self.first_delete() };
+        let indexed = Indexed::by(&self.lookup(which), &token.key);
+        if indexed == Indexed::No && which == NewIndex {
+            return Some(At::LookOld);
+        }
+        if indexed == Indexed::No && self.setup.mutant == Some(Mutant::WritesIndex) {
+            let row = self.setup.written(self.setup.index(), self.run.now);
+            self.world.put(self.setup.index(), Some(row));
+            return None;
+        }
+        let bucket = self.setup.bucket(Token);
+        let verdict = integrity::repair_token(&token, bucket, indexed, || self.sighting(1), now, &policy);
+        self.remember(1, verdict);
+        self.doom(Token, verdict);
+        self.repair_provider(if self.run.doomed[Token as usize] { Referrers::None } else { Referrers::Some })
+    }
+
+    fn repair_provider(&mut self, referrers: Referrers) -> Option<At> {
+        let Some(row) = self.was(Provider) else { return self.first_delete() };
+        let (now, policy) = (self.now(), self.setup.policy());
+        let with_token = self.run.doomed[Token as usize];
+        let verdict = integrity::repair_provider(&row, referrers, with_token, || self.sighting(0), now, &policy);
+        self.remember(0, verdict);
+        if verdict == Some(Verdict::Delete(DeleteReason::Unreferenced))
+            && !integrity::scan_saw_referrers(&row, now, &policy)
+        {
+            return Some(At::Referrers);
+        }
+        self.doom(Provider, verdict);
+        self.first_delete()
+    }
+
+    // The cascade.
+
+    fn cascade_page(&mut self) -> Option<At> {
+        let found = [NewIndex, OldIndex, Provider].map(|which| self.read(which).is_some());
+        found.contains(&true).then_some(At::Target)
+    }
+
+    fn cascade_target(&mut self) -> Option<At> {
+        let target = self.lookup(Token);
+        let token = self.setup.row(Token, self.setup.written(Token, 0)).key;
+        for which in [NewIndex, OldIndex] {
+            let Some(row) = self.was(which) else { continue };
+            let verdict = cascade::index_row(&row, self.setup.bucket(which), &token, &target);
+            self.doom(which, verdict);
+        }
+        if target != Lookup::Absent {
+            return self.first_delete();
+        }
+        self.cascade_provider(Referrers::Unknown)
+    }
+
+    fn cascade_provider(&mut self, referrers: Referrers) -> Option<At> {
+        let Some(row) = self.was(Provider) else { return self.first_delete() };
+        let verdict = cascade::provider_row(&row, &Lookup::Absent, referrers, self.now(), &self.setup.policy());
+        if verdict.is_none() {
+            return Some(At::Referrers);
+        }
+        self.doom(Provider, verdict);
+        self.first_delete()
+    }
+
+    // Deletes.
+
+    fn first_delete(&self) -> Option<At> {
+        self.next_delete(0)
+    }
+
+    fn next_delete(&self, from: u8) -> Option<At> {
+        let order = Run::order(self.setup);
+        (from..5).find(|n| self.run.doomed[order[usize::from(*n)] as usize]).map(At::Delete)
+    }
+
+    /// Deletes a row if it is still what was judged; a row that is gone already counts as deleted.
+    fn delete(&mut self, n: u8) -> Option<At> {
+        let which = Run::order(self.setup)[usize::from(n)];
+        let judged = self.was(which);
+        let there = self.world.get(which).map(|cell| self.setup.row(which, cell));
+        let holds = there == judged || self.setup.mutant == Some(Mutant::NoCondition);
+        let lost = there.is_some() && !holds;
+        if there.is_some() && holds {
+            self.world.remove(self.setup, which);
+        }
+        // A chain goes on only as far as the delete before succeeded. The cascade's deletes are not a chain.
+        if lost && self.run.kind != Kind::Cascade && self.setup.mutant != Some(Mutant::OrderReversed) {
+            match which {
+                Provider => self.run.doomed = [false; 5],
+                Token => (self.run.doomed[NewIndex as usize], self.run.doomed[OldIndex as usize]) = (false, false),
+                NewIndex | OldIndex | Marker => {}
+            }
+        }
+        self.next_delete(n + 1)
+    }
+}
+
+/// A run alone, from its start to its end.
+pub(crate) fn alone(world: &mut World, setup: &Setup, kind: Kind, now: i32) {
+    let mut run = Some(Run { now, ..Run::start(kind, world, setup) });
+    while let Some(next) = run {
+        run = Taking { setup, world, run: next, stale: &[] }.step();
+    }
+}
