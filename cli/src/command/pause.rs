@@ -9,7 +9,7 @@ use shared::mask::Masked;
 use shared::settings::{Purpose, shown};
 
 use crate::args::{Common, Pausing};
-use crate::fail::{DONE, Failure, UNFINISHED};
+use crate::fail::{DONE, Failure};
 use crate::screen::Screen;
 use crate::target::Target;
 
@@ -25,11 +25,7 @@ pub async fn pause(common: &Common, options: &Pausing, screen: Screen, out: &mut
 pub async fn resume(common: &Common, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
     let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
     let table = target.open().await?;
-    if !pause::resume(&table).await? {
-        let pause = pause::read(&table, table.clock()).await?;
-        report(&target.settings.table, pause.as_ref(), screen, out)?;
-        return Ok(UNFINISHED);
-    }
+    pause::resume(&table).await?;
     report(&target.settings.table, None, screen, out)?;
     Ok(DONE)
 }
