@@ -185,6 +185,31 @@ Examples:
 
 Exit codes: 0 done (dry run: rows found), 1 nothing found, 2 wrong usage or configuration, 3 not finished.")]
     Revoke(Revoking),
+    /// List the registered clients that nobody uses, and remove them on request
+    ///
+    /// Registration is open to everybody, and nothing ever removes a client. Unused is a client that registered itself, longer
+    /// ago than --unused-for, and that no token, refresh token or code names. Reads the whole table; without --apply deletes
+    /// nothing. With --apply the index rows are deleted first, then the table is read again, and a client that is used by then
+    /// is kept. A removed client gets invalid_client and has to register again. Never shows a client's secret.
+    #[command(after_help = "\
+Examples:
+  janitor clients --prefix myapp                       count clients, and list the unused ones
+  janitor clients --prefix myapp --unused-for 90d --json
+  janitor clients --prefix myapp --apply               ask for confirmation, then remove them")]
+    Clients(Pruning),
+    /// Stop every run from writing for a while: during an incident, a restore into the table or a migration
+    ///
+    /// The functions, backlog executions, the cascade and every `janitor` command with --apply then do nothing and say so. A
+    /// run in progress stops within seconds. Stream records that the cascade receives meanwhile are skipped: the index repair
+    /// deletes what they leave. The table's own TTL goes on. The pause ends by itself.
+    #[command(after_help = "\
+Examples:
+  janitor pause --prefix myapp --for 4h --why \"restoring Tuesday's backup\"
+  janitor resume --prefix myapp")]
+    Pause(Pausing),
+    /// End a pause
+    #[command(after_help = "Example: janitor resume --prefix myapp")]
+    Resume,
     /// Print a completion script for a shell
     #[command(after_help = "Example: janitor completions bash > /etc/bash_completion.d/janitor")]
     Completions { shell: clap_complete::Shell },
@@ -194,6 +219,32 @@ Exit codes: 0 done (dry run: rows found), 1 nothing found, 2 wrong usage or conf
     /// Print the table of settings in Markdown, or with --json as JSON: for the README and the checks of the template
     #[command(hide = true)]
     Settings,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+pub struct Pruning {
+    /// Minimum age of an unused client, 1d or more
+    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = age)]
+    pub unused_for: i64,
+    /// Remove the unused clients (asks for confirmation)
+    #[arg(long)]
+    pub apply: bool,
+    /// Skip the confirmation prompt
+    #[arg(long, requires = "apply")]
+    pub yes: bool,
+    /// Stop after N deletes: up to three rows per client
+    #[arg(long, value_name = "N")]
+    pub max_deletes: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+pub struct Pausing {
+    /// How long, from 1m to 30d
+    #[arg(long = "for", value_name = "DURATION", default_value = "24h", value_parser = pause)]
+    pub seconds: i64,
+    /// The reason, which reports and logs show
+    #[arg(long, value_name = "TEXT")]
+    pub why: Option<String>,
 }
 
 /// What `doctor` checks for.
@@ -465,6 +516,14 @@ fn bucket(text: &str) -> Result<String, String> {
 /// An interval, or a time to wait.
 fn interval(text: &str) -> Result<Duration, String> {
     seconds(text, 10..=31_536_000).map(|seconds| Duration::from_secs(seconds.unsigned_abs()))
+}
+
+fn age(text: &str) -> Result<i64, String> {
+    seconds(text, 86_400..=315_360_000)
+}
+
+fn pause(text: &str) -> Result<i64, String> {
+    seconds(text, 60..=2_592_000)
 }
 
 /// The time to live of a row.

@@ -63,6 +63,7 @@ impl From<RunError> for Failure {
             | RunError::ShareUnknown { .. }
             | RunError::LeaseLost
             | RunError::LeaseHeld { .. }
+            | RunError::Paused(_)
             | RunError::MaxDeletesInBacklog
             | RunError::Interrupted { .. } => Self::unfinished(in_flags(&error.to_string())),
         }

@@ -46,6 +46,7 @@ pub fn page(answer: &Value) -> String {
                     @if answer.is_counted() {
                         div class="pair" { (forecast(answer)) (ages::never_removed(answer)) }
                     }
+                    @if answer.count("/report/clients/clients") > 0 { (clients(answer)) }
                     div class="pair" { (figures(answer)) (cost(answer)) }
                 }
             }
@@ -175,6 +176,22 @@ fn figures(answer: Answer) -> Markup {
         (facts(&figures))
     };
     section("table", "The table", &body)
+}
+
+fn clients(answer: Answer) -> Markup {
+    let at = |name: &str| format!("/report/clients/{name}");
+    let mut facts_of =
+        vec![("All", answer.number(&at("clients"))), ("Unused for 30 days", answer.number(&at("unused")))];
+    facts_of.extend([
+        ("Registered themselves, with live tokens", answer.number(&at("registered_themselves/with_live_tokens"))),
+        ("with dead tokens only", answer.number(&at("registered_themselves/with_dead_tokens_only"))),
+        ("without tokens", answer.number(&at("registered_themselves/without_tokens"))),
+    ]);
+    let body = html! {
+        p class="lead" { code { "janitor clients" } " lists the unused ones, and removes them on request." }
+        (facts(&facts_of))
+    };
+    section("clients", "Registered clients", &body)
 }
 
 fn cost(answer: Answer) -> Markup {

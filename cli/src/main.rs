@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use janitor::args::{self, Cli, Command};
 use janitor::command::runs::Which;
-use janitor::command::{audit, doctor, explain, generate, reap, revoke, runs, settings, status, ttl};
+use janitor::command::{audit, clients, doctor, explain, generate, pause, reap, revoke, runs, settings, status, ttl};
 #[cfg(feature = "demo")]
 use janitor::demo;
 use janitor::fail::Failure;
@@ -52,6 +52,9 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         Command::Ttl(command) => ttl::ttl(&common, &command, screen, out).await,
         Command::Run(options) => reap::run(&common, &options, screen, out).await,
         Command::Revoke(options) => revoke::revoke(&common, &options, screen, out).await,
+        Command::Clients(options) => clients::clients(&common, &options, screen, out).await,
+        Command::Pause(options) => pause::pause(&common, &options, screen, out).await,
+        Command::Resume => pause::resume(&common, screen, out).await,
         Command::Status => status::status(&common, screen, out).await,
         Command::Doctor { mode } => doctor::doctor(&common, mode.into(), screen, out).await,
         Command::Completions { shell } => generate::completions(shell, out),

@@ -42,7 +42,7 @@ impl Dynamo {
         let mut batches: Vec<&[usize]> = all.chunks(size).rev().collect();
         while let Some(batch) = batches.pop() {
             // The other batches of a piece would be interrupted in flight, and nobody would know their outcome.
-            let done = if begun == Begun::MayStop && self.clock.time_is_up() {
+            let done = if begun == Begun::MayStop && self.time_is_up() {
                 Err(StoreError::OutOfTime)
             } else {
                 self.delete_at_once(rows, batch, &mut outcomes).await

@@ -6,6 +6,8 @@
 
 mod attributes;
 mod call;
+#[cfg(feature = "revoke")]
+mod clients;
 mod connect;
 mod convert;
 mod delete;
@@ -28,7 +30,7 @@ mod ttl;
 mod write_ttl;
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use aws_sdk_dynamodb::Client;
 
@@ -39,7 +41,7 @@ pub use read_only::ReadOnly;
 pub use sign_in::{SignIn, SignInError, SignedIn};
 
 use jobs::run::clock::RunClock;
-use jobs::store::{Billing, Budget, Consistency, Result, TableFigures, Usage};
+use jobs::store::{Billing, Budget, Consistency, Result, StopWork, TableFigures, Usage};
 use shared::settings::Settings;
 
 /// One table during one run.
@@ -54,6 +56,7 @@ pub struct Dynamo {
     usage: Mutex<Usage>,
     /// Whether anybody has answered in this run.
     answered: AtomicBool,
+    stopped: AtomicBool,
 }
 
 impl Dynamo {
@@ -69,6 +72,7 @@ impl Dynamo {
             pace: Pace::unlimited(),
             usage: Mutex::default(),
             answered: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
         }
     }
 
@@ -114,9 +118,15 @@ impl Dynamo {
     }
 }
 
+impl StopWork for Dynamo {
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Budget for Dynamo {
     fn time_is_up(&self) -> bool {
-        self.clock.time_is_up()
+        self.stopped.load(Ordering::Relaxed) || self.clock.time_is_up()
     }
 
     fn progressed(&self, read: u64, deleted: u64) {

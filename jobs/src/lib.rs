@@ -14,6 +14,7 @@
 //! metrics      what is in the table, and whether TTL and the cleanup do their job; cannot delete
 //! cascade      what depended on a token that TTL removed, from the table's stream
 //! revoke       every row of an actor, a client, a chain or a token; the only job that deletes live rows
+//! clients      which clients nobody uses; for an operator, their removal
 //! backfill     gives rows the TTL that they should have
 //! explain      why a row is judged as it is, and what each job would do with it; cannot delete
 //! status       the table, its runs and its permissions in one screen, and whether a run could work here; cannot write
@@ -26,6 +27,7 @@ pub mod backfill;
 pub mod backlog;
 pub mod cascade;
 pub mod cleanup;
+pub mod clients;
 pub mod explain;
 pub mod metric;
 pub mod metrics;

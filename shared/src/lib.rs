@@ -14,6 +14,7 @@
 //! expiry      is a row dead by its own fields and its TTL
 //! integrity   what rows that point at each other say
 //! revocation  which rows belong to an actor, a client, a chain or a token, alive or not
+//! clients     which clients nobody uses
 //! cascade     what depends on a token that TTL removed
 //! backfill    the TTL that a row without one should have
 //! ----------
@@ -25,6 +26,7 @@
 pub mod backfill;
 pub mod bucket;
 pub mod cascade;
+pub mod clients;
 pub mod expiry;
 pub mod index;
 pub mod integrity;

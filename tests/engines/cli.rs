@@ -608,6 +608,9 @@ async fn the_guide_lists_the_keys_of_every_document() {
         ("ttl remove", &of_row),
         ("ttl backfill", &[]),
         ("revoke", &["--actor", "actor0"]),
+        ("clients", &[]),
+        ("resume", &[]),
+        ("pause", &[]),
     ] {
         let words: Vec<&str> = command.split(' ').collect();
         let document = of(kind, &bed).run(&[&words[..], more, &["--json"]].concat()).json();
@@ -634,8 +637,22 @@ fn the_help_teaches() {
     assert_eq!(janitor.run(&["nonsense"]).code, 2);
 }
 
-const NAMES: [&str; 11] =
-    ["demo", "cleanup", "repair", "audit", "status", "doctor", "explain", "ttl", "run", "revoke", "completions"];
+const NAMES: [&str; 14] = [
+    "demo",
+    "cleanup",
+    "repair",
+    "audit",
+    "status",
+    "doctor",
+    "explain",
+    "ttl",
+    "run",
+    "revoke",
+    "clients",
+    "pause",
+    "resume",
+    "completions",
+];
 
 /// The README's table and the file that the checks of the template read are printed by `janitor settings` (`make docs`).
 #[test]

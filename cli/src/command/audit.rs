@@ -95,6 +95,10 @@ fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<
         });
         writeln!(out, "{}", screen.paragraph("runs      ", &format!("{name} {complete}{last}")))?;
     }
+    if let Some(clients) = measured.clients.as_ref().filter(|clients| clients.clients > 0) {
+        let (all, unused) = (grouped(clients.clients), grouped(clients.unused));
+        writeln!(out, "clients   {all} clients, {unused} of them unused for 30 days")?;
+    }
     if is_counted {
         writeln!(out, "{}", screen.paragraph("backlog   ", &backlog(measured)))?;
         writeln!(out, "{}", screen.paragraph("forecast  ", &forecast(measured)))?;

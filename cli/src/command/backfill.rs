@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use jobs::backfill::{self, Backfilled, Counts, Ended};
+use jobs::run::pause;
 use jobs::store::{Budget, Usage};
 use serde_json::{Value, json};
 
@@ -57,8 +58,15 @@ pub(super) async fn backfill(
 
 async fn pass(target: &Target, dry: bool, screen: Screen) -> Result<Pass, Failure> {
     let table = target.open().await?;
+    if !dry {
+        pause::check(&table, table.clock()).await?;
+    }
     let work = Box::pin(backfill::backfill(&table, table.clock().now(), dry));
-    let filled = screen.while_watching("ttl backfill", target.watch, work).await;
+    let work = pause::stopping(&table, table.clock(), work);
+    let (filled, pause) = screen.while_watching("ttl backfill", target.watch, work).await;
+    if let Some(pause) = pause {
+        eprintln!("stopped: {pause}");
+    }
     Ok(Pass { dry, filled, usage: table.usage() })
 }
 

@@ -2,9 +2,11 @@
 
 pub mod audit;
 pub mod backfill;
+pub mod clients;
 pub mod doctor;
 pub mod explain;
 pub mod generate;
+pub mod pause;
 pub mod reap;
 pub mod revoke;
 pub mod runs;

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use jobs::revoke::{self, Fate, Found, MOST_HELD, Reach, Remaining, RevokeResult};
 use jobs::run::clock::Watch;
+use jobs::run::pause;
 use jobs::store::{Budget, Consistency, InspectTable, StoreError, Usage};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -74,6 +75,7 @@ pub async fn revoke(common: &Common, options: &Revoking, screen: Screen, out: &m
         }
         about.ask(&found, target.watch, out).await?;
     }
+    pause::check(&table, table.clock()).await?;
     let deletes = Box::pin(revoke::remove(&table, &mut selection, found));
     let result = screen.while_watching("revoke", target.watch, deletes).await;
     about.report_result(&result, !options.yes, table.usage(), out)?;

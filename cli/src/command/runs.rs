@@ -154,6 +154,7 @@ fn code(report: &RunReport) -> u8 {
         | Outcome::Skipped
         | Outcome::Unrecorded
         | Outcome::LeaseHeld
+        | Outcome::Paused
         | Outcome::Failed => UNFINISHED,
     }
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use jobs::run::clock::RunClock;
+use jobs::run::pause;
 use jobs::store::{InspectTable, TtlSetting};
 use jobs::table_setup::ttl::{self, SwitchError, Switched, TtlStep};
 use serde_json::json;
@@ -126,6 +127,7 @@ async fn enable(
                 let question = Question { what: &what, deed: "switch it on", undone: "nothing was changed" };
                 confirm(question, target.watch, out).await?;
             }
+            pause::check(&table, table.clock()).await?;
             let clock = RunClock::start(now(), Some(wait)).watched_by(Some(target.watch));
             let line = |took: Duration| format!("waiting for DynamoDB to switch TTL on: {}", seconds(took.as_secs()));
             let work = ttl::switch_on(&table, name, &clock, POLL);

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use dynamo::Dynamo;
 use jobs::explain::Shown;
+use jobs::run::pause;
 use jobs::store::{InspectTable, ReadRows, WriteTtl};
 use serde_json::{Value, json};
 use shared::bucket::{Bucket, TTL_SKEW_SECONDS};
@@ -133,7 +134,12 @@ pub(super) async fn change(
         let deed = if to.is_some() { "set it" } else { "remove it" };
         confirm(Question { what: &question, deed, undone: "nothing was written" }, target.watch, out).await?;
     }
-    let changed = if has_it || !applying.apply { None } else { Some(table.write_ttl(&row, to).await?) };
+    let changed = if has_it || !applying.apply {
+        None
+    } else {
+        pause::check(&table, table.clock()).await?;
+        Some(table.write_ttl(&row, to).await?)
+    };
     let outcome = match (has_it, changed, to) {
         (true, ..) => "nothing-to-do",
         (false, None, Some(_)) => "would-set",

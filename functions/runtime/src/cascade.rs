@@ -96,6 +96,7 @@ fn log(report: &CascadeReport) {
         requests = run.usage.requests,
         throttles = run.usage.throttles,
         elapsed_ms = run.elapsed_ms,
+        notes = run.notes.join("; "),
         json.buckets = run.counts.to_string(),
         "cascade finished"
     );

@@ -11,6 +11,7 @@ use crate::cloudformation::{Action, Done, Properties, Request, Status};
 use crate::lambda::Function;
 use dynamo::Dynamo;
 use jobs::run::clock::RunClock;
+use jobs::run::pause;
 use jobs::table_setup::stream::{self, Stream};
 use jobs::table_setup::ttl::{self, SwitchError, Switched};
 use shared::bucket::TTL_ATTRIBUTE;
@@ -59,11 +60,13 @@ pub async fn enable_ttl(
 }
 
 /// The stream first: it takes seconds, and TTL may take all the time there is.
-async fn set_up(function: &Function, properties: &Properties, clock: RunClock) -> Result<Done, String> {
+pub async fn set_up(function: &Function, properties: &Properties, clock: RunClock) -> Result<Done, String> {
     let table = &properties.table;
     let store = Dynamo::open_unpaced(function.client.clone(), table, function.endpoint(), clock)
         .await
         .map_err(|error| SwitchError::from(error).to_string())?;
+    // A failure here, not a success that did nothing: the stack would count on a TTL that is off.
+    pause::check(&store, store.clock()).await.map_err(|error| error.to_string())?;
     let mut done = Done::default();
     done.add("TableName", table);
     if properties.stream {

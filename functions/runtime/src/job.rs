@@ -104,7 +104,14 @@ async fn start<J: WalkRows<Dynamo>>(function: &Function, start: &Start, clock: R
         let table = function.open(&settings, clock).await?;
         backlog::start(&table, &J::new(&settings), &start.lease, &settings, table.clock()).await
     };
-    checked.await.inspect_err(|error| function.failed(J::NAME, error, clock.now()))?;
+    let pause = match checked.await {
+        Ok(()) => None,
+        Err(RunError::Paused(pause)) => Some(pause),
+        Err(error) => {
+            function.failed(J::NAME, &error, clock.now());
+            return Err(error);
+        }
+    };
     tracing::info!(
         job = word(J::NAME),
         table = settings.table,
@@ -112,9 +119,11 @@ async fn start<J: WalkRows<Dynamo>>(function: &Function, start: &Start, clock: R
         execution = start.lease,
         segments = start.input.segments,
         concurrency = start.input.concurrency,
-        "backlog started"
+        notes = pause.as_ref().map(ToString::to_string),
+        "backlog {}",
+        if pause.is_some() { "paused" } else { "started" }
     );
-    Ok(json!(start.answer(clock.now().get())))
+    Ok(json!(start.answer(clock.now().get(), pause.is_some())))
 }
 
 async fn finish<J: WalkRows<Dynamo>>(function: &Function, finish: &Finish, clock: RunClock) -> Result<Value, RunError> {

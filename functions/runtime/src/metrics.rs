@@ -60,6 +60,7 @@ fn log(measured: &Measurement) {
         rows.dead = counted(total.dead),
         rows.due = counted(total.due),
         ttl = measured.ttl.name(),
+        paused = measured.pause.is_some(),
         trend = measured.forecast.trend.name(),
         units.read = measured.usage.read_units,
         requests = measured.usage.requests,

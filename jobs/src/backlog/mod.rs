@@ -63,6 +63,9 @@ pub struct Started {
     pub segments: u16,
     pub started_at: i64,
     pub settings: Overrides,
+    /// The janitor was paused: no segment was started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// The last step: with every segment after a success, with none after a failure.
@@ -138,7 +141,7 @@ struct Next {
 impl Next {
     fn of(segment_run: &SegmentRun, settings: &Overrides) -> Self {
         let event = || NextEvent { settings: settings.clone(), segment: segment_run.clone() };
-        Self { next: (!segment_run.done).then(event) }
+        Self { next: (!segment_run.done && !segment_run.paused).then(event) }
     }
 }
 
@@ -175,6 +178,8 @@ pub struct FinishAnswer {
     job: &'static str,
     mode: &'static str,
     pub complete: bool,
+    /// Ended by a pause.
+    paused: bool,
     started_at: i64,
     segments: u16,
     pub totals: Totals,
@@ -205,11 +210,18 @@ impl Start {
         SegmentRun { index, count: segments, concurrency: Some(concurrency), lease, ..SegmentRun::default() }
     }
 
-    pub fn answer(&self, now: i64) -> StartAnswer {
+    /// While the janitor is paused, the execution has no segments.
+    pub fn answer(&self, now: i64, paused: bool) -> StartAnswer {
         let Input { segments, settings, .. } = &self.input;
-        let started =
-            Started { lease: self.lease.clone(), segments: *segments, started_at: now, settings: settings.clone() };
-        let segments = (0..*segments).map(|index| Next::of(&self.segment_run(index).sharing(), settings)).collect();
+        let started = Started {
+            lease: self.lease.clone(),
+            segments: *segments,
+            started_at: now,
+            settings: settings.clone(),
+            paused,
+        };
+        let runs = if paused { 0 } else { *segments };
+        let segments = (0..runs).map(|index| Next::of(&self.segment_run(index).sharing(), settings)).collect();
         StartAnswer { status_code: 200, started, segments }
     }
 }
@@ -234,12 +246,17 @@ impl Finish {
 
     /// Every segment was completed once, with nothing skipped.
     pub fn is_complete(&self) -> bool {
-        self.all_done() && self.totals().skipped == 0
+        self.all_done() && !self.is_paused() && self.totals().skipped == 0
     }
 
-    /// Every segment was completed once, so that no run is in progress any more.
+    fn is_paused(&self) -> bool {
+        self.started.paused || self.segments.iter().any(|segment| segment.paused)
+    }
+
+    /// Every segment was completed or paused once, so that no run is in progress any more.
     fn all_done(&self) -> bool {
-        let once = |index| self.segments.iter().filter(|segment| segment.index == index && segment.done).count() == 1;
+        let ended = |segment: &&SegmentRun| segment.done || segment.paused;
+        let once = |index| self.segments.iter().filter(|segment| segment.index == index).filter(ended).count() == 1;
         let all = (0..self.started.segments).all(once);
         all && self.segments.len() == usize::from(self.started.segments)
     }
@@ -250,6 +267,7 @@ impl Finish {
             job: J::NAME,
             mode: mode.name(),
             complete: self.is_complete(),
+            paused: self.is_paused(),
             started_at: self.started.started_at,
             segments: self.started.segments,
             totals: self.totals(),
@@ -334,7 +352,7 @@ mod tests {
     fn start_hands_out_each_segment_once_and_finish_adds_them_up() {
         let input = json!({"segments": 2, "concurrency": 3, "settings": {"mode": "dry-run"}});
         let Ok(Request::Start(start)) = parse(json!({"start": {"lease": "run-1", "input": input}})) else { panic!() };
-        let answer = json!(start.answer(100));
+        let answer = json!(start.answer(100, false));
         assert_eq!(answer["started"], started());
         for (number, item) in answer["segments"].as_array().unwrap().iter().enumerate() {
             let Ok(Request::Segment(run, overrides)) = parse(item["next"].clone()) else { panic!("{item}") };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::check_lease;
 use crate::run::Job;
-use crate::run::report::RunReport;
+use crate::run::report::{Outcome, RunReport};
 use shared::bucket::BUCKETS;
 use shared::segment::Segment;
 
@@ -26,6 +26,9 @@ pub struct SegmentRun {
     /// Where the next run continues; null is the beginning.
     pub cursor: Value,
     pub done: bool,
+    /// Ended by a pause: not done, and not continued.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
     pub totals: Totals,
 }
 
@@ -82,8 +85,10 @@ impl SegmentRun {
     pub fn after(&self, report: &RunReport) -> Self {
         let mut totals = self.totals.clone();
         totals.add(&Totals::of(report));
-        let cursor = report.next.clone();
-        Self { done: cursor.is_none(), cursor: cursor.unwrap_or_default(), totals, ..self.clone() }
+        let paused = report.outcome == Outcome::Paused;
+        // A run that did not start says nothing of where to continue.
+        let cursor = report.next.clone().or_else(|| paused.then(|| self.cursor.clone()));
+        Self { done: cursor.is_none(), cursor: cursor.unwrap_or_default(), paused, totals, ..self.clone() }
     }
 }
 

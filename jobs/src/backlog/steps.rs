@@ -24,11 +24,12 @@ pub async fn start<S: Store, J: WalkRows<S>>(
     if settings.mode == Mode::DryRun {
         return run.refuse_above_share(&JobState::default()).await;
     }
-    let lease = acquire(Lease::shared(store, clock, execution)).await?;
+    let lease = acquire(store, clock, Lease::shared(store, clock, execution)).await?;
     check_share(&mut run, lease).await.map(drop)
 }
 
-/// One run of a segment, from where its last run stopped. A held lease is an error here: the segment is not done.
+/// One run of a segment, from where its last run stopped. A held lease is an error here: the segment is not done. A pause is
+/// a report, and ends the segment.
 pub async fn run_segment<S: Store, J: WalkRows<S>>(
     store: &S,
     job: &J,
@@ -52,7 +53,10 @@ pub async fn run_segment<S: Store, J: WalkRows<S>>(
     if settings.mode == Mode::DryRun {
         return run.walk().await;
     }
-    let mut lease = acquire(Lease::shared(store, clock, execution)).await?;
+    let mut lease = match acquire(store, clock, Lease::shared(store, clock, execution)).await {
+        Err(paused @ RunError::Paused(_)) => return Ok(run.idle(Outcome::Paused, &paused)),
+        lease => lease?,
+    };
     if !lease.may_start() {
         lease = check_share(&mut run, lease).await?;
     }

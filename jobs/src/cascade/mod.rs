@@ -7,6 +7,9 @@
 //! and it is read after the index row. A provider row is named only by its grant's own rows, and each of them is written
 //! while an older one exists. So the second of two runs finds the row absent or changed, and leaves it alone.
 //!
+//! While the janitor is paused, the records of a batch are done without a delete: the stream would otherwise hold them back
+//! and lose them after a day. The weekly repair deletes what they left.
+//!
 //! It needs no cursor: the stream has one. Records that could not be finished are named in the answer and are delivered again;
 //! a record that comes twice, late or out of order is judged by the rows at that time.
 
@@ -20,6 +23,7 @@ use serde_json::Value;
 pub use report::{Broken, CascadeReport, Records};
 
 use crate::run::clock::RunClock;
+use crate::run::pause;
 use crate::run::report::{Outcome, Tally};
 use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, StoreError};
 use crate::walk::{Context, Stop};
@@ -102,6 +106,20 @@ where
     let work = Work { context: Context::new(store, clock.now(), policy, dry, settings.max_deletes) };
     let mut report = CascadeReport::new(settings, clock, batch.records);
     let mut stopped = None;
+    let pause = if dry { Ok(None) } else { pause::read(store, clock).await };
+    match pause {
+        Ok(None) => {}
+        Ok(Some(pause)) => {
+            report.run.outcome = Outcome::Paused;
+            report.run.notes.push(format!("{pause}; the index repair deletes what these records left"));
+            report.run.usage = store.usage();
+            return Ok(report);
+        }
+        Err(cause) => {
+            report.fail(batch);
+            return Err(Broken { report: Box::new(report), cause });
+        }
+    }
     for piece in batch.removals.chunks(PIECE) {
         if stopped.is_none() && store.time_is_up() {
             stopped = Some(Stop::OutOfTime);

@@ -59,6 +59,8 @@ fn report(measured: &Measurement) -> Value {
             "never_removed": counted(never(&total)),
         },
         "runs": runs(measured),
+        "pause": measured.pause,
+        "clients": measured.clients,
         "forecast": counted(measured.forecast.to_json()),
         "table_figures": figures(measured),
         "capacity": {
@@ -213,6 +215,8 @@ impl Measurement {
             .field("estimate", self.estimate.as_ref().map_or(Value::Null, estimate))
             .field("ttl", self.ttl.name())
             .field("runs", runs(self))
+            .field("pause", json!(self.pause))
+            .field("clients", json!(self.clients))
             .field("table_figures", figures(self))
             .field("findings", findings)
             .field("units", json!({"read": self.usage.read_units}))

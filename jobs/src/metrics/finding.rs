@@ -101,9 +101,15 @@ const LAG_TOO_LONG: u64 = 4 * 86_400;
 /// Runs that were cut off one after another: the work does not fit.
 const CUT_OFF_TOO_OFTEN: u64 = 3;
 
+/// Fewer unused clients are not worth a word.
+const MANY_UNUSED_CLIENTS: u64 = 1_000;
+
 pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     let mut found: Vec<Finding> = measured.ttl.finding().into_iter().collect();
     let mut add = |kind, text| found.push(Finding { kind, text });
+    if let Some(pause) = &measured.pause {
+        add("paused", format!("{pause}: no run deletes anything"));
+    }
     if measured.ended != Ended::Complete {
         let cost = measured.expected_units.map(|units| format!(" (about {units} read units are needed)"));
         let cost = cost.unwrap_or_default();
@@ -143,6 +149,16 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     }
     if measured.knows_runs {
         WATCHED.into_iter().for_each(|name| runs(measured, name, &mut add));
+    }
+    if let Some(clients) = measured.clients.as_ref().filter(|clients| clients.unused > MANY_UNUSED_CLIENTS) {
+        add(
+            "unused-clients",
+            format!(
+                "{} of {} clients registered more than 30 days ago and nobody uses them; `janitor clients` lists and \
+                 removes them",
+                clients.unused, clients.clients
+            ),
+        );
     }
     if measured.cascade_is_deaf() {
         add(

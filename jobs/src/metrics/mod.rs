@@ -26,7 +26,7 @@ mod sample;
 #[cfg(test)]
 mod sample_tests;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use futures_util::StreamExt;
@@ -44,12 +44,14 @@ use crate::cleanup::Cleanup;
 use crate::repair::Repair;
 use crate::run::Job;
 use crate::run::clock::RunClock;
+use crate::run::pause::{self, Pause};
 use crate::run::state::JobState;
 use crate::store::{
     Budget, Consistency, InspectTable, PageOf, PageSize, ReadRows, Result, ScanTable, StoreError, TableFigures, Usage,
 };
-use crate::{cleanup, repair};
+use crate::{cleanup, clients, repair};
 use shared::bucket::{BUCKETS, Bucket, JANITOR_OWNER, Owner, STATE_BUCKET};
+use shared::clients::{self as registered, Clients};
 use shared::expiry::Policy;
 use shared::row::{Row, RowKey};
 use shared::settings::{Mode, Scope, Settings};
@@ -59,6 +61,9 @@ pub const NAME: &str = "metrics-emitter";
 
 /// The functions whose state rows tell how they are.
 pub const WATCHED: [&str; 2] = [cleanup::NAME, repair::NAME];
+
+/// Clients that an audit holds in memory, at some 50 bytes each; beyond that `janitor clients` counts them.
+const MOST_CLIENTS: usize = 500_000;
 
 /// Seconds between two scheduled runs of a watched function.
 fn period(name: &str) -> i64 {
@@ -108,6 +113,10 @@ pub struct Measurement {
     pub ttl: TtlHealth,
     /// State rows by function; absent where there is none.
     pub runs: BTreeMap<&'static str, JobState>,
+    /// Of a whole table, unless there are too many clients to hold.
+    pub clients: Option<registered::Counts>,
+    /// The pause that holds.
+    pub pause: Option<Pause>,
     /// Whether the state rows were read.
     pub knows_runs: bool,
     pub forecast: Forecast,
@@ -152,7 +161,8 @@ where
     }
     let ttl = TtlHealth::from(store.ttl_setting().await);
     let most_units = settings.max_audit_units;
-    let mut reader = Reader { store, most_units, in_flight: Cell::new(0.0), census: Census::default() };
+    let clients = RefCell::new(Some(Clients::new(clock.now(), clients::UNUSED_FOR)));
+    let mut reader = Reader { store, most_units, in_flight: Cell::new(0.0), census: Census::default(), clients };
     let own = match reader.own_rows().await {
         Err(StoreError::OutOfTime) => None,
         own => Some(own?),
@@ -191,9 +201,14 @@ where
             Ended::Complete => forecast(&reader.census, &daily, clock.now()),
             Ended::OutOfTime | Ended::Stopped | Ended::ReadBudget => Forecast::none(),
         },
+        clients: match (settings.scope, ended) {
+            (Scope::All, Ended::Complete) => reader.clients.into_inner().map(|clients| clients.counts()),
+            _ => None,
+        },
         census: reader.census,
         ttl,
         runs,
+        pause: own.iter().find(|row| row.key == pause::key()).and_then(|row| Pause::of_row(row, clock.now())),
         knows_runs: !no_time,
         figures,
         cascade_stream: settings.cascade_stream.clone(),
@@ -228,6 +243,7 @@ struct Reader<'a, S> {
     /// Units that pages which were asked for may cost.
     in_flight: Cell<f64>,
     census: Census,
+    clients: RefCell<Option<Clients>>,
 }
 
 impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
@@ -403,12 +419,21 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
                 Ok(page) => page,
             };
             page.rows.iter().for_each(|row| census.count(row, against));
+            self.count_clients(&page.rows);
             self.store.progressed(page.rows.len() as u64, 0);
             after = page.next;
             if after.is_none() {
                 return Ok((census, Ended::Complete));
             }
         }
+    }
+
+    fn count_clients(&self, rows: &[Row]) {
+        let mut clients = self.clients.borrow_mut();
+        if let Some(known) = clients.as_mut() {
+            rows.iter().for_each(|row| known.add(row));
+        }
+        clients.take_if(|known| known.len() > MOST_CLIENTS);
     }
 
     /// Asks for a page, if there is time for it and the budget has room for what it may cost.

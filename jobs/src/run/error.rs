@@ -1,5 +1,6 @@
 //! Why a run failed.
 
+use super::pause::Pause;
 use super::report::RunReport;
 use crate::store::StoreError;
 use shared::settings::ConfigError;
@@ -27,6 +28,8 @@ pub enum RunError {
         "another run ({by}) holds the lease for another {seconds} s; nothing was deleted. If that run was killed, run this again then"
     )]
     LeaseHeld { by: String, seconds: i64 },
+    #[error("{0}; nothing was done")]
+    Paused(Pause),
     #[error(
         "MAX_DELETES limits a single run and cannot be used with a backlog execution. Unset it for this execution."
     )]
@@ -48,6 +51,7 @@ impl RunError {
             RunError::Store(_) | RunError::Interrupted { .. } => "Store",
             RunError::LeaseLost => "LeaseLost",
             RunError::LeaseHeld { .. } => "LeaseHeld",
+            RunError::Paused(_) => "Paused",
             RunError::WrongTable { .. }
             | RunError::AboveShare { .. }
             | RunError::ShareUnknown { .. }

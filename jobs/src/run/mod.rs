@@ -4,6 +4,7 @@ pub mod clock;
 mod error;
 pub mod lease;
 pub mod listing;
+pub mod pause;
 pub mod report;
 pub mod state;
 mod watch;
@@ -16,8 +17,8 @@ use crate::run::lease::{Acquire, Lease};
 use crate::run::report::{Outcome, RunReport, Tally};
 use crate::run::state::JobState;
 use crate::store::{
-    Budget, Consistency, DeleteRows, InspectTable, OwnState, PageOf, PageSize, ReadRows, ScanTable, StoreError,
-    TtlSetting,
+    Budget, Consistency, DeleteRows, InspectTable, OwnState, PageOf, PageSize, ReadRows, ScanTable, StopWork,
+    StoreError, TtlSetting,
 };
 use crate::walk::{Context, WalkEnd, Walked};
 pub use error::RunError;
@@ -76,9 +77,9 @@ impl<S: OwnState> Checkpoint<'_, S> {
 }
 
 /// The capabilities that every run needs.
-pub trait Store: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget {}
+pub trait Store: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget + StopWork {}
 
-impl<S: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget> Store for S {}
+impl<S: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget + StopWork> Store for S {}
 
 /// Runs a job on an open table. A run that ended early by itself is a report with `complete: false`.
 pub async fn run<S: Store, J: WalkRows<S>>(
@@ -92,10 +93,7 @@ pub async fn run<S: Store, J: WalkRows<S>>(
         return run.walk().await;
     }
     match run.walk_with(Lease::own(store, clock, J::NAME)).await {
-        Err(held @ RunError::LeaseHeld { .. }) => {
-            run.notes.push(held.to_string());
-            Ok(run.report(Outcome::LeaseHeld, Tally::default(), &JobState::default(), Value::Null, None))
-        }
+        Err(held @ RunError::LeaseHeld { .. }) => Ok(run.idle(Outcome::LeaseHeld, &held)),
         done => done,
     }
 }
@@ -120,7 +118,13 @@ pub async fn check_lease<S: OwnState>(store: &S, clock: &RunClock) -> Result<(),
     }
 }
 
-pub(crate) async fn acquire<S: OwnState>(lease: Lease<'_, S>) -> Result<Lease<'_, S>, RunError> {
+/// The pause is read first: a paused run writes nothing, no lease either.
+pub(crate) async fn acquire<'a, S: OwnState + ReadRows>(
+    store: &S,
+    clock: &RunClock,
+    lease: Lease<'a, S>,
+) -> Result<Lease<'a, S>, RunError> {
+    pause::check(store, clock).await?;
     match lease.acquire().await? {
         Acquire::Acquired(lease) => Ok(lease),
         Acquire::Held { by, seconds } => Err(RunError::LeaseHeld { by, seconds }),
@@ -173,9 +177,12 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         Ok(run)
     }
 
-    /// Walks while it holds the lease, and releases it.
+    /// Walks while it holds the lease, and releases it. A paused run is a report.
     pub(crate) async fn walk_with(&mut self, lease: Lease<'a, S>) -> Result<RunReport, RunError> {
-        let lease = acquire(lease).await?;
+        let lease = match acquire(self.store, self.clock, lease).await {
+            Err(paused @ RunError::Paused(_)) => return Ok(self.idle(Outcome::Paused, &paused)),
+            lease => lease?,
+        };
         let done = lease.hold(Box::pin(self.walk())).await;
         lease.release().await;
         self.with_usage(done.unwrap_or(Err(RunError::LeaseLost)))
@@ -264,8 +271,9 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         }
         let dry = self.settings.mode == Mode::DryRun;
         let writes_state = !dry && self.segment.is_none();
-        let Walked { counts, end, findings, notes } =
-            self.walk_rows(dry, self.settings.max_deletes, &state, &state.cursor).await;
+        let walk = self.walk_rows(dry, self.settings.max_deletes, &state, &state.cursor);
+        let (Walked { counts, end, findings, notes }, pause) =
+            if dry { (walk.await, None) } else { pause::stopping(self.store, self.clock, walk).await };
         let findings = json!(findings);
         let (outcome, next) = match end {
             WalkEnd::Fault(cursor, cause) => {
@@ -276,6 +284,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
                 }
                 return Err(RunError::Interrupted { report: Box::new(report), cause });
             }
+            WalkEnd::OutOfTime(cursor) if pause.is_some() => (Outcome::Paused, Some(cursor)),
             WalkEnd::OutOfTime(cursor) if self.clock.is_stopped() => (Outcome::Stopped, Some(cursor)),
             WalkEnd::OutOfTime(cursor) => (Outcome::OutOfTime, Some(cursor)),
             WalkEnd::MaxDeletes(cursor) => (Outcome::MaxDeletes, Some(cursor)),
@@ -284,6 +293,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
             WalkEnd::Complete => (Outcome::Complete, None),
         };
         self.notes.extend(notes);
+        self.notes.extend(pause.map(|pause| format!("{pause}: the next run continues from here")));
         self.add_notes(outcome, &counts, &state);
         let mut report = self.report(outcome, counts, &state, findings, next);
         if !writes_state {
@@ -327,7 +337,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
             Mode::DryRun => "a dry run stores nothing, so the next run starts where this one did",
         };
         let note = match outcome {
-            Outcome::Complete | Outcome::LeaseHeld | Outcome::Unrecorded | Outcome::Failed => None,
+            Outcome::Complete | Outcome::LeaseHeld | Outcome::Paused | Outcome::Unrecorded | Outcome::Failed => None,
             Outcome::EmptyTable => Some("the table is empty: nothing to do".to_owned()),
             Outcome::OutOfTime => Some(format!("stopped before the deadline: {next}")),
             Outcome::Stopped => Some(format!("stopped on request: {next}")),
@@ -343,6 +353,12 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
                 counts.uncertain()
             ));
         }
+    }
+
+    /// The report of a run that did not start.
+    pub(crate) fn idle(&mut self, outcome: Outcome, why: &RunError) -> RunReport {
+        self.notes.push(why.to_string());
+        self.report(outcome, Tally::default(), &JobState::default(), Value::Null, None)
     }
 
     fn report(

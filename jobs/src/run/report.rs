@@ -29,6 +29,8 @@ pub enum Outcome {
     Unrecorded,
     /// Another run holds the lease: nothing was done.
     LeaseHeld,
+    /// The janitor is paused: nothing was done, or no more after the pause began.
+    Paused,
     /// Ended by a fault; the next run continues from there.
     Failed,
 }
@@ -179,9 +181,10 @@ impl RunReport {
         if self.mode == Mode::DryRun { (None, rows) } else { (rows, None) }
     }
 
-    /// The metric of the run; none after a dry run, or a run that found the lease held. The log line has the rest.
+    /// The metric of the run; none after a dry run, or a run that did not start. The log line has the rest.
     pub fn document(&self, job: &str) -> Option<Document> {
-        if self.mode == Mode::DryRun || self.outcome == Outcome::LeaseHeld {
+        let is_idle = self.outcome == Outcome::Paused && self.counts.rows_read() == 0;
+        if self.mode == Mode::DryRun || self.outcome == Outcome::LeaseHeld || is_idle {
             return None;
         }
         let document = Document::new(&self.table, "rows deleted")

@@ -108,7 +108,9 @@ impl JobState {
         match outcome {
             Outcome::OutOfTime | Outcome::MaxDeletes => self.consecutive_incomplete_runs.saturating_add(1),
             // Neither the work nor the limits ended these.
-            Outcome::Failed | Outcome::Stopped | Outcome::LeaseHeld => self.consecutive_incomplete_runs,
+            Outcome::Failed | Outcome::Stopped | Outcome::LeaseHeld | Outcome::Paused => {
+                self.consecutive_incomplete_runs
+            }
             Outcome::Complete | Outcome::EmptyTable | Outcome::Skipped | Outcome::Unrecorded => 0,
         }
     }

@@ -9,6 +9,10 @@ pub use pages::{follow, pages, scan_pages};
 
 use serde_json::Value;
 
+#[cfg(feature = "revoke")]
+use shared::bucket::Bucket;
+#[cfg(feature = "revoke")]
+use shared::clients::ClientId;
 use shared::expiry::Condemned;
 use shared::integrity::Lookup;
 use shared::row::{Row, RowKey};
@@ -227,6 +231,17 @@ pub trait RevokeRows {
     async fn revoke(&self, rows: &[shared::revocation::Revoked]) -> Deletes;
 }
 
+/// `dynamodb:PartiQLDelete` of an unused client's rows, and `dynamodb:PutItem` of its index row: for an operator only.
+#[cfg(feature = "revoke")]
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait PruneClients {
+    /// Deletes each row on the condition that it is still what was read. No row may be named twice.
+    async fn prune(&self, rows: &[shared::clients::Pruned]) -> Deletes;
+
+    /// Writes an index row that was deleted again, if there is none; whether it did.
+    async fn put_back(&self, index: &'static Bucket, client: ClientId) -> Result<bool>;
+}
+
 /// `dynamodb:Scan`.
 #[cfg(feature = "revoke")]
 #[expect(async_fn_in_trait, reason = "used with static dispatch only")]
@@ -405,6 +420,12 @@ pub struct Usage {
     /// The server left out some figures, and they were computed from the rows' sizes.
     pub write_units_estimated: bool,
     pub paced: Duration,
+}
+
+/// Ends a run early from within, as an observer does from outside.
+pub trait StopWork {
+    /// From here on the time is up. Requests in flight are finished.
+    fn stop(&self);
 }
 
 /// The run's limits in time and capacity.

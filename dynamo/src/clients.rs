@@ -1,0 +1,25 @@
+//! What only the removal of unused clients asks for.
+
+use serde_json::json;
+
+use super::Dynamo;
+use super::attributes::Write;
+use super::call::Phase;
+use super::delete::Begun;
+use jobs::store::{Deletes, PruneClients, Result};
+use shared::bucket::{Bucket, OAUTH_OWNER};
+use shared::clients::{ClientId, Pruned};
+use shared::row::Row;
+
+impl PruneClients for Dynamo {
+    async fn prune(&self, rows: &[Pruned]) -> Deletes {
+        let rows: Vec<&Row> = rows.iter().map(Pruned::row).collect();
+        self.delete_as_read(&rows, Begun::MayStop).await
+    }
+
+    async fn put_back(&self, index: &'static Bucket, client: ClientId) -> Result<bool> {
+        self.wait_to_write(1.0).await?;
+        let (name, actor) = (client.to_string(), json!(OAUTH_OWNER));
+        self.put_row(Phase::Close, [OAUTH_OWNER, index.name, &name], &actor, Write::IfAbsent).await
+    }
+}

@@ -1,0 +1,312 @@
+//! Removes unused clients, so that none is lost that somebody has begun to use.
+//!
+//! A row that names a client is written by an authorisation, a token request or a refresh; each of them first finds the
+//! client through its index row. (The one exception: a user who is at the provider's sign-in page gets a code afterwards.) So:
+//!
+//! 1. The index rows are deleted, of some thousand clients. From here on nobody can begin to use these clients, and no code of
+//!    theirs can become a token.
+//! 2. The whole table is read consistently. A row that names one of them and was written before step 1 is found: it cannot
+//!    have turned into another row since.
+//! 3. A client that is named now gets its index row back. The record of any other is deleted.
+//!
+//! When the work ends early, index rows of clients that were not decided are put back. A run that is killed leaves records
+//! without an index row; the next run decides them.
+
+use std::pin::pin;
+
+use futures_util::StreamExt;
+
+use super::add;
+use crate::run::clock::RunClock;
+use crate::run::lease::Lease;
+use crate::run::pause::{self, Pause};
+use crate::run::{RunError, acquire};
+use crate::store::{
+    Budget, Consistency, DeleteOutcome, Deletes, InspectTable, OwnState, PruneClients, ReadRows, Result,
+    ScanConsistently, StopWork, StoreError, follow,
+};
+use shared::bucket::Bucket;
+use shared::clients::{ClientId, Clients, Pruned, Unused};
+use shared::integrity::Lookup;
+use shared::row::RowKey;
+
+/// The holder in the lease.
+const NAME: &str = "clients";
+
+/// Clients between two readings of the table: so many that the readings cost no more than the deletes, within bounds.
+const FEWEST: u64 = 1_000;
+const MOST: u64 = 50_000;
+/// Write units per client: an index row or two, and the record.
+const UNITS: u64 = 3;
+
+/// Clients that are read at a time, with three keys each.
+const BATCH: usize = 33;
+
+/// How a removal ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Ended {
+    #[default]
+    Complete,
+    MaxDeletes,
+    Stopped,
+    Paused(Pause),
+    Fault(StoreError),
+}
+
+/// What became of the unused clients.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Prune {
+    pub removed: u64,
+    pub rows_deleted: u64,
+    /// Named by a row that was not there when the table was first read.
+    pub used_since: u64,
+    /// Changed or deleted by somebody else since they were read.
+    pub changed: u64,
+    /// Could not be read or deleted.
+    pub skipped: u64,
+    /// Have no index row any more, because it could not be put back.
+    pub without_index: u64,
+    pub ended: Ended,
+}
+
+/// Everything that a removal needs.
+pub trait PruneStore: ReadRows + ScanConsistently + PruneClients + OwnState + InspectTable + Budget + StopWork {}
+
+impl<S: ReadRows + ScanConsistently + PruneClients + OwnState + InspectTable + Budget + StopWork> PruneStore for S {}
+
+/// Removes the clients that `clients` says are unused, under the lease.
+pub async fn prune<S: PruneStore>(
+    store: &S,
+    clock: &RunClock,
+    clients: &mut Clients,
+    max_deletes: Option<u64>,
+) -> std::result::Result<Prune, RunError> {
+    let lease = acquire(store, clock, Lease::own(store, clock, NAME)).await?;
+    let mut work = Work { store, allowance: max_deletes.unwrap_or(u64::MAX), open: Vec::new(), done: Prune::default() };
+    let held = lease.hold(pause::stopping(store, clock, Box::pin(work.run(clients)))).await;
+    // Also without the lease: a put-back only writes what is absent.
+    work.put_back_all().await;
+    lease.release().await;
+    work.done.ended = match held.map_err(|_| RunError::LeaseLost)? {
+        (_, Some(pause)) => Ended::Paused(pause),
+        (Err(StoreError::OutOfTime), None) => Ended::Stopped,
+        (Err(fault), None) => Ended::Fault(fault),
+        (Ok(ended), None) => ended,
+    };
+    Ok(work.done)
+}
+
+/// A client whose index rows are deleted and which is not decided yet.
+struct Open {
+    id: ClientId,
+    index: Vec<&'static Bucket>,
+}
+
+struct Work<'a, S> {
+    store: &'a S,
+    /// Rows that may still be deleted.
+    allowance: u64,
+    open: Vec<Open>,
+    done: Prune,
+}
+
+impl<S: PruneStore> Work<'_, S> {
+    async fn run(&mut self, clients: &mut Clients) -> Result<Ended> {
+        let units = Consistency::Strong.units(self.store.figures().bytes);
+        let at_a_time = usize::try_from((units / UNITS).clamp(FEWEST, MOST)).unwrap_or(usize::MAX);
+        let waiting = clients.all_unused();
+        let mut waiting = waiting.into_iter();
+        loop {
+            let ended = self.close(&mut waiting, clients, at_a_time).await?;
+            if !self.open.is_empty() {
+                self.read_again(clients).await?;
+                self.decide(clients).await?;
+            }
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Step 1. `None` when there are more clients.
+    async fn close(
+        &mut self,
+        waiting: &mut impl Iterator<Item = ClientId>,
+        clients: &Clients,
+        at_a_time: usize,
+    ) -> Result<Option<Ended>> {
+        while self.open.len() < at_a_time {
+            if self.store.time_is_up() {
+                return Err(StoreError::OutOfTime);
+            }
+            let batch: Vec<ClientId> = waiting.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                return Ok(Some(Ended::Complete));
+            }
+            // A reading since may have found that a client is used.
+            let batch: Vec<Unused<'_>> = batch.into_iter().filter_map(|id| clients.unused(id)).collect();
+            if !self.close_batch(&batch).await? {
+                return Ok(Some(Ended::MaxDeletes));
+            }
+        }
+        Ok(None)
+    }
+
+    /// `false` when `MAX_DELETES` is reached.
+    async fn close_batch(&mut self, batch: &[Unused<'_>]) -> Result<bool> {
+        let keys: Vec<(RowKey, Vec<RowKey>)> = batch.iter().map(Unused::keys).collect();
+        let all: Vec<RowKey> =
+            keys.iter().flat_map(|(record, index)| [record].into_iter().chain(index).cloned()).collect();
+        let mut found = self.store.get_consistent(&all).await?.into_iter();
+        let (mut rows, mut of, mut is_within) = (Vec::new(), Vec::new(), true);
+        for (client, (_, index)) in batch.iter().zip(&keys) {
+            let record = found.next();
+            let index: Vec<Lookup> = found.by_ref().take(index.len()).collect();
+            if record == Some(Lookup::Unread) || index.contains(&Lookup::Unread) {
+                self.done.skipped += 1;
+                continue;
+            }
+            let Some(index) = claimed(client, record, index) else {
+                self.done.changed += 1;
+                continue;
+            };
+            let needed = index.len() as u64 + 1;
+            is_within = needed <= self.allowance;
+            if !is_within {
+                break;
+            }
+            self.allowance -= needed;
+            of.push((client.id, rows.len()..rows.len() + index.len()));
+            rows.extend(index);
+        }
+        let (outcomes, stopped) = self.delete(&rows).await;
+        for (id, range) in of {
+            let outcomes = &outcomes[range.clone()];
+            let may_be_gone =
+                |outcome: &DeleteOutcome| matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::Unknown);
+            let gone = rows[range].iter().zip(outcomes).filter(|(_, outcome)| may_be_gone(outcome));
+            let open = Open { id, index: gone.map(|(row, _)| row.bucket()).collect() };
+            if outcomes.iter().all(|outcome| *outcome == DeleteOutcome::Deleted) {
+                self.open.push(open);
+            } else {
+                self.undecided(outcomes.contains(&DeleteOutcome::LostRace));
+                self.put_back(&open).await;
+            }
+        }
+        stopped.map_or(Ok(is_within), Err)
+    }
+
+    fn undecided(&mut self, has_changed: bool) {
+        if has_changed {
+            self.done.changed += 1;
+        } else {
+            self.done.skipped += 1;
+        }
+    }
+
+    async fn delete(&mut self, rows: &[Pruned]) -> (Vec<DeleteOutcome>, Option<StoreError>) {
+        if rows.is_empty() {
+            return (Vec::new(), None);
+        }
+        let Deletes { outcomes, stopped } = self.store.prune(rows).await;
+        let deleted = outcomes.iter().filter(|outcome| **outcome == DeleteOutcome::Deleted).count() as u64;
+        self.done.rows_deleted += deleted;
+        self.store.progressed(0, deleted);
+        (outcomes, stopped)
+    }
+
+    /// Step 2: what was learned before stays true, so the same `clients` learns more.
+    async fn read_again(&self, clients: &mut Clients) -> Result<()> {
+        let scan = |after: Option<RowKey>| async move {
+            let page = self.store.scan_consistently(0, 1, after.as_ref()).await?;
+            Ok((page.rows, page.next))
+        };
+        let mut pages = pin!(follow(None, scan));
+        while let Some(rows) = pages.next().await {
+            add(self.store, clients, &rows?)?;
+        }
+        Ok(())
+    }
+
+    /// Step 3.
+    async fn decide(&mut self, clients: &Clients) -> Result<()> {
+        while !self.open.is_empty() {
+            if self.store.time_is_up() {
+                return Err(StoreError::OutOfTime);
+            }
+            let from = self.open.len().saturating_sub(BATCH);
+            let named: Vec<Open> = self.open.extract_if(from.., |open| clients.unused(open.id).is_none()).collect();
+            for open in named {
+                self.done.used_since += 1;
+                self.put_back(&open).await;
+            }
+            if self.open.len() == from {
+                continue;
+            }
+            let unused: Vec<Unused<'_>> = self.open[from..].iter().filter_map(|open| clients.unused(open.id)).collect();
+            let keys: Vec<RowKey> = unused.iter().map(|client| client.keys().0).collect();
+            let found = self.store.get_consistent(&keys).await?;
+            let batch = self.open.split_off(from);
+            let mut rows = Vec::new();
+            let mut of = Vec::new();
+            for ((client, look), open) in unused.iter().zip(found).zip(batch) {
+                let has_changed = look != Lookup::Unread;
+                match look {
+                    // Somebody else has deleted it.
+                    Lookup::Absent => self.done.changed += 1,
+                    Lookup::Found(row) if let Some(record) = client.record(row.clone()) => {
+                        rows.push(record);
+                        of.push(open);
+                    }
+                    Lookup::Found(_) | Lookup::Unread => {
+                        self.undecided(has_changed);
+                        self.put_back(&open).await;
+                    }
+                }
+            }
+            let (outcomes, stopped) = self.delete(&rows).await;
+            for (open, outcome) in of.iter().zip(outcomes) {
+                if outcome == DeleteOutcome::Deleted {
+                    self.done.removed += 1;
+                } else {
+                    self.undecided(outcome == DeleteOutcome::LostRace);
+                    self.put_back(open).await;
+                }
+            }
+            if let Some(stopped) = stopped {
+                return Err(stopped);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the index rows of a client again that were deleted.
+    async fn put_back(&mut self, open: &Open) {
+        // What was not deleted in the end does not count towards MAX_DELETES.
+        self.allowance = self.allowance.saturating_add(open.index.len() as u64 + 1);
+        for bucket in &open.index {
+            if self.store.put_back(bucket, open.id).await.is_err() {
+                self.done.without_index += 1;
+                return;
+            }
+            self.done.rows_deleted = self.done.rows_deleted.saturating_sub(1);
+        }
+    }
+
+    async fn put_back_all(&mut self) {
+        for open in std::mem::take(&mut self.open) {
+            self.put_back(&open).await;
+        }
+    }
+}
+
+/// The client's rows, each of which still says what it was judged by.
+fn claimed(client: &Unused<'_>, record: Option<Lookup>, index: Vec<Lookup>) -> Option<Vec<Pruned>> {
+    let Some(Lookup::Found(record)) = record else { return None };
+    client.record(record)?;
+    let found = index.into_iter().filter_map(|look| match look {
+        Lookup::Found(row) => Some(client.index_row(row)),
+        Lookup::Absent | Lookup::Unread => None,
+    });
+    found.collect()
+}

@@ -1,0 +1,219 @@
+//! While the janitor is paused, every run that would write does nothing and says so. A pause ends by itself.
+//!
+//! Every path looks for it here: a run, a segment and a command before they acquire the lease or write, and again every
+//! [`LOOK`] while they work, after which they stop as on request; the cascade once per batch. It is a consistent read, so a
+//! pause that was written before a run started holds.
+//!
+//! A pause row that cannot be read holds too, until `janitor resume` ends it: somebody asked for a pause, and a run that
+//! waits can be run later.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::RunError;
+use super::clock::RunClock;
+use crate::store::{OwnState, ReadRows, Result, StopWork, StoreError};
+use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
+use shared::integrity::Lookup;
+use shared::mask::plain;
+use shared::row::{Row, RowKey};
+use shared::time::{EpochSeconds, Utc};
+
+const NAME: &str = "pause";
+
+/// Between two reads of the pause while a run works: as often as a run renews its lease.
+const LOOK: Duration = Duration::from_secs(15);
+
+/// Characters of the reason that are shown.
+const MOST_WHY: usize = 200;
+
+/// A pause that holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pause {
+    /// `None` when the row cannot be read.
+    pub until: Option<i64>,
+    /// The operator's reason.
+    pub why: Option<String>,
+}
+
+impl Pause {
+    /// The pause that a state row says, if it still holds.
+    pub(crate) fn of_row(row: &Row, now: EpochSeconds) -> Option<Self> {
+        if row.bucket.text() != Some(STATE_BUCKET) {
+            return None;
+        }
+        let value: Value = row.data.text().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let until = value["until"].as_i64();
+        let why = value["why"].as_str().map(|why| plain(why).chars().take(MOST_WHY).collect());
+        until.is_none_or(|until| now.get() < until).then_some(Self { until, why })
+    }
+}
+
+impl std::fmt::Display for Pause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.until {
+            Some(until) => write!(f, "the janitor is paused until {}", Utc(EpochSeconds::new(until)))?,
+            None => {
+                f.write_str("the janitor is paused by a state row that cannot be read; `janitor resume` ends it")?;
+            }
+        }
+        self.why.as_ref().map_or(Ok(()), |why| write!(f, " ({why})"))
+    }
+}
+
+pub(crate) fn key() -> RowKey {
+    RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{NAME}"))
+}
+
+/// The pause that holds now.
+pub async fn read<S: ReadRows>(store: &S, clock: &RunClock) -> Result<Option<Pause>> {
+    match store.get_consistent(&[key()]).await?.pop() {
+        Some(Lookup::Found(row)) => Ok(Pause::of_row(&row, clock.wall())),
+        Some(Lookup::Absent) => Ok(None),
+        // Not known is not absent: the run fails, and is tried again.
+        Some(Lookup::Unread) | None => Err(StoreError::KeepsFailing { pieces: 1 }),
+    }
+}
+
+/// An error while a pause holds.
+pub async fn check<S: ReadRows>(store: &S, clock: &RunClock) -> Result<(), RunError> {
+    read(store, clock).await?.map_or(Ok(()), |pause| Err(RunError::Paused(pause)))
+}
+
+/// Does `work`; if a pause begins meanwhile, stops it as on request and returns the pause beside its result.
+pub async fn stopping<S: ReadRows + StopWork, T>(
+    store: &S,
+    clock: &RunClock,
+    work: impl Future<Output = T>,
+) -> (T, Option<Pause>) {
+    let begun = async {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            // A fault of the moment: the next look follows.
+            if let Ok(Some(pause)) = read(store, clock).await {
+                return pause;
+            }
+        }
+    };
+    tokio::pin!(work);
+    tokio::select! {
+        done = &mut work => (done, None),
+        pause = begun => {
+            store.stop();
+            (work.await, Some(pause))
+        }
+    }
+}
+
+/// Pauses the janitor, or replaces the pause that holds.
+pub async fn pause<S: OwnState>(store: &S, clock: &RunClock, seconds: i64, why: Option<&str>) -> Result<Pause> {
+    let until = clock.wall().plus(seconds).get();
+    store.write_state(NAME, &json!({"until": until, "why": why})).await?;
+    Ok(Pause { until: Some(until), why: why.map(str::to_owned) })
+}
+
+/// Ends the pause, whatever its row says: the row is replaced by one that has run out.
+pub async fn resume<S: OwnState>(store: &S) -> Result<()> {
+    store.write_state(NAME, &json!({"until": 0})).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::time::Duration;
+
+    use super::{Pause, key, stopping};
+    use crate::run::clock::RunClock;
+    use crate::store::{Page, PageOf, ReadRows, Result, StopWork};
+    use shared::integrity::Lookup;
+    use shared::row::{Raw, Row, RowKey};
+    use shared::time::EpochSeconds;
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn held(data: Raw) -> Option<Pause> {
+        let row = Row { key: key(), bucket: Raw::Text("state".to_owned()), data, ttl: Raw::Absent, bytes: 100 };
+        Pause::of_row(&row, EpochSeconds::new(NOW))
+    }
+
+    #[test]
+    fn a_pause_holds_until_its_last_second_and_not_after() {
+        for (until, holds) in [(NOW + 86_400, true), (NOW + 1, true), (NOW, false), (NOW - 1, false), (0, false)] {
+            let pause = held(Raw::Text(format!(r#"{{"until": {until}, "why": null}}"#)));
+            assert_eq!(pause, holds.then_some(Pause { until: Some(until), why: None }), "{until}");
+        }
+    }
+
+    #[test]
+    fn a_pause_that_cannot_be_read_holds_and_says_how_to_end_it() {
+        let texts = ["", "{", "null", "[]", "7", r#"{"why": "x"}"#, r#"{"until": "tomorrow"}"#, r#"{"until": 1.5e9}"#];
+        let others = [Raw::Absent, Raw::Null, Raw::Number("7".to_owned()), Raw::Bytes(vec![1])];
+        for data in texts.map(|text| Raw::Text(text.to_owned())).into_iter().chain(others) {
+            let pause = held(data.clone()).unwrap_or_else(|| panic!("{data:?}"));
+            assert!(pause.to_string().contains("`janitor resume` ends it"), "{pause}");
+        }
+    }
+
+    #[test]
+    fn a_reason_is_shown_plain_and_short() {
+        let why = format!("restore\\u001b[31m {}", "x".repeat(1_000));
+        let pause = held(Raw::Text(format!(r#"{{"until": {}, "why": "{why}"}}"#, NOW + 60))).unwrap();
+        let shown = pause.to_string();
+        assert!(shown.starts_with("the janitor is paused until 2027-01-15"), "{shown}");
+        assert!(shown.contains("(restore\\u{1b}[31m xxx"), "{shown}");
+        assert!(shown.len() < 300 && !shown.contains('\u{1b}'), "{shown}");
+    }
+
+    /// A pause row in memory, and whether the work was told to stop.
+    #[derive(Default)]
+    struct Memory {
+        row: RefCell<Option<Row>>,
+        stopped: Cell<bool>,
+    }
+
+    impl ReadRows for Memory {
+        async fn page(&self, _: PageOf<'_>) -> Result<Page> {
+            Ok(Page::default())
+        }
+
+        async fn get_consistent(&self, _: &[RowKey]) -> Result<Vec<Lookup>> {
+            Ok(vec![self.row.borrow().clone().map_or(Lookup::Absent, Lookup::Found)])
+        }
+
+        async fn get_eventual(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
+            self.get_consistent(keys).await
+        }
+    }
+
+    impl StopWork for Memory {
+        fn stop(&self) {
+            self.stopped.set(true);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_in_progress_stops_within_seconds_of_a_pause_and_its_result_is_kept() {
+        let clock = RunClock::start(EpochSeconds::new(NOW), None);
+        for (paused_after, stops) in [(Some(100), true), (None, false)] {
+            let store = Memory::default();
+            let work = async {
+                let mut seconds = 0;
+                while !store.stopped.get() && seconds < 600 {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    seconds += 1;
+                    if Some(seconds) == paused_after {
+                        let data = Raw::Text(format!(r#"{{"until": {}}}"#, NOW + 86_400));
+                        let (bucket, ttl) = (Raw::Text("state".to_owned()), Raw::Absent);
+                        *store.row.borrow_mut() = Some(Row { key: key(), bucket, data, ttl, bytes: 100 });
+                    }
+                }
+                seconds
+            };
+            let (seconds, pause) = stopping(&store, &clock, work).await;
+            assert_eq!(pause.is_some(), stops);
+            assert_eq!(seconds < 120, stops, "after {seconds} s");
+        }
+    }
+}

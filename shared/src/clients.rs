@@ -1,0 +1,318 @@
+//! Which registered clients nobody uses (docs/clients.md).
+//!
+//! A client is unused if it registered itself, long enough ago, and no token, refresh token (consumed ones too) or code of any
+//! owner names it. [`Clients`] learns from every row of a table, in any order; what it holds is a few words per client.
+
+use std::collections::HashMap;
+
+use crate::bucket::{self, Bucket, OAUTH_OWNER, Rule};
+use crate::expiry::{self, Policy, Verdict};
+use crate::integrity::pointed_actor;
+use crate::mask::plain;
+use crate::row::{Field, Fields, Members, Row, RowKey};
+use crate::time::EpochSeconds;
+
+/// What the library puts before the 32 hex digits of a client's id.
+const PREFIX: &str = "mcp_";
+const DIGITS: usize = 32;
+
+/// The id of a client as the library makes it. A client with another one was not registered by itself, and is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(u128);
+
+impl ClientId {
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == DIGITS && is_hex(digits))?;
+        u128::from_str_radix(digits, 16).ok().map(Self)
+    }
+
+    /// Every id in a text, whatever is around it: a row that cannot be read as JSON may still name a client.
+    fn all_in(text: &str) -> impl Iterator<Item = Self> {
+        text.match_indices(PREFIX).filter_map(|(at, _)| Self::parse(text.get(at..at + PREFIX.len() + DIGITS)?))
+    }
+}
+
+fn is_hex(digits: &str) -> bool {
+    digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+impl std::fmt::Display for ClientId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{PREFIX}{:032x}", self.0)
+    }
+}
+
+/// What is known of a client so far.
+#[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the client, in one byte")]
+struct Known {
+    registered: Option<EpochSeconds>,
+    /// Place in the list of names.
+    name: u32,
+    /// There is a record of owner `_actingweb_oauth2`.
+    registered_itself: bool,
+    /// There is a record of another owner.
+    is_actors_own: bool,
+    named_by_live: bool,
+    named_by_dead: bool,
+}
+
+/// Who registered clients, and who uses them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Use {
+    pub with_live_tokens: u64,
+    pub with_dead_tokens_only: u64,
+    pub without_tokens: u64,
+}
+
+impl Use {
+    pub fn clients(&self) -> u64 {
+        self.with_live_tokens + self.with_dead_tokens_only + self.without_tokens
+    }
+}
+
+/// Clients that registered themselves, by age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Age {
+    /// `None` is all that is older, or has no age.
+    pub up_to_days: Option<i64>,
+    pub clients: u64,
+    pub unused: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    pub clients: u64,
+    pub registered_themselves: Use,
+    pub of_actors: Use,
+    /// Clients whose id is not one that the library makes: kept.
+    pub other_ids: u64,
+    pub unused: u64,
+    pub ages: Vec<Age>,
+}
+
+/// A client that nobody uses. Only [`Clients`] makes these, and only they make rows that can be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unused<'a> {
+    pub id: ClientId,
+    pub registered: EpochSeconds,
+    /// As the client called itself, made plain; empty where there were too many names to hold.
+    pub name: &'a str,
+}
+
+/// A row of an unused client as it was read.
+#[derive(Clone, Debug)]
+pub struct Pruned {
+    row: Row,
+    bucket: &'static Bucket,
+}
+
+impl Pruned {
+    pub fn row(&self) -> &Row {
+        &self.row
+    }
+
+    pub fn bucket(&self) -> &'static Bucket {
+        self.bucket
+    }
+}
+
+const DAY: i64 = 86_400;
+const AGES: [i64; 5] = [1, 7, 30, 90, 365];
+/// Names that are held. Tools register again and again under the same few.
+const MOST_NAMES: usize = 10_000;
+const LONGEST_NAME: usize = 60;
+
+/// The clients of a table, as its rows pass.
+pub struct Clients {
+    now: EpochSeconds,
+    /// Seconds since the registration of an unused client.
+    unused_for: i64,
+    known: HashMap<ClientId, Known>,
+    other_ids: u64,
+    names: Vec<Box<str>>,
+    places: HashMap<Box<str>, u32>,
+}
+
+impl Clients {
+    pub fn new(now: EpochSeconds, unused_for: i64) -> Self {
+        Self {
+            now,
+            unused_for,
+            known: HashMap::new(),
+            other_ids: 0,
+            names: vec![Box::default()],
+            places: HashMap::new(),
+        }
+    }
+
+    /// Clients that are held.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    pub fn add(&mut self, row: &Row) {
+        match row.known_bucket() {
+            Some(bucket) if bucket.rule == Rule::Never => self.add_record(row, bucket),
+            Some(bucket) if is_client_index(bucket) => {}
+            Some(_) => self.add_names(row),
+            None if claims_to_be_a_token(row) => self.add_names(row),
+            None => {}
+        }
+    }
+
+    fn add_record(&mut self, row: &Row, bucket: &'static Bucket) {
+        let Some(id) = row.name_in(bucket).and_then(ClientId::parse) else {
+            self.other_ids += 1;
+            return;
+        };
+        let name = row.data.text().and_then(Members::read).and_then(|record| record.text("client_name"));
+        let name = name.map_or(0, |name| self.place(&name));
+        let known = self.known.entry(id).or_default();
+        if row.key.owner == OAUTH_OWNER {
+            known.registered_itself = true;
+            known.registered = registered(row);
+            known.name = name;
+        } else {
+            known.is_actors_own = true;
+        }
+    }
+
+    fn place(&mut self, name: &str) -> u32 {
+        let name: String = plain(name).chars().take(LONGEST_NAME).collect();
+        if let Some(place) = self.places.get(name.as_str()) {
+            return *place;
+        }
+        let Some(place) = u32::try_from(self.names.len()).ok().filter(|_| self.names.len() <= MOST_NAMES) else {
+            return 0;
+        };
+        self.names.push(name.clone().into());
+        self.places.insert(name.into(), place);
+        place
+    }
+
+    /// A client is named by a row's `client_id`, and by its id anywhere in the row's text.
+    fn add_names(&mut self, row: &Row) {
+        let Some(text) = row.data.text() else { return };
+        let escaped = text.contains('\\').then(|| Members::read(text)?.text("client_id")).flatten();
+        let escaped = escaped.as_deref().and_then(ClientId::parse);
+        let mut is_live = None;
+        for id in ClientId::all_in(text).chain(escaped) {
+            let is_live = *is_live.get_or_insert_with(|| is_live_row(row, self.now));
+            let known = self.known.entry(id).or_default();
+            known.named_by_live |= is_live;
+            known.named_by_dead |= !is_live;
+        }
+    }
+
+    fn judge(&self, known: &Known) -> bool {
+        let is_old = known.registered.is_some_and(|at| self.now.since(at) > self.unused_for);
+        let is_named = known.named_by_live || known.named_by_dead;
+        known.registered_itself && !known.is_actors_own && is_old && !is_named
+    }
+
+    /// The client, if nobody uses it by all that was seen so far.
+    pub fn unused(&self, id: ClientId) -> Option<Unused<'_>> {
+        let known = self.known.get(&id).filter(|known| self.judge(known))?;
+        let name = usize::try_from(known.name).ok().and_then(|place| self.names.get(place));
+        Some(Unused { id, registered: known.registered?, name: name.map_or("", |name| name) })
+    }
+
+    /// The clients that nobody uses, the oldest first.
+    pub fn all_unused(&self) -> Vec<ClientId> {
+        let unused = self.known.iter().filter(|(_, known)| self.judge(known));
+        let mut unused: Vec<(EpochSeconds, ClientId)> =
+            unused.filter_map(|(id, known)| Some((known.registered?, *id))).collect();
+        unused.sort_unstable();
+        unused.into_iter().map(|(_, id)| id).collect()
+    }
+
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts { other_ids: self.other_ids, clients: self.other_ids, ..Counts::default() };
+        let mut ages = AGES.map(|days| Age { up_to_days: Some(days), clients: 0, unused: 0 }).to_vec();
+        ages.push(Age { up_to_days: None, clients: 0, unused: 0 });
+        for known in self.known.values().filter(|known| known.registered_itself || known.is_actors_own) {
+            counts.clients += 1;
+            let by = if known.is_actors_own { &mut counts.of_actors } else { &mut counts.registered_themselves };
+            match (known.named_by_live, known.named_by_dead) {
+                (true, _) => by.with_live_tokens += 1,
+                (false, true) => by.with_dead_tokens_only += 1,
+                (false, false) => by.without_tokens += 1,
+            }
+            if known.is_actors_own {
+                continue;
+            }
+            let days = known.registered.map_or(i64::MAX, |at| self.now.since(at) / DAY);
+            let cell = AGES.iter().position(|up_to| days < *up_to).unwrap_or(AGES.len());
+            let is_unused = u64::from(self.judge(known));
+            ages[cell].clients += 1;
+            ages[cell].unused += is_unused;
+            counts.unused += is_unused;
+        }
+        counts.ages = ages;
+        counts
+    }
+}
+
+impl Unused<'_> {
+    /// Where the client's record is, and its index rows of both generations.
+    pub fn keys(&self) -> (RowKey, Vec<RowKey>) {
+        let name = self.id.to_string();
+        let key = |bucket: &Bucket| RowKey::in_bucket(OAUTH_OWNER, bucket, &name);
+        (key(record_bucket()), index_buckets().map(key).collect())
+    }
+
+    /// The client's index row, if that is what this row is. One that leads elsewhere is not.
+    pub fn index_row(&self, row: Row) -> Option<Pruned> {
+        let bucket = row.known_bucket().filter(|bucket| is_client_index(bucket))?;
+        let is_its = row.name_in(bucket).and_then(ClientId::parse) == Some(self.id);
+        let leads_to_it = pointed_actor(&row.data).as_deref() == Some(OAUTH_OWNER);
+        (is_its && leads_to_it).then_some(Pruned { row, bucket })
+    }
+
+    /// The client's record, if it still says what it was judged by.
+    pub fn record(&self, row: Row) -> Option<Pruned> {
+        let bucket = row.known_bucket().filter(|bucket| bucket.rule == Rule::Never)?;
+        let is_its = row.key.owner == OAUTH_OWNER && row.name_in(bucket).and_then(ClientId::parse) == Some(self.id);
+        (is_its && registered(&row) == Some(self.registered)).then_some(Pruned { row, bucket })
+    }
+}
+
+fn record_bucket() -> &'static Bucket {
+    bucket::BUCKETS.iter().find(|bucket| bucket.rule == Rule::Never).expect("the table has a client bucket")
+}
+
+fn is_client_index(bucket: &Bucket) -> bool {
+    bucket.name.trim_start_matches('_') == "client_index"
+}
+
+fn index_buckets() -> impl Iterator<Item = &'static Bucket> {
+    bucket::BUCKETS.iter().filter(|bucket| is_client_index(bucket) && bucket.system_owner().is_some())
+}
+
+/// Without the time of its registration nobody knows how old a client is.
+fn registered(row: &Row) -> Option<EpochSeconds> {
+    match Fields::read(&row.data)?.created_at {
+        Field::Is(at) => Some(at),
+        Field::Missing | Field::Malformed => None,
+    }
+}
+
+/// A row of a token bucket under an owner that has none: nothing reads it, and it keeps its client.
+fn claims_to_be_a_token(row: &Row) -> bool {
+    let tokens = || bucket::BUCKETS.iter().filter(|bucket| bucket::can_refer(bucket));
+    tokens().any(|bucket| row.bucket.text() == Some(bucket.name) || row.name_in(bucket).is_some())
+}
+
+/// Consumed refresh tokens are dead here: they show that a client was used.
+fn is_live_row(row: &Row, now: EpochSeconds) -> bool {
+    let used = Fields::read(&row.data).is_some_and(|fields| fields.used == Field::Is(true));
+    let is_dead = row
+        .known_bucket()
+        .is_some_and(|bucket| matches!(expiry::judge(row, bucket, now, &Policy::default()), Verdict::Delete(_)));
+    !used && !is_dead
+}
