@@ -243,7 +243,7 @@ def check_reports():
     """The words of answers: findings, outcomes, reasons."""
     text = read("docs/monitoring.md")
     finding = read("jobs/src/metrics/finding.rs")
-    kinds = set(re.findall(r'"([a-z]+(?:-[a-z]+)+|clock|overdue|skipped)"', finding))
+    kinds = set(re.findall(r'"([a-z]+(?:-[a-z]+)+|clock|overdue|paused|skipped)"', finding))
     # Names of TTL's states, which are words of the answer and not of a finding.
     kinds -= set(re.findall(r'TtlHealth::\w+(?:\(_\))? => "([\w-]+)"', finding))
     same("docs/monitoring.md, Findings", first_names(section(text, "Findings")), some("findings", kinds, 10))
