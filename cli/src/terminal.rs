@@ -44,7 +44,7 @@ impl Terminal {
         tcsetattr(&self.0, OptionalActions::Now, &modes)?;
         // The Enter was not shown either.
         self.0.write_all(b"\n")?;
-        Ok(line.map(|line| (!line.ends_with(char::from(interrupt))).then_some(line))?)
+        line.map(|line| (!line.ends_with(char::from(interrupt))).then_some(line))
     }
 
     /// A terminal delivers one line to a read.

@@ -132,11 +132,11 @@ async fn ask(
 ) -> Result<(), Failure> {
     let rows = grouped(dry.counts.rows_deleted());
     let Progress { dead_units, write_pace, .. } = target.watch.progress();
-    let pace = write_pace.map_or_else(String::new, |pace| format!(" at {} per second", units(pace)));
+    let at = write_pace.map_or_else(String::new, |rate| format!(" at {} per second", units(rate)));
     // The rows are read again, while the deletes keep to the pace.
     let took = at_pace(dead_units, write_pace).max(dry.elapsed_ms.div_ceil(1_000));
     let what = format!(
-        "This deletes {rows} rows of {}. It uses about {} write units{pace}, and takes about {}.",
+        "This deletes {rows} rows of {}. It uses about {} write units{at}, and takes about {}.",
         place.of(&dry.table),
         grouped(dead_units),
         seconds(took)
