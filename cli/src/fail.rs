@@ -51,7 +51,9 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Store(error) => error.into(),
-            RunError::Config(_) | RunError::WrongTable { .. } => Self::usage(error.to_string()),
+            RunError::Config(_) | RunError::WrongTable { .. } | RunError::TtlNotOn { .. } => {
+                Self::usage(error.to_string())
+            }
             RunError::AboveShare { .. }
             | RunError::ShareUnknown { .. }
             | RunError::LeaseLost

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use janitor::args::{self, Cli, Command};
 use janitor::command::runs::Which;
-use janitor::command::{audit, explain, reap, revoke, runs, settings, ttl};
+use janitor::command::{audit, explain, reap, restore, revoke, runs, settings, ttl};
 #[cfg(feature = "demo")]
 use janitor::demo;
 use janitor::fail::{DONE, Failure};
@@ -49,6 +49,7 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         Command::Explain(options) => explain::explain(&common, &options, screen, out).await,
         Command::Ttl(command) => ttl::ttl(&common, &command, screen, out).await,
         Command::Run(options) => reap::run(&common, &options, screen, out).await,
+        Command::Restore(options) => restore::restore(&common, &options, screen, out).await,
         Command::Revoke(options) => revoke::revoke(&common, &options, screen, out).await,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "janitor", out);

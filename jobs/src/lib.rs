@@ -16,6 +16,7 @@
 //! revoke       every row of an actor, a client, a chain or a token; the only job that deletes live rows
 //! backfill     gives rows the TTL that they should have
 //! explain      why a row is judged as it is, and what each job would do with it; cannot delete
+//! restore      puts the TTL of retired rows back
 //! table_setup  makes sure that the table's TTL, and if wanted its stream, is on
 //! ```
 
@@ -29,6 +30,7 @@ pub mod explain;
 pub mod metric;
 pub mod metrics;
 pub mod repair;
+pub mod restore;
 #[cfg(feature = "revoke")]
 pub mod revoke;
 pub mod run;

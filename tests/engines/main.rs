@@ -14,5 +14,6 @@ mod killed_runs;
 mod metrics;
 mod random_tables;
 mod repair;
+mod retire;
 mod segments;
 mod ttl;

@@ -4,6 +4,7 @@ pub mod audit;
 pub mod backfill;
 pub mod explain;
 pub mod reap;
+pub mod restore;
 pub mod revoke;
 pub mod runs;
 pub mod settings;

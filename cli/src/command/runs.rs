@@ -8,7 +8,7 @@ use jobs::repair::Repair;
 use jobs::run::report::{Outcome, RunReport};
 use jobs::run::{self, Job};
 use serde_json::{Value, json};
-use shared::settings::{Mode, Purpose, Settings};
+use shared::settings::{ExpiredRows, Mode, Purpose, Settings};
 
 use super::{Question, can_ask, confirm, stop_on_signals};
 use crate::args::{Common, Deleting};
@@ -77,12 +77,14 @@ pub async fn run<T: Takes>(
             writeln!(out, "{}", which.answer(&dry))?;
             return Ok(code(&dry));
         }
-        tell(which, &dry, &place, screen, out)?;
-        let may_go_on = dry.counts.rows_deleted() > 0 && code(&dry) == DONE && !target.watch.is_stopped();
+        let deed = Deed::of(&target.settings);
+        tell(which, &dry, deed, &place, screen, out)?;
+        let may_go_on = dry.counts.rows_ended() > 0 && code(&dry) == DONE && !target.watch.is_stopped();
         if !options.apply || !may_go_on {
             if may_go_on && !screen.quiet {
-                let advice = "Nothing was deleted. To delete them, run it again with --apply.";
-                writeln!(out, "\n{}", screen.paragraph("", advice))?;
+                let Deed { infinitive, past, .. } = deed;
+                let advice = format!("Nothing was {past}. To {infinitive} them, run it again with --apply.");
+                writeln!(out, "\n{}", screen.paragraph("", &advice))?;
             }
             return Ok(code(&dry));
         }
@@ -92,9 +94,31 @@ pub async fn run<T: Takes>(
     if screen.json {
         writeln!(out, "{}", which.answer(&report))?;
     } else {
-        tell(which, &report, &place, screen, out)?;
+        tell(which, &report, Deed::of(&target.settings), &place, screen, out)?;
     }
     Ok(code(&report))
+}
+
+/// What a run does with dead rows, in words.
+#[derive(Clone, Copy)]
+pub(crate) struct Deed {
+    pub(crate) infinitive: &'static str,
+    pub(crate) past: &'static str,
+    /// How it can be undone.
+    afterwards: &'static str,
+}
+
+impl Deed {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        match settings.expired_rows {
+            ExpiredRows::Delete => Self { infinitive: "delete", past: "deleted", afterwards: "" },
+            ExpiredRows::Retire => Self {
+                infinitive: "retire",
+                past: "retired",
+                afterwards: " Until DynamoDB removes them, `janitor restore` puts them back.",
+            },
+        }
+    }
 }
 
 /// Names what is about to happen, and asks.
@@ -105,13 +129,16 @@ async fn ask(
     screen: Screen,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let rows = grouped(dry.counts.rows_deleted());
+    let (rows, deed) = (grouped(dry.counts.rows_ended()), Deed::of(&target.settings));
     let what = format!(
-        "This deletes {rows} rows of {}. It uses at least {rows} write units: one per row and kilobyte, rounded up.",
-        place.of(&dry.table)
+        "This {}s {rows} rows of {}. It uses at least {rows} write units: one per row and kilobyte, rounded up.{}",
+        deed.infinitive,
+        place.of(&dry.table),
+        deed.afterwards,
     );
     let what = screen.paragraph("", &what);
-    confirm(Question { what: &what, deed: "delete them", undone: "nothing was deleted" }, target.watch, out).await
+    let (them, nothing) = (format!("{} them", deed.infinitive), format!("nothing was {}", deed.past));
+    confirm(Question { what: &what, deed: &them, undone: &nothing }, target.watch, out).await
 }
 
 /// A ceiling that was asked for is an end; whatever else was left undone is not.
@@ -127,7 +154,14 @@ fn code(report: &RunReport) -> u8 {
     }
 }
 
-fn tell(which: Which, report: &RunReport, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+fn tell(
+    which: Which,
+    report: &RunReport,
+    deed: Deed,
+    place: &Place,
+    screen: Screen,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     let dry = report.mode == Mode::DryRun;
     let job = match which {
         Which::Cleanup => "the cleanup",
@@ -141,22 +175,29 @@ fn tell(which: Which, report: &RunReport, place: &Place, screen: Screen, out: &m
         .buckets()
         .iter()
         .map(|(name, counts)| {
-            let why = [reasons(&counts.deleted), reasons(&counts.kept)];
+            let ended = if counts.retired.is_empty() { &counts.deleted } else { &counts.retired };
+            let why = [reasons(ended), reasons(&counts.kept)];
             let why = match [why[0].is_empty(), why[1].is_empty()] {
                 [false, false] => format!("{} | kept: {}", why[0], why[1]),
                 [false, true] => why[0].clone(),
                 [true, false] => format!("kept: {}", why[1]),
                 [true, true] => String::new(),
             };
-            vec![(*name).to_owned(), grouped(counts.read), grouped(counts.deleted_total()), why]
+            vec![
+                (*name).to_owned(),
+                grouped(counts.read),
+                grouped(counts.deleted_total() + counts.retired_total()),
+                why,
+            ]
         })
         .collect();
-    let deleted = if dry { "to delete" } else { "deleted" };
-    write!(out, "{}", screen.table(&["bucket", "read", deleted, "why"], &rows))?;
+    let Deed { infinitive, past, .. } = deed;
+    let ended = if dry { format!("to {infinitive}") } else { past.to_owned() };
+    write!(out, "{}", screen.table(&["bucket", "read", &ended, "why"], &rows))?;
     let usage = &report.usage;
     let counts = &report.counts;
-    let verb = if dry { "would delete" } else { "deleted" };
-    writeln!(out, "\n{verb} {} of {} rows read", grouped(counts.rows_deleted()), grouped(counts.rows_read()))?;
+    let verb = if dry { format!("would {infinitive}") } else { past.to_owned() };
+    writeln!(out, "\n{verb} {} of {} rows read", grouped(counts.rows_ended()), grouped(counts.rows_read()))?;
     let estimated = if usage.write_units_estimated { " (in part by the rows' sizes)" } else { "" };
     let seconds = format!("{}.{} s", report.elapsed_ms / 1_000, report.elapsed_ms / 100 % 10);
     let used = format!(

@@ -63,6 +63,7 @@ pub async fn run<J: WalkRows<Dynamo>>(
                 mode = report.mode.name(),
                 rows.read = report.counts.rows_read(),
                 rows.deleted = report.counts.rows_deleted(),
+                rows.retired = report.counts.rows_retired(),
                 rows.lost_race = report.counts.lost_races(),
                 rows.skipped = report.counts.rows_skipped(),
                 units.read = report.usage.read_units,

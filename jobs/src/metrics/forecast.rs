@@ -118,7 +118,7 @@ pub fn forecast(census: &Census, daily: &JobState, now: EpochSeconds) -> Forecas
     let backlog = if complete { system.since_last_run } else { all };
     let trend = match (complete, daily.consecutive_incomplete_runs, died_per_day, deleted_per_day) {
         _ if since > overdue_after(daily, OVERDUE_AFTER) && backlog > 0 => Trend::Grows,
-        (true, ..) if run.deferred > 0 => Trend::LeftToTtl,
+        (true, ..) if run.left_to_ttl + run.retired > 0 => Trend::LeftToTtl,
         (true, ..) => {
             let left = interval(run).unwrap_or(DAY).saturating_sub(since).max(0);
             Trend::ClearsWithNextRun { days: seconds(left) / seconds(DAY) }

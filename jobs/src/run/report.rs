@@ -102,6 +102,7 @@ struct ReportDocument<'a> {
 struct Rows {
     read: u64,
     deleted: u64,
+    retired: u64,
     lost_race: u64,
     skipped: u64,
     uncertain: u64,
@@ -129,6 +130,7 @@ impl Serialize for RunReport {
             rows: Rows {
                 read: counts.rows_read(),
                 deleted: counts.rows_deleted(),
+                retired: counts.rows_retired(),
                 lost_race: counts.lost_races(),
                 skipped: counts.rows_skipped(),
                 uncertain: counts.uncertain(),
@@ -180,6 +182,7 @@ impl RunReport {
         }
         let document = Document::new(&self.table, "rows deleted")
             .count(metric::ROWS_DELETED, self.counts.rows_deleted())
+            .field("RowsRetired", self.counts.rows_retired())
             .field("job", job)
             .field("outcome", self.outcome.name());
         Some(document)

@@ -2,6 +2,7 @@
 
 mod boundaries;
 mod cascade_rules;
+mod disposal;
 mod judge;
 mod revoke_rules;
 mod rules;
