@@ -627,7 +627,8 @@ fn the_help_teaches() {
     assert_eq!(janitor.run(&["nonsense"]).code, 2);
 }
 
-const NAMES: [&str; 9] = ["demo", "cleanup", "repair", "audit", "explain", "ttl", "run", "revoke", "completions"];
+const NAMES: [&str; 10] =
+    ["demo", "cleanup", "repair", "audit", "explain", "ttl", "run", "revoke", "restore", "completions"];
 
 /// The README's table and the file that the checks of the template read are printed by `janitor settings` (`make docs`).
 #[test]
