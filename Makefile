@@ -141,8 +141,8 @@ backlog: tools ## (20 minutes) the backlog's state machine with the release func
 cascade-month: ## (minutes) a month of a table with and without the TTL cascade: what is left behind, requests, units; draws docs/cascade-month.svg
 	$(CARGO) run --quiet --locked --package tests --example cascade_month -- docs/cascade-month.svg
 
-# Not part of `test`: the better part of an hour in all. SECTIONS takes some of: init embedded local defer million-embedded million-local. A short form, to
-# see that it still works: `make bench BENCH_SIZES=2000 BENCH_REPEATS=1 BENCH_STARTS=2 SECTIONS="init embedded local defer"`.
+# Not part of `test`: the better part of an hour in all. SECTIONS takes some of: init embedded local retire million-embedded million-local. A short form, to
+# see that it still works: `make bench BENCH_SIZES=2000 BENCH_REPEATS=1 BENCH_STARTS=2 SECTIONS="init embedded local retire"`.
 FUNCTIONS := daily-cleanup index-repair metrics-emitter enable-ttl ttl-cascade
 BENCH := $(CARGO) run --quiet --locked --release --package tests --example bench --
 bench: tools ## (50 minutes) the daily cleanup beside the library's own, a good script and the engine's limit: time, requests, units, CPU, memory

@@ -210,6 +210,17 @@ Examples:
     /// End a pause
     #[command(after_help = "Example: janitor resume --prefix myapp")]
     Resume,
+    /// List retired rows, and put them back before the table's TTL removes them
+    ///
+    /// A row that EXPIRED_ROWS=retire retired gets the TTL back that it had. Without --apply this is a dry run: it lists the retired
+    /// rows by bucket and by the reason for which a run would retire them now, and writes nothing. A deleted row cannot be restored.
+    #[command(after_help = "\
+Examples:
+  janitor restore --prefix myapp                       list what is retired, why, and until when
+  janitor restore --prefix myapp --since 24h --apply   put back what was retired in the last day
+
+Exit codes: 0 done (dry run: rows found), 1 nothing is retired, 2 wrong usage or configuration, 3 not finished.")]
+    Restore(Restoring),
     /// Print a completion script for a shell
     #[command(after_help = "Example: janitor completions bash > /etc/bash_completion.d/janitor")]
     Completions { shell: clap_complete::Shell },
@@ -289,6 +300,28 @@ pub struct Deleting<T: Takes> {
     pub limit: Option<u16>,
     #[command(flatten)]
     pub flags: Flags<T>,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+pub struct Restoring {
+    /// Only rows that were retired in this time, such as 90m or 7d; computed with RETIRE_DAYS
+    #[arg(long, value_name = "DURATION", value_parser = interval)]
+    pub since: Option<Duration>,
+    /// Only rows of this bucket
+    #[arg(long, value_name = "BUCKET")]
+    pub bucket: Option<String>,
+    /// Only rows of this owner: an actor, or a system actor
+    #[arg(long, value_name = "OWNER", allow_hyphen_values = true)]
+    pub owner: Option<String>,
+    /// The RETIRE_DAYS that the rows were retired with [default: 7]
+    #[arg(long, value_name = "DAYS")]
+    pub retire_days: Option<u16>,
+    /// Put the rows back (asks for confirmation)
+    #[arg(long)]
+    pub apply: bool,
+    /// Skip the confirmation prompt
+    #[arg(long, requires = "apply")]
+    pub yes: bool,
 }
 
 #[derive(Clone, Debug, Default, Args)]

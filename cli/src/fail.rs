@@ -58,7 +58,7 @@ impl From<RunError> for Failure {
         match error {
             RunError::Store(error) => error.into(),
             RunError::Config(_) => Self::usage(error.to_string()),
-            RunError::WrongTable { .. } => Self::usage(in_flags(&error.to_string())),
+            RunError::WrongTable { .. } | RunError::TtlNotOn { .. } => Self::usage(in_flags(&error.to_string())),
             RunError::AboveShare { .. }
             | RunError::ShareUnknown { .. }
             | RunError::LeaseLost

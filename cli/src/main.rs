@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use janitor::args::{self, Cli, Command};
 use janitor::command::runs::Which;
-use janitor::command::{audit, clients, doctor, explain, generate, pause, reap, revoke, runs, settings, status, ttl};
+use janitor::command::{
+    audit, clients, doctor, explain, generate, pause, reap, restore, revoke, runs, settings, status, ttl,
+};
 #[cfg(feature = "demo")]
 use janitor::demo;
 use janitor::fail::Failure;
@@ -51,6 +53,7 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         Command::Explain(options) => explain::explain(&common, &options, screen, out).await,
         Command::Ttl(command) => ttl::ttl(&common, &command, screen, out).await,
         Command::Run(options) => reap::run(&common, &options, screen, out).await,
+        Command::Restore(options) => restore::restore(&common, &options, screen, out).await,
         Command::Revoke(options) => revoke::revoke(&common, &options, screen, out).await,
         Command::Clients(options) => clients::clients(&common, &options, screen, out).await,
         Command::Pause(options) => pause::pause(&common, &options, screen, out).await,

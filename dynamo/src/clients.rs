@@ -5,16 +5,15 @@ use serde_json::json;
 use super::Dynamo;
 use super::attributes::Write;
 use super::call::Phase;
-use super::delete::Begun;
+use super::delete::{Begun, End};
 use jobs::store::{Deletes, PruneClients, Result};
 use shared::bucket::{Bucket, OAUTH_OWNER};
 use shared::clients::{ClientId, Pruned};
-use shared::row::Row;
 
 impl PruneClients for Dynamo {
     async fn prune(&self, rows: &[Pruned]) -> Deletes {
-        let rows: Vec<&Row> = rows.iter().map(Pruned::row).collect();
-        self.delete_as_read(&rows, Begun::MayStop).await
+        let ends: Vec<End<'_>> = rows.iter().map(|row| End::Delete(row.row())).collect();
+        self.end_as_read(&ends, Begun::MayStop).await
     }
 
     async fn put_back(&self, index: &'static Bucket, client: ClientId) -> Result<bool> {

@@ -12,7 +12,7 @@ pub(super) const SORT: &str = "bucket_name";
 pub(super) const BUCKET: &str = "bucket";
 pub(super) const NAME: &str = "name";
 pub(super) const DATA: &str = "data";
-pub(super) use shared::bucket::TTL_ATTRIBUTE as TTL;
+pub(super) use shared::bucket::{RETIRED_ATTRIBUTE as RETIRED, TTL_ATTRIBUTE as TTL};
 
 pub(super) type Item = HashMap<String, AttributeValue>;
 
@@ -21,7 +21,8 @@ pub(super) fn to_row(mut item: Item) -> Option<Row> {
     let bytes = item.iter().map(|(name, value)| name.len() + size(value)).sum();
     let mut take = |name: &str| item.remove(name).map_or(Raw::Absent, to_raw);
     let (Raw::Text(owner), Raw::Text(sort)) = (take(ID), take(SORT)) else { return None };
-    Some(Row { key: RowKey { owner, sort }, bucket: take(BUCKET), data: take(DATA), ttl: take(TTL), bytes })
+    let (bucket, data, ttl, retired_from) = (take(BUCKET), take(DATA), take(TTL), take(RETIRED));
+    Some(Row { key: RowKey { owner, sort }, bucket, data, ttl, retired_from, bytes })
 }
 
 pub(super) fn text(value: impl Into<String>) -> AttributeValue {

@@ -1,25 +1,63 @@
-//! Conditional deletes, in batches: PartiQL's `BatchExecuteStatement`, because it is the one batch in which every delete
-//! carries its own condition. HTTP 200 is not success: each statement has its own answer.
+//! Conditional deletes and retirements, in batches: PartiQL's `BatchExecuteStatement`, because it is the one batch in which every
+//! write carries its own condition. HTTP 200 is not success: each statement has its own answer.
 
 use aws_sdk_dynamodb::types::{
-    BatchStatementError, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
+    AttributeValue, BatchStatementError, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
     ReturnConsumedCapacity,
 };
 
 use super::Dynamo;
 use super::call::{Answered, MAX_ATTEMPTS, Phase};
-use super::convert::{BUCKET, DATA, ID, SORT, TTL, text, to_value};
+use super::convert::{BUCKET, DATA, ID, RETIRED, SORT, TTL, text, to_value};
 use super::error::{Fault, by_code, refuses_content};
 use super::pace::Direction;
 use super::read::sum;
-use jobs::store::{Budget, DeleteOutcome, DeleteRows, Deletes, Result, StoreError};
-use shared::expiry::Condemned;
+use jobs::store::{Budget, DeleteOutcome, DeleteRows, Deletes, Result, RetireRows, StoreError};
+use shared::disposal::{Condemned, Retirement};
 use shared::row::{Raw, Row};
 
 impl DeleteRows for Dynamo {
     async fn delete(&self, rows: &[Condemned]) -> Deletes {
-        let rows: Vec<&Row> = rows.iter().map(Condemned::row).collect();
-        self.delete_as_read(&rows, Begun::MayStop).await
+        let ends: Vec<End<'_>> = rows.iter().map(|row| End::Delete(row.row())).collect();
+        self.end_as_read(&ends, Begun::MayStop).await
+    }
+}
+
+impl RetireRows for Dynamo {
+    async fn retire(&self, rows: &[Retirement]) -> Deletes {
+        let ends: Vec<End<'_>> = rows.iter().map(End::Retire).collect();
+        self.end_as_read(&ends, Begun::MayStop).await
+    }
+}
+
+/// How a row ends.
+#[derive(Clone, Copy)]
+pub(super) enum End<'a> {
+    Delete(&'a Row),
+    Retire(&'a Retirement),
+}
+
+impl End<'_> {
+    fn row(&self) -> &Row {
+        match self {
+            End::Delete(row) => row,
+            End::Retire(retirement) => retirement.row(),
+        }
+    }
+
+    fn outcome(&self) -> DeleteOutcome {
+        match self {
+            End::Delete(_) => DeleteOutcome::Deleted,
+            End::Retire(_) => DeleteOutcome::Retired,
+        }
+    }
+
+    /// The IAM action that it takes.
+    fn operation(&self) -> &'static str {
+        match self {
+            End::Delete(_) => "BatchExecuteStatement (PartiQLDelete)",
+            End::Retire(_) => "BatchExecuteStatement (PartiQLUpdate)",
+        }
     }
 }
 
@@ -34,8 +72,8 @@ pub(super) enum Begun {
 }
 
 impl Dynamo {
-    /// Deletes each row on the condition that it is still what was read.
-    pub(super) async fn delete_as_read(&self, rows: &[&Row], begun: Begun) -> Deletes {
+    /// Ends each row on the condition that it is still what was read.
+    pub(super) async fn end_as_read(&self, rows: &[End<'_>], begun: Begun) -> Deletes {
         let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
         let size = self.pace.delete_batch();
         let all: Vec<usize> = (0..rows.len()).collect();
@@ -45,12 +83,12 @@ impl Dynamo {
             let done = if begun == Begun::MayStop && self.time_is_up() {
                 Err(StoreError::OutOfTime)
             } else {
-                self.delete_at_once(rows, batch, &mut outcomes).await
+                self.end_at_once(rows, batch, &mut outcomes).await
             };
             match (done, batch) {
                 (Ok(Batch::Answered), batch) => {
-                    let deleted = batch.iter().filter(|i| outcomes[**i] == DeleteOutcome::Deleted).count();
-                    self.progressed(0, deleted as u64);
+                    let done = batch.iter().filter(|i| outcomes[**i].is_done()).count();
+                    self.progressed(0, done as u64);
                 }
                 (Ok(Batch::Refused), [one]) => outcomes[*one] = DeleteOutcome::Refused,
                 // One row is enough for that: it is found by halving, and the others are deleted.
@@ -81,12 +119,12 @@ enum Answer {
 
 impl Dynamo {
     /// One batch, its throttled statements tried again within the bounds of any other retry.
-    async fn delete_at_once(&self, rows: &[&Row], batch: &[usize], outcomes: &mut [DeleteOutcome]) -> Result<Batch> {
+    async fn end_at_once(&self, rows: &[End<'_>], batch: &[usize], outcomes: &mut [DeleteOutcome]) -> Result<Batch> {
         let mut open = batch.to_vec();
         for attempt in 1..=MAX_ATTEMPTS {
-            let units = open.iter().map(|i| f64::from(rows[*i].write_units())).sum();
+            let units = open.iter().map(|i| f64::from(rows[*i].row().write_units())).sum();
             self.wait_to_write(units).await?;
-            let answers = match self.send(open.iter().map(|i| rows[*i]), units).await {
+            let answers = match self.send(&open.iter().map(|i| rows[*i]).collect::<Vec<_>>(), units).await {
                 Ok(answers) => answers,
                 Err(error) if refuses_content(&error) && attempt == 1 => {
                     self.pace.settle_write(units, 0.0);
@@ -131,8 +169,8 @@ impl Dynamo {
         Ok(Batch::Answered)
     }
 
-    async fn send<'r>(&self, rows: impl Iterator<Item = &'r Row>, units: f64) -> Result<Vec<Result<Answer>>> {
-        let statements = rows.map(|row| self.statement(row)).collect::<Result<Vec<_>>>()?;
+    async fn send(&self, rows: &[End<'_>], units: f64) -> Result<Vec<Result<Answer>>> {
+        let statements = rows.iter().map(|end| self.statement(end)).collect::<Result<Vec<_>>>()?;
         let Answered { answer, acted_before } = self
             .call_telling("BatchExecuteStatement", Phase::Work, || {
                 self.client
@@ -160,18 +198,27 @@ impl Dynamo {
             usage.write_units_estimated |= reported.is_none();
         });
         let certain = |answer| match answer {
-            // The row changed, or the attempt that was not heard of again deleted it: nobody knows which.
+            // The row changed, or the attempt that was not heard of again ended it: nobody knows which.
             Ok(Answer::Done(DeleteOutcome::LostRace)) if acted_before => Ok(Answer::Done(DeleteOutcome::Unknown)),
             answer => answer,
         };
-        Ok(responses.iter().map(|response| certain(self.read_answer(response))).collect())
+        Ok(rows.iter().zip(&responses).map(|(end, response)| certain(self.read_answer(end, response))).collect())
     }
 
     /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL.
-    fn statement(&self, row: &Row) -> Result<BatchStatementRequest> {
-        debug_assert!(row.bucket != Raw::Absent, "what is deleted is of a known bucket");
+    fn statement(&self, end: &End<'_>) -> Result<BatchStatementRequest> {
+        let row = end.row();
+        debug_assert!(row.bucket != Raw::Absent, "what is ended is of a known bucket");
+        let (verb, mut parameters) = match end {
+            End::Delete(_) => (format!(r#"DELETE FROM "{}""#, self.table), Vec::new()),
+            End::Retire(retirement) => {
+                let until = AttributeValue::N(retirement.until().to_string());
+                let set = format!(r#"UPDATE "{}" SET "{TTL}" = ? SET "{RETIRED}" = ?"#, self.table);
+                (set, [Some(until), to_value(&row.retired_from())].into_iter().flatten().collect())
+            }
+        };
         let mut conditions = vec![format!(r#""{ID}" = ?"#), format!(r#""{SORT}" = ?"#)];
-        let mut parameters = vec![text(&row.key.owner), text(&row.key.sort)];
+        parameters.extend([text(&row.key.owner), text(&row.key.sort)]);
         for (attribute, raw) in [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl)] {
             match to_value(raw) {
                 Some(value) => {
@@ -182,25 +229,23 @@ impl Dynamo {
             }
         }
         BatchStatementRequest::builder()
-            .statement(format!(r#"DELETE FROM "{}" WHERE {}"#, self.table, conditions.join(" AND ")))
+            .statement(format!("{verb} WHERE {}", conditions.join(" AND ")))
             .set_parameters(Some(parameters))
             .build()
             .map_err(|_| self.refused("a statement that could not be built".to_owned()))
     }
 
-    fn read_answer(&self, response: &BatchStatementResponse) -> Result<Answer> {
-        let Some(error) = response.error() else { return Ok(Answer::Done(DeleteOutcome::Deleted)) };
+    fn read_answer(&self, end: &End<'_>, response: &BatchStatementResponse) -> Result<Answer> {
+        let Some(error) = response.error() else { return Ok(Answer::Done(end.outcome())) };
         let code = error.code().map_or("an error without a code", BatchStatementErrorCodeEnum::as_str);
         if code.starts_with("ConditionalCheckFailed") {
             return Ok(Answer::Done(DeleteOutcome::LostRace));
         }
         match by_code(Some(code), 0) {
             Fault::Throttled(_) | Fault::Passing(_) | Fault::Unreachable(_) => Ok(Answer::TryAgain),
-            Fault::Final(code) if code == "AccessDenied" => Err(StoreError::AccessDenied {
-                operation: "BatchExecuteStatement (PartiQLDelete)",
-                table: self.table.clone(),
-                code,
-            }),
+            Fault::Final(code) if code == "AccessDenied" => {
+                Err(StoreError::AccessDenied { operation: end.operation(), table: self.table.clone(), code })
+            }
             Fault::Final(_) => Ok(Answer::Done(DeleteOutcome::Refused)),
         }
     }

@@ -16,16 +16,17 @@ use shared::settings::Settings;
 ///
 /// ```
 /// # use dynamo::{Dynamo, ReadOnly};
-/// # use jobs::store::{DeleteRows, OwnState, ReadRows, RestoreClient, SwitchStream, SwitchTtl, WriteTtl};
+/// # use jobs::store::{DeleteRows, OwnState, ReadRows, RestoreClient, RetireRows, SwitchStream, SwitchTtl, WriteTtl};
 /// fn reads(_: &impl ReadRows) {}
 /// fn deletes(_: &impl DeleteRows) {}
+/// fn retires(_: &impl RetireRows) {}
 /// fn writes(_: &impl OwnState) {}
 /// fn restores(_: &impl RestoreClient) {}
 /// fn switches(_: &impl SwitchTtl) {}
 /// fn streams(_: &impl SwitchStream) {}
 /// fn dates(_: &impl WriteTtl) {}
 /// fn pass(whole: &Dynamo, table: &ReadOnly) {
-///     (deletes(whole), writes(whole), restores(whole), switches(whole), streams(whole), dates(whole), reads(table));
+///     (deletes(whole), retires(whole), writes(whole), restores(whole), switches(whole), streams(whole), dates(whole), reads(table));
 /// }
 /// ```
 /// Rows cannot be deleted with it:
@@ -33,6 +34,12 @@ use shared::settings::Settings;
 /// # use {dynamo::ReadOnly, jobs::store::DeleteRows};
 /// fn deletes(_: &impl DeleteRows) {}
 /// fn pass(table: &ReadOnly) { deletes(table) }
+/// ```
+/// nor retired:
+/// ```compile_fail,E0277
+/// # use {dynamo::ReadOnly, jobs::store::RetireRows};
+/// fn retires(_: &impl RetireRows) {}
+/// fn pass(table: &ReadOnly) { retires(table) }
 /// ```
 /// nor state written:
 /// ```compile_fail,E0277

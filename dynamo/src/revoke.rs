@@ -1,16 +1,16 @@
 //! What only a revocation asks for: the delete of rows that are alive, and a Scan that sees what was written a moment ago.
 
 use super::Dynamo;
-use super::delete::Begun;
+use super::delete::{Begun, End};
 use jobs::store::{Consistency, Deletes, Result, RevokeRows, ScanConsistently, ScanPage};
 use shared::revocation::Revoked;
-use shared::row::{Row, RowKey};
+use shared::row::RowKey;
 
 impl RevokeRows for Dynamo {
     async fn revoke(&self, rows: &[Revoked]) -> Deletes {
         let begun = if rows.iter().all(Revoked::is_way_in) { Begun::IsFinished } else { Begun::MayStop };
-        let rows: Vec<&Row> = rows.iter().map(Revoked::row).collect();
-        self.delete_as_read(&rows, begun).await
+        let ends: Vec<End<'_>> = rows.iter().map(|row| End::Delete(row.row())).collect();
+        self.end_as_read(&ends, begun).await
     }
 }
 

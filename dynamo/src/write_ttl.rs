@@ -1,16 +1,13 @@
-//! UpdateItem of `ttl_timestamp`, conditional on everything that was read of the row.
+//! UpdateItem of `ttl_timestamp` and `retired_from`, conditional on everything that was read of the row.
 
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
-use aws_sdk_dynamodb::types::{
-    AttributeValue, ConsumedCapacity, ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure,
-};
+use aws_sdk_dynamodb::types::{ConsumedCapacity, ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure};
 
 use super::Dynamo;
 use super::call::Phase;
-use super::convert::{BUCKET, DATA, ID, Item, TTL, to_key, to_row, to_value};
+use super::convert::{BUCKET, DATA, ID, Item, RETIRED, TTL, to_key, to_row, to_value};
 use jobs::store::{Result, WriteTtl};
 use shared::row::{Raw, Row};
-use shared::time::EpochSeconds;
 
 const OPERATION: &str = "UpdateItem";
 
@@ -22,7 +19,7 @@ enum Answer {
 }
 
 impl WriteTtl for Dynamo {
-    async fn write_ttl(&self, row: &Row, ttl: Option<EpochSeconds>) -> Result<bool> {
+    async fn write_ttl(&self, row: &Row, ttl: &Raw) -> Result<bool> {
         let units = f64::from(row.write_units());
         self.wait_to_write(units).await?;
         // Without the first condition an update of a row that is gone would make a new one.
@@ -34,7 +31,11 @@ impl WriteTtl for Dynamo {
             });
         }
         let condition = conditions.join(" AND ");
-        let set = if ttl.is_some() { format!("SET #{TTL} = :new") } else { format!("REMOVE #{TTL}") };
+        let new = to_value(ttl);
+        let update = match new {
+            Some(_) => format!("SET #{TTL} = :new REMOVE #{RETIRED}"),
+            None => format!("REMOVE #{TTL}, #{RETIRED}"),
+        };
         let answer = self
             .call(OPERATION, Phase::Work, || {
                 let mut request = self
@@ -42,11 +43,11 @@ impl WriteTtl for Dynamo {
                     .update_item()
                     .table_name(&self.table)
                     .set_key(Some(to_key(&row.key)))
-                    .update_expression(&set)
+                    .update_expression(&update)
                     .condition_expression(&condition)
                     .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
                     .return_consumed_capacity(ReturnConsumedCapacity::Total);
-                for attribute in [ID, BUCKET, DATA, TTL] {
+                for attribute in [ID, BUCKET, DATA, TTL, RETIRED] {
                     request = request.expression_attribute_names(format!("#{attribute}"), attribute);
                 }
                 for (attribute, raw) in guards(row) {
@@ -54,8 +55,8 @@ impl WriteTtl for Dynamo {
                         request = request.expression_attribute_values(format!(":{attribute}"), value);
                     }
                 }
-                if let Some(at) = ttl {
-                    request = request.expression_attribute_values(":new", AttributeValue::N(at.to_string()));
+                if let Some(new) = &new {
+                    request = request.expression_attribute_values(":new", new.clone());
                 }
                 async {
                     match request.send().await {
@@ -89,12 +90,11 @@ impl WriteTtl for Dynamo {
 }
 
 /// What the row must still be.
-fn guards(row: &Row) -> [(&'static str, &Raw); 3] {
-    [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl)]
+fn guards(row: &Row) -> [(&'static str, &Raw); 4] {
+    [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl), (RETIRED, &row.retired_from)]
 }
 
 /// Whether the row that is there is the one that was read, with the TTL that was to be written.
-fn is_ours(found: &Row, read: &Row, ttl: Option<EpochSeconds>) -> bool {
-    let wanted = ttl.map_or(Raw::Absent, |at| Raw::Number(at.to_string()));
-    found.bucket == read.bucket && found.data == read.data && found.ttl == wanted
+fn is_ours(found: &Row, read: &Row, ttl: &Raw) -> bool {
+    found.bucket == read.bucket && found.data == read.data && found.ttl == *ttl && !found.is_retired()
 }

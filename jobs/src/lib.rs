@@ -17,6 +17,7 @@
 //! clients      which clients nobody uses; for an operator, their removal
 //! backfill     gives rows the TTL that they should have
 //! explain      why a row is judged as it is, and what each job would do with it; cannot delete
+//! restore      puts the TTL of retired rows back
 //! status       the table, its runs and its permissions in one screen, and whether a run could work here; cannot write
 //! table_setup  makes sure that the table's TTL, and if wanted its stream, is on
 //! ```
@@ -32,6 +33,7 @@ pub mod explain;
 pub mod metric;
 pub mod metrics;
 pub mod repair;
+pub mod restore;
 #[cfg(feature = "revoke")]
 pub mod revoke;
 pub mod run;

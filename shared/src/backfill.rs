@@ -52,7 +52,7 @@ pub enum Plan {
 pub fn plan(row: &Row, now: EpochSeconds) -> (Option<&'static Bucket>, Plan) {
     let Some(bucket) = row.known_bucket() else { return (None, Plan::Leave(LeaveReason::Unknown)) };
     let leave = |reason| Plan::Leave(reason);
-    let plan = match (bucket.ttl, row.ttl()) {
+    let plan = match (bucket.ttl, row.stored_ttl()) {
         (None, _) => leave(LeaveReason::Permanent),
         (Some(_), Ttl::At(_)) => leave(LeaveReason::HasTtl),
         (Some(_), Ttl::Malformed) => leave(LeaveReason::MalformedTtl),
@@ -199,6 +199,7 @@ mod tests {
             bucket: Raw::Text(bucket.to_owned()),
             data: Raw::Text(dumps(&data)),
             ttl: Raw::Absent,
+            retired_from: Raw::Absent,
             bytes: 1,
         }
     }

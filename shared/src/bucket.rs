@@ -17,8 +17,14 @@ pub const REUSE_WINDOW_SECONDS: i64 = 172_800;
 /// How old an unreachable row is before it goes, unless an operator says otherwise.
 pub const GRACE_SECONDS: i64 = 3_600;
 
+/// How long a retired row can be restored, unless an operator says otherwise.
+pub const RETIRE_DAYS: i64 = 7;
+
 /// The attribute that the table's TTL has to be on.
 pub const TTL_ATTRIBUTE: &str = "ttl_timestamp";
+
+/// The attribute of a retired row that holds the TTL which it had.
+pub const RETIRED_ATTRIBUTE: &str = "retired_from";
 
 /// The owner of this project's own state rows.
 pub const JANITOR_OWNER: &str = "_actingweb_janitor";

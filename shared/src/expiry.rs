@@ -13,13 +13,21 @@ pub struct Policy {
     pub grace: i64,
     /// Delete what only ActingWeb 3.2.1 read.
     pub remove_legacy: bool,
-    /// Leave rows that DynamoDB's TTL will remove for free. Only when the table's TTL is really on.
-    pub defer_to_ttl: bool,
+    /// Retire dead rows for so many seconds instead of deleting them. Only where the table's TTL is on.
+    pub retire: Option<i64>,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { reuse_window: REUSE_WINDOW_SECONDS, grace: GRACE_SECONDS, remove_legacy: false, defer_to_ttl: false }
+        Self { reuse_window: REUSE_WINDOW_SECONDS, grace: GRACE_SECONDS, remove_legacy: false, retire: None }
+    }
+}
+
+impl Policy {
+    /// The same rules, with dead rows deleted: who is dead does not depend on what is done with the dead.
+    #[must_use]
+    pub fn deleting(&self) -> Self {
+        Self { retire: None, ..*self }
     }
 }
 
@@ -57,8 +65,8 @@ pub enum KeepReason {
     Elsewhere,
     /// A provider row that a row which is not dead still names.
     Referenced,
-    /// Dead, and left to DynamoDB's TTL as the operator asked.
-    Deferred,
+    /// DynamoDB's TTL removes it within `RETIRE_DAYS`, so nothing else has to be known or written.
+    LeftToTtl,
     /// Unreachable, but young enough to be half-written.
     Young,
     /// Unreachable and of unknown age: goes when it is seen so again, the grace period later.
@@ -131,7 +139,7 @@ pub fn judge(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> 
         return Verdict::Keep(KeepReason::Foreign);
     }
     let ttl = row.ttl().state(now);
-    let verdict = match bucket.rule {
+    match bucket.rule {
         Rule::Never => Verdict::Keep(KeepReason::Permanent),
         Rule::Unread if policy.remove_legacy => Verdict::Delete(DeleteReason::Legacy),
         Rule::Unread => Verdict::Keep(KeepReason::Legacy),
@@ -146,8 +154,7 @@ pub fn judge(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> 
         | Rule::Refresh
         | Rule::ReplayMarker { .. }
         | Rule::TtlOnly => weigh(own(row, bucket.rule, now, policy), ttl),
-    };
-    defer(verdict, ttl, policy)
+    }
 }
 
 /// The row's own word against its TTL's.
@@ -272,53 +279,5 @@ fn refresh(fields: &Fields, now: EpochSeconds, policy: &Policy) -> Own {
             }
         }
         (Field::Is(true) | Field::Malformed, _, _) => Own::Unreadable,
-    }
-}
-
-/// Under `defer-to-ttl` a dead row that carries a TTL which DynamoDB acts on is left to it.
-pub(crate) fn defer(verdict: Verdict, ttl: TtlState, policy: &Policy) -> Verdict {
-    match (verdict, ttl) {
-        (Verdict::Delete(_), TtlState::Past | TtlState::Future) if policy.defer_to_ttl => {
-            Verdict::Keep(KeepReason::Deferred)
-        }
-        (verdict, _) => verdict,
-    }
-}
-
-/// A row that a decision of this crate found dead, with what was read of it. Only decisions make these, and only these
-/// can be handed to a store's delete, which is conditional on the row still being what was judged.
-#[derive(Clone, Debug)]
-pub struct Condemned {
-    row: Row,
-    bucket: &'static Bucket,
-    reason: DeleteReason,
-}
-
-impl Condemned {
-    pub fn new(row: Row, bucket: &'static Bucket, reason: DeleteReason) -> Self {
-        Self { row, bucket, reason }
-    }
-
-    pub fn row(&self) -> &Row {
-        &self.row
-    }
-
-    pub fn bucket(&self) -> &'static Bucket {
-        self.bucket
-    }
-
-    pub fn reason(&self) -> DeleteReason {
-        self.reason
-    }
-}
-
-/// [`judge`], with the row handed on when it is dead.
-///
-/// # Errors
-/// The reason for which the row stays.
-pub fn condemn(row: Row, bucket: &'static Bucket, now: EpochSeconds, policy: &Policy) -> Result<Condemned, KeepReason> {
-    match judge(&row, bucket, now, policy) {
-        Verdict::Delete(reason) => Ok(Condemned::new(row, bucket, reason)),
-        Verdict::Keep(reason) => Err(reason),
     }
 }

@@ -2,6 +2,7 @@
 //! and `explain` all decide by these functions.
 
 use crate::bucket::{self, Bucket, Rule};
+use crate::disposal::{self, Judged};
 use crate::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
 use crate::index;
 use crate::row::{Field, Fields, Raw, Row, RowKey, Ttl, TtlState};
@@ -39,8 +40,8 @@ pub fn ask_anyway(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &
         return Question::Settled(KeepReason::Foreign);
     }
     // DynamoDB will remove it for free whatever its target says: reading the target would only cost.
-    if policy.defer_to_ttl && matches!(row.ttl().state(now), TtlState::Past | TtlState::Future) {
-        return Question::Settled(KeepReason::Deferred);
+    if disposal::is_left_to_ttl(row, now, policy) {
+        return Question::Settled(KeepReason::LeftToTtl);
     }
     target_key(row, index_bucket).map_or(Question::Settled(KeepReason::Malformed), Question::LookAt)
 }
@@ -73,18 +74,25 @@ pub fn compare(
     policy: &Policy,
 ) -> Option<Verdict> {
     let target_bucket = index::target_of(index_bucket)?;
-    let verdict = match target {
+    if !row.is_of(index_bucket) {
+        return Some(Verdict::Keep(KeepReason::Foreign));
+    }
+    Some(match target {
         Lookup::Unread => return None,
         Lookup::Absent => Verdict::Delete(DeleteReason::Dangling),
         // Another bucket's row under the target's key: older releases would read it, so it is not absence.
         Lookup::Found(target) if !target.is_of(target_bucket) => Verdict::Keep(KeepReason::TargetForeign),
         Lookup::Found(target) => match expiry::judge(target, target_bucket, now, policy) {
             Verdict::Delete(_) => Verdict::Delete(DeleteReason::TargetDead),
-            Verdict::Keep(KeepReason::Deferred) => Verdict::Keep(KeepReason::Deferred),
             Verdict::Keep(_) => Verdict::Keep(KeepReason::TargetKept),
         },
-    };
-    Some(expiry::defer(verdict, row.ttl().state(now), policy))
+    })
+}
+
+/// [`compare`], with the row handed on.
+pub fn condemn_index(row: Row, bucket: &'static Bucket, target: &Lookup, now: EpochSeconds, policy: &Policy) -> Judged {
+    let verdict = compare(&row, bucket, target, now, policy);
+    Judged::new(row, bucket, verdict)
 }
 
 /// Whether the cleanup comes to a token through this index row: the row is due, and points at the token.
@@ -103,13 +111,17 @@ pub enum Referrers {
 
 /// Judges the provider row of a dead token. `None`: it cannot be judged without knowing its referrers.
 pub fn judge_provider(row: &Row, referrers: Referrers, now: EpochSeconds, policy: &Policy) -> Option<Verdict> {
-    let ttl = row.ttl().state(now);
-    let verdict = match (expiry::judge(row, bucket::provider(), now, policy), referrers) {
+    Some(match (expiry::judge(row, bucket::provider(), now, policy), referrers) {
         (Verdict::Keep(KeepReason::Referenced), Referrers::Unknown) => return None,
         (Verdict::Keep(KeepReason::Referenced), Referrers::None) => Verdict::Delete(DeleteReason::Unreferenced),
         (verdict, _) => verdict,
-    };
-    Some(expiry::defer(verdict, ttl, policy))
+    })
+}
+
+/// [`judge_provider`], with the row handed on.
+pub fn condemn_provider(row: Row, referrers: Referrers, now: EpochSeconds, policy: &Policy) -> Judged {
+    let verdict = judge_provider(&row, referrers, now, policy);
+    Judged::new(row, bucket::provider(), verdict)
 }
 
 /// Whether an unreachable row of unknown age was already seen so, at least the grace period ago.
@@ -141,16 +153,15 @@ pub fn judge_unindexed(row: &Row, bucket: &Bucket, sighting: Sighting, now: Epoc
     let fields = Fields::read(&row.data);
     let used = fields.as_ref().map_or(Field::Missing, |fields| fields.used);
     let created = fields.map_or(Field::Missing, |fields| fields.created_at);
-    let verdict = match (kept, used, created, sighting) {
-        (KeepReason::Foreign | KeepReason::Permanent | KeepReason::Deferred, ..) => Verdict::Keep(kept),
+    match (kept, used, created, sighting) {
+        (KeepReason::Foreign | KeepReason::Permanent, ..) => Verdict::Keep(kept),
         // A consumed refresh row, or one that may be: inside its window, or only by its TTL.
         (_, Field::Is(true) | Field::Malformed, ..) if bucket.rule == Rule::Refresh => Verdict::Keep(kept),
         (_, _, Field::Is(created), _) if now.since(created) > policy.grace => Verdict::Delete(DeleteReason::Unindexed),
         (_, _, Field::Is(_), _) => Verdict::Keep(KeepReason::Young),
         (_, _, Field::Missing | Field::Malformed, Sighting::Again) => Verdict::Delete(DeleteReason::Unindexed),
         (_, _, Field::Missing | Field::Malformed, Sighting::First) => Verdict::Keep(KeepReason::SeenOnce),
-    };
-    expiry::defer(verdict, row.ttl().state(now), policy)
+    }
 }
 
 /// Judges a provider row that was met by itself. It is written before its referrer, so it must be old enough; its age is in
@@ -183,10 +194,14 @@ pub fn provider_age(row: &Row, now: EpochSeconds) -> Option<i64> {
 }
 
 /// Whether a token row has to be looked for in the index at all: one that would stay without an index row need not be.
-pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> bool {
+///
+/// # Errors
+/// The reason for which it stays.
+pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Result<(), KeepReason> {
     match judge_unindexed(row, bucket, Sighting::Again, now, policy) {
-        Verdict::Delete(_) => true,
-        Verdict::Keep(_) => false,
+        Verdict::Delete(_) if disposal::is_left_to_ttl(row, now, policy) => Err(KeepReason::LeftToTtl),
+        Verdict::Delete(_) => Ok(()),
+        Verdict::Keep(reason) => Err(reason),
     }
 }
 
@@ -198,9 +213,7 @@ pub fn needs_provider(row: &Row, name: &str, now: EpochSeconds, policy: &Policy)
         Some(fields) => fields.google_token_key.as_deref() == Some(name),
         None => row.data.text().is_none_or(|text| text.contains(name)),
     };
-    // Dead whether this run deletes it or leaves it to TTL.
-    let policy = Policy { defer_to_ttl: false, ..*policy };
-    names_it && matches!(expiry::judge(row, bucket, now, &policy), Verdict::Keep(_))
+    names_it && matches!(expiry::judge(row, bucket, now, policy), Verdict::Keep(_))
 }
 
 /// An eventually consistent Scan may be a moment behind, not minutes.
@@ -252,6 +265,30 @@ pub fn repair_index(
     })
 }
 
+/// [`repair_index`], with the row handed on.
+pub fn condemn_dangling(
+    row: Row,
+    bucket: &'static Bucket,
+    target: &Lookup,
+    now: EpochSeconds,
+    policy: &Policy,
+) -> Judged {
+    let verdict = repair_index(&row, bucket, target, now, policy);
+    Judged::new(row, bucket, verdict)
+}
+
+/// Judges the old-name index row of a client, where replaced rows are to be deleted: does a new-name row lead to the client?
+pub fn condemn_replaced(row: Row, old: &'static Bucket, is_replaced: bool) -> Judged {
+    let verdict = if !row.is_of(old) {
+        Verdict::Keep(KeepReason::Foreign)
+    } else if is_replaced {
+        Verdict::Delete(DeleteReason::Replaced)
+    } else {
+        Verdict::Keep(KeepReason::TargetKept)
+    };
+    Judged::new(row, old, Some(verdict))
+}
+
 /// Whether an index row leads to a token. Ordered: of two index rows the greater one decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Indexed {
@@ -293,6 +330,19 @@ pub fn repair_token(
     }
 }
 
+/// [`repair_token`], with the row handed on.
+pub fn condemn_token(
+    row: Row,
+    bucket: &'static Bucket,
+    indexed: Indexed,
+    sighting: impl FnOnce() -> Sighting,
+    now: EpochSeconds,
+    policy: &Policy,
+) -> Judged {
+    let verdict = repair_token(&row, bucket, indexed, sighting, now, policy);
+    Judged::new(row, bucket, verdict)
+}
+
 /// Judges a provider row for the repair. One that a deleted token names is as old as that token, and is deleted with it.
 pub fn repair_provider(
     row: &Row,
@@ -302,11 +352,27 @@ pub fn repair_provider(
     now: EpochSeconds,
     policy: &Policy,
 ) -> Option<Verdict> {
-    if named_by_deleted {
+    // Referrers and a second sighting would only cost: DynamoDB removes it.
+    if disposal::is_left_to_ttl(row, now, policy) {
+        Some(Verdict::Keep(KeepReason::LeftToTtl))
+    } else if named_by_deleted {
         judge_provider(row, referrers, now, policy)
     } else {
         judge_lone_provider(row, referrers, sighting(), now, policy)
     }
+}
+
+/// [`repair_provider`], with the row handed on.
+pub fn condemn_lone_provider(
+    row: Row,
+    referrers: Referrers,
+    named_by_deleted: bool,
+    sighting: impl FnOnce() -> Sighting,
+    now: EpochSeconds,
+    policy: &Policy,
+) -> Judged {
+    let verdict = repair_provider(&row, referrers, named_by_deleted, sighting, now, policy);
+    Judged::new(row, bucket::provider(), verdict)
 }
 
 /// The name of the provider row that a token row refers to.
@@ -347,6 +413,7 @@ mod tests {
                 bucket: Raw::Text(bucket::provider().name.to_owned()),
                 data: Raw::Absent,
                 ttl: Raw::Number("2000007200".to_owned()),
+                retired_from: Raw::Absent,
                 bytes: 1,
             };
             let now = EpochSeconds::new(2_000_000_000 + age);
@@ -369,6 +436,7 @@ mod tests {
             bucket: Raw::Text(bucket.to_owned()),
             data: Raw::Text(data.to_owned()),
             ttl: Raw::Absent,
+            retired_from: Raw::Absent,
             bytes: 1,
         };
         let token = RowKey::new("actor", "mcp_tokens:aw_1");
@@ -385,6 +453,7 @@ mod tests {
             bucket: Raw::Text("mcp_refresh_tokens".to_owned()),
             data: Raw::Text(data.to_owned()),
             ttl: Raw::Absent,
+            retired_from: Raw::Absent,
             bytes: 1,
         };
         let named = access_token_of(&refresh("{\"access_token\": \"aw_1\"}"));

@@ -12,6 +12,7 @@
 //! segment     ranges of rows that can be cleaned concurrently
 //! ----------  decisions
 //! expiry      is a row dead by its own fields and its TTL
+//! disposal    what is done with a dead row: deleted, left to its TTL, or retired
 //! integrity   what rows that point at each other say
 //! revocation  which rows belong to an actor, a client, a chain or a token, alive or not
 //! clients     which clients nobody uses
@@ -27,6 +28,7 @@ pub mod backfill;
 pub mod bucket;
 pub mod cascade;
 pub mod clients;
+pub mod disposal;
 pub mod expiry;
 pub mod index;
 pub mod integrity;

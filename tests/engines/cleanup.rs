@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ProvisionedThroughput,
-    ScalarAttributeType, TimeToLiveSpecification,
+    ScalarAttributeType,
 };
 use bed::Bed;
 use bed::engine::{EngineKind, kinds, shared as engine};
@@ -36,7 +36,6 @@ bed::on_both_engines!(
     stops_by_itself_before_its_deadline_and_the_next_runs_finish,
     stops_at_max_deletes_exactly_and_goes_on_from_there,
     refuses_above_the_delete_share_and_deletes_nothing,
-    leaves_rows_to_ttl_only_when_ttl_is_really_on,
     an_empty_table_is_a_success_that_says_so,
     a_table_of_something_else_is_refused,
     a_table_swept_clean_of_all_it_held_is_still_the_right_one,
@@ -107,10 +106,10 @@ async fn asks_for_little(kind: EngineKind) {
 }
 
 async fn a_dry_run_sends_no_write(kind: EngineKind) {
-    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 2, 3)).await;
+    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 2, 3)).await.retiring().await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
     let before = bed.keys().await;
-    let event = json!({"mode": "dry-run", "max_delete_share": 1, "expired_rows": "defer-to-ttl"});
+    let event = json!({"mode": "dry-run", "max_delete_share": 1, "expired_rows": "retire"});
     let function = bed.through(&proxy).await;
     function.daily_cleanup(event, EpochSeconds::new(NOW), None).await.unwrap();
     assert_eq!(bed.keys().await, before);
@@ -291,39 +290,6 @@ async fn refuses_above_the_delete_share_and_deletes_nothing(kind: EngineKind) {
     let report = clean(&bed, json!({"max_delete_share": 0.6})).await.unwrap();
     assert_eq!(report.counts.rows_deleted(), 60);
     bed.check(&rows).await;
-}
-
-async fn leaves_rows_to_ttl_only_when_ttl_is_really_on(kind: EngineKind) {
-    let mut rows = sessions(20, 5);
-    // TTLs ahead, so that no engine's own TTL gets there first.
-    rows.iter_mut().for_each(|row| row.ttl = Some(AttributeValue::N((NOW + 86_400 * 300).to_string())));
-    rows[0].ttl = None;
-    let bed = Bed::with(kind, &rows).await;
-    let switch = async |attribute: &str, on: bool| {
-        let specification = TimeToLiveSpecification::builder().attribute_name(attribute).enabled(on).build().unwrap();
-        let client = &bed.function.client;
-        client
-            .update_time_to_live()
-            .table_name(&bed.table)
-            .time_to_live_specification(specification)
-            .send()
-            .await
-            .unwrap();
-    };
-    let event = || json!({"expired_rows": "defer-to-ttl", "mode": "dry-run"});
-    let off = clean(&bed, event()).await.unwrap();
-    assert_eq!(off.counts.rows_deleted(), 20);
-    assert!(off.notes[0].contains("the table's TTL is off: expired rows are deleted instead"), "{:?}", off.notes);
-    switch("another_attribute", true).await;
-    let other = clean(&bed, event()).await.unwrap();
-    assert_eq!(other.counts.rows_deleted(), 20);
-    assert!(other.notes[0].contains("is on for another_attribute"), "{:?}", other.notes);
-    switch("another_attribute", false).await;
-    switch("ttl_timestamp", true).await;
-    let on = clean(&bed, json!({"expired_rows": "defer-to-ttl"})).await.unwrap();
-    assert_eq!(on.counts.rows_deleted(), 1, "only the row that TTL will never take");
-    assert_eq!(on.counts.buckets()["_oauth_sessions"].kept["deferred"], 19);
-    assert!(on.notes.is_empty(), "{:?}", on.notes);
 }
 
 async fn an_empty_table_is_a_success_that_says_so(kind: EngineKind) {

@@ -637,7 +637,7 @@ fn the_help_teaches() {
     assert_eq!(janitor.run(&["nonsense"]).code, 2);
 }
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "demo",
     "cleanup",
     "repair",
@@ -648,6 +648,7 @@ const NAMES: [&str; 14] = [
     "ttl",
     "run",
     "revoke",
+    "restore",
     "clients",
     "pause",
     "resume",

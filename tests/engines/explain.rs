@@ -3,7 +3,6 @@
 use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
 
-use aws_sdk_dynamodb::types::TimeToLiveSpecification;
 use bed::Bed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{self, Specimen};
@@ -78,6 +77,7 @@ fn summed(told: &[Explanation], course: fn(&Explanation) -> Course) -> (Counts, 
             continue;
         };
         let (done, reason) = match course(one) {
+            Course::Retire(reason) => ("retired", reason.name()),
             Course::Delete(reason) => {
                 going.insert((one.row.key.owner.clone(), one.row.key.sort.clone()));
                 ("deleted", reason.name())
@@ -95,7 +95,7 @@ fn summed(told: &[Explanation], course: fn(&Explanation) -> Course) -> (Counts, 
 fn reported(report: &RunReport) -> Counts {
     let mut counts = Counts::new();
     for (bucket, of) in report.counts.buckets() {
-        for (done, reasons) in [("deleted", &of.deleted), ("kept", &of.kept)] {
+        for (done, reasons) in [("deleted", &of.deleted), ("retired", &of.retired), ("kept", &of.kept)] {
             for (reason, n) in reasons {
                 counts.insert(((*bucket).to_owned(), done, (*reason).to_owned()), *n);
             }
@@ -135,7 +135,7 @@ async fn agrees(bed: &Bed, kind: EngineKind, run: Run, now: i64, what: &str) {
 
 async fn agrees_with(bed: &Bed, kind: EngineKind, run: Run, now: i64, policy: &Policy, what: &str) {
     let event = |mode: &str| {
-        let expired = if policy.defer_to_ttl { "defer-to-ttl" } else { "delete" };
+        let expired = if policy.retire.is_some() { "retire" } else { "delete" };
         json!({"mode": mode, "expired_rows": expired, "reuse_window_seconds": policy.reuse_window})
     };
     let told = explain_all(bed, kind, now, policy).await;
@@ -163,14 +163,13 @@ async fn says_of_every_row_what_the_functions_then_do(kind: EngineKind) {
 async fn says_the_same_under_other_settings(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 1, 6);
     let longer = Policy { reuse_window: 5 * 86_400, ..Policy::default() };
-    let deferring = Policy { defer_to_ttl: true, ..Policy::default() };
-    for policy in [longer, deferring] {
+    let retiring = Policy { retire: Some(7 * 86_400), ..Policy::default() };
+    for policy in [longer, retiring] {
         for run in [Run::Daily, Run::Repair] {
             let bed = Bed::with(kind, &rows).await;
-            let ttl = TimeToLiveSpecification::builder().attribute_name("ttl_timestamp").enabled(true).build().unwrap();
-            let client = &bed.function.client;
-            client.update_time_to_live().table_name(&bed.table).time_to_live_specification(ttl).send().await.unwrap();
+            bed.switch_ttl("ttl_timestamp", true).await;
             agrees_with(&bed, kind, run, NOW, &policy, &format!("{policy:?}")).await;
+            agrees_with(&bed, kind, run, NOW + 7_200, &policy, &format!("{policy:?}, again")).await;
         }
     }
 }

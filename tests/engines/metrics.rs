@@ -435,7 +435,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
     let run = |at: i64, outcome: &str| json!({"at": at, "previous_at": at - DAY, "outcome": outcome});
     let skipped = json!({"at": NOW, "outcome": "skipped", "read": 9, "skipped": 3});
     let weekly = json!({"at": NOW - 5 * DAY, "previous_at": NOW - 12 * DAY, "outcome": "complete"});
-    let deferred = json!({"at": NOW - HOUR, "outcome": "complete", "deferred": 1});
+    let deferred = json!({"at": NOW - HOUR, "outcome": "complete", "left_to_ttl": 1});
     let complete = |at: i64| json!({"last_complete_at": at, "last_run": run(at, "complete")});
     let dead = session("dead", NOW - 2 * DAY, number(NOW - 2 * DAY + 4_200));
     for (name, state, found, trend) in [
@@ -726,7 +726,7 @@ fn a_report(outcome: Outcome) -> RunReport {
     let mut counts = jobs::run::report::Tally::default();
     (0..3).for_each(|_| counts.read(bucket));
     counts.kept(bucket, KeepReason::Foreign);
-    counts.kept(bucket, KeepReason::Deferred);
+    counts.kept(bucket, KeepReason::LeftToTtl);
     counts.outcome(bucket, DeleteReason::Expired, jobs::store::DeleteOutcome::Deleted);
     RunReport {
         outcome,
@@ -754,7 +754,7 @@ fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
         (fresh.last_complete_at, fresh.deleted_within(DAY), fresh.consecutive_incomplete_runs),
         (Some(NOW), 1, 0)
     );
-    assert_eq!(fresh.last_run.as_ref().map(|run| run.deferred), Some(1));
+    assert_eq!(fresh.last_run.as_ref().map(|run| run.left_to_ttl), Some(1));
     // It survives being stored, and a checkpoint in the middle of the next run forgets what is no longer so.
     assert_eq!(JobState::from_json(&json!(fresh)), fresh);
     let middle = fresh.at(json!({"step": "x"}), NOW);

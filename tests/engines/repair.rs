@@ -319,11 +319,12 @@ async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
         async || bed.keys().await.into_iter().filter(|(_, sort)| sort.contains("_index:")).collect::<Vec<_>>();
     let before = index_rows().await;
     let now = EpochSeconds::from(SystemTime::now());
+    bed.switch_ttl("ttl_timestamp", true).await;
     for event in [
         json!({"mode": "dry-run"}),
         json!({}),
         json!({"restore_clients": true, "remove_legacy": true}),
-        json!({"restore_clients": true, "grace_seconds": 300, "expired_rows": "defer-to-ttl"}),
+        json!({"restore_clients": true, "grace_seconds": 300, "expired_rows": "retire"}),
         json!({"max_deletes": 1, "max_delete_share": 1}),
     ] {
         bed.function.index_repair(event, now.plus(305), None).await.unwrap();

@@ -58,7 +58,7 @@ VARIANTS = {
         "TimeToLive": "enable-with-cascade",
         "TableKeyArn": KEY,
         "Mode": "delete",
-        "ExpiredRows": "defer-to-ttl",
+        "ExpiredRows": "retire",
         "MaxDeletes": "1000",
         "MaxDeleteShare": "0.5",
         "MaxWriteUnitsPerSecond": "100",

@@ -35,8 +35,8 @@ READS = {f"dynamodb:{action}" for action in (
 # Closed lists: what is on none of them fails, so that a new action is a decision.
 CLEANERS = {"daily-cleanup", "index-repair"}
 UNBOUND = {
-    "daily-cleanup": READS - {"dynamodb:GetItem"} | {"dynamodb:PartiQLDelete"},
-    "index-repair": READS - {"dynamodb:GetItem"} | {"dynamodb:PartiQLDelete"},
+    "daily-cleanup": READS - {"dynamodb:GetItem"} | {"dynamodb:PartiQLDelete", "dynamodb:PartiQLUpdate"},
+    "index-repair": READS - {"dynamodb:GetItem"} | {"dynamodb:PartiQLDelete", "dynamodb:PartiQLUpdate"},
     "metrics-emitter": READS - {"dynamodb:GetItem", "dynamodb:BatchGetItem"},
     "enable-ttl": {
         "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:UpdateTimeToLive", "dynamodb:UpdateTable"},
@@ -47,7 +47,7 @@ UNBOUND = {
 SETTINGS = json.loads((ROOT / "tests/golden/settings.json").read_text(encoding="utf-8"))
 JOBS = {"daily-cleanup": "cleanup", "index-repair": "repair", "metrics-emitter": "metrics", "ttl-cascade": "cascade"}
 # Closed lists: a setting that is on none of them needs a parameter. The table has one name in the template, and no local endpoint.
-BY_EVENT_ONLY = {"AWS_DB_PREFIX", "AWS_ENDPOINT_URL_DYNAMODB", "AWS_DB_HOST", "REUSE_WINDOW_SECONDS", "GRACE_SECONDS",
+BY_EVENT_ONLY = {"AWS_DB_PREFIX", "AWS_ENDPOINT_URL_DYNAMODB", "AWS_DB_HOST", "REUSE_WINDOW_SECONDS", "GRACE_SECONDS", "RETIRE_DAYS",
                  "RESTORE_CLIENTS", "REMOVE_LEGACY", "SCOPE"}
 # Settings that the edge reads, of every function: also of enable-ttl, whose table comes with CloudFormation's event.
 OF_THE_EDGE = {"AWS_ENDPOINT_URL_DYNAMODB", "ALLOW_AWS"}
@@ -190,6 +190,11 @@ def check_role(deployment, variant, binary, role):
             expect("*" not in action, f"{where}: {action} is a wildcard")
             for resource in statement["Resource"]:
                 check_permission(deployment, where, binary, action, resource, condition, logs, dry)
+                # One of the two: a stack that retires cannot delete, apart from the cascade, whose tokens are gone already.
+                retires = deployment.parameters["ExpiredRows"] == "retire"
+                expect(action != "dynamodb:PartiQLUpdate" or retires, f"{where}: {action} without ExpiredRows=retire")
+                deletes = action == "dynamodb:PartiQLDelete" and binary != "ttl-cascade"
+                expect(not (deletes and retires), f"{where}: {action} with ExpiredRows=retire")
     # CloudFormation's pre-signed URL is in its events.
     expect(no_queue == (binary == "enable-ttl"), f"{variant}: {role} may send the function's events to a queue")
 

@@ -6,14 +6,13 @@ use dynamo::ReadOnly;
 use jobs::explain::{
     Document, FieldShown, Moment, RelationShown, Shape, Shown, VerdictShown, explain as explain_row, find,
 };
-use jobs::store::{InspectTable, ReadRows, TtlSetting};
+use jobs::store::ReadRows;
 use serde_json::json;
 use shared::bucket::BUCKETS;
-use shared::expiry::Policy;
 use shared::integrity::Lookup;
 use shared::mask::{Masked, plain};
 use shared::row::{Row, RowKey};
-use shared::settings::{ExpiredRows, Purpose};
+use shared::settings::Purpose;
 use shared::time::{EpochSeconds, Utc};
 
 use super::read_secret;
@@ -50,7 +49,7 @@ pub async fn explain(
     let table = target.open_to_read().await?;
     let now = options.now.map_or_else(|| table.clock().now(), EpochSeconds::new);
     let shown = if options.reveal { Shown::Revealed } else { Shown::Masked };
-    let policy = policy(&target, &table).await?;
+    let policy = target.settings.policy();
     let found = find_rows(&table, &wanted, shown).await?;
     let mut rows = Vec::new();
     for row in found.rows {
@@ -106,19 +105,6 @@ pub(super) fn key(owner: &str, bucket: &str, name: &str) -> Result<RowKey, Failu
     let name = if name == "-" { read_secret("name")? } else { name.to_owned() };
     let key = RowKey::new(owner, format!("{bucket}:{name}"));
     if key.is_storable() { Ok(key) } else { Err(Failure::usage("no row can have such an owner, bucket and name")) }
-}
-
-/// The policy that the functions would have, with these settings on this table.
-async fn policy(target: &Target, table: &ReadOnly) -> Result<Policy, Failure> {
-    let settings = &target.settings;
-    let is_on = |setting| matches!(setting, TtlSetting::On { attribute } if attribute == shared::bucket::TTL_ATTRIBUTE);
-    let defer_to_ttl = settings.expired_rows == ExpiredRows::DeferToTtl && is_on(table.ttl_setting().await?);
-    Ok(Policy {
-        reuse_window: settings.reuse_window_seconds,
-        grace: settings.grace_seconds,
-        remove_legacy: settings.remove_legacy,
-        defer_to_ttl,
-    })
 }
 
 async fn find_rows(table: &ReadOnly, wanted: &Wanted, shown: Shown) -> Result<Found, Failure> {
@@ -239,6 +225,11 @@ fn print(row: &Document, now: EpochSeconds, screen: Screen, out: &mut impl Write
         (None, None) => "none".to_owned(),
     };
     line("ttl_timestamp", &ttl)?;
+    if let Some(retired) = &row.retired {
+        let from = retired.from.as_ref().map_or_else(|| "none that DynamoDB acts on".to_owned(), moment);
+        let until = retired.until.as_ref().map_or_else(|| "never".to_owned(), moment);
+        line("retired", &format!("until {until}; its TTL was {from}; `janitor restore` puts it back"))?;
+    }
     line("rule", row.rule.as_deref().unwrap_or_default())?;
     match &row.verdict {
         None => line("verdict", "unknown: a row that decides over it could not be read")?,

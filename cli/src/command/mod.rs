@@ -8,6 +8,7 @@ pub mod explain;
 pub mod generate;
 pub mod pause;
 pub mod reap;
+pub mod restore;
 pub mod revoke;
 pub mod runs;
 pub mod settings;

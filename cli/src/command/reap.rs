@@ -7,7 +7,7 @@ use serde_json::json;
 use shared::settings::{Mode, Settings};
 use shared::time::Utc;
 
-use super::runs::Which;
+use super::runs::{Deed, Which};
 use super::stop_on_signals;
 use crate::args::{Common, Reaping};
 use crate::fail::{DONE, Failure, USAGE};
@@ -65,7 +65,7 @@ async fn health(
     mode: Mode,
     screen: Screen,
 ) -> Result<String, Failure> {
-    let at = now();
+    let (at, deed) = (now(), Deed::of(settings));
     let result = Box::pin(which.run(target, settings, mode)).await;
     Ok(match result {
         Err(failure) if failure.code == USAGE => return Err(failure),
@@ -83,8 +83,8 @@ async fn health(
             which.name(),
             report.outcome.name(),
             grouped(report.counts.rows_read()),
-            if mode == Mode::DryRun { "would delete" } else { "deleted" },
-            grouped(report.counts.rows_deleted()),
+            if mode == Mode::DryRun { format!("would {}", deed.infinitive) } else { deed.past.to_owned() },
+            grouped(report.counts.rows_ended()),
             grouped(report.counts.rows_skipped()),
             units(report.usage.read_units),
             units(report.usage.write_units),

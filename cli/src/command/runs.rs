@@ -10,7 +10,7 @@ use jobs::run::listing::{Listed, Listing};
 use jobs::run::report::{Outcome, RunReport, Tally};
 use jobs::run::{self, Job};
 use serde_json::{Value, json};
-use shared::settings::{Mode, Purpose, Settings};
+use shared::settings::{ExpiredRows, Mode, Purpose, Settings};
 
 use super::{Question, can_ask, confirm, stop_on_signals};
 use crate::args::{Common, Deleting};
@@ -98,15 +98,17 @@ pub async fn run<T: Takes>(
             writeln!(out, "{answer}")?;
             return Ok(code(&dry));
         }
-        tell(which, &dry, &place, screen, out)?;
+        let deed = Deed::of(&target.settings);
+        tell(which, &dry, deed, &place, screen, out)?;
         if let Some(listing) = listing {
             tell_list(&listing, dry.now, screen, out)?;
         }
-        let may_go_on = dry.counts.rows_deleted() > 0 && code(&dry) == DONE && !target.watch.is_stopped();
+        let may_go_on = dry.counts.rows_ended() > 0 && code(&dry) == DONE && !target.watch.is_stopped();
         if !options.apply || !may_go_on {
             if may_go_on && !screen.quiet {
-                let advice = "Nothing was deleted. To delete them, run it again with --apply.";
-                writeln!(out, "\n{}", screen.paragraph("", advice))?;
+                let Deed { infinitive, past, .. } = deed;
+                let advice = format!("Nothing was {past}. To {infinitive} them, run it again with --apply.");
+                writeln!(out, "\n{}", screen.paragraph("", &advice))?;
             }
             return Ok(code(&dry));
         }
@@ -117,9 +119,31 @@ pub async fn run<T: Takes>(
     if screen.json {
         writeln!(out, "{}", which.answer(&report))?;
     } else {
-        tell(which, &report, &place, screen, out)?;
+        tell(which, &report, Deed::of(&target.settings), &place, screen, out)?;
     }
     Ok(code(&report))
+}
+
+/// What a run does with dead rows, in words.
+#[derive(Clone, Copy)]
+pub(crate) struct Deed {
+    pub(crate) infinitive: &'static str,
+    pub(crate) past: &'static str,
+    /// How it can be undone.
+    afterwards: &'static str,
+}
+
+impl Deed {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        match settings.expired_rows {
+            ExpiredRows::Delete => Self { infinitive: "delete", past: "deleted", afterwards: "" },
+            ExpiredRows::Retire => Self {
+                infinitive: "retire",
+                past: "retired",
+                afterwards: " Until DynamoDB removes them, `janitor restore` puts them back.",
+            },
+        }
+    }
 }
 
 /// Names what is about to happen, and asks.
@@ -130,19 +154,22 @@ async fn ask(
     screen: Screen,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let rows = grouped(dry.counts.rows_deleted());
+    let (rows, deed) = (grouped(dry.counts.rows_ended()), Deed::of(&target.settings));
     let Progress { dead_units, write_pace, .. } = target.watch.progress();
-    let at = write_pace.map_or_else(String::new, |rate| format!(" at {} per second", units(rate)));
-    // The rows are read again, while the deletes keep to the pace.
+    let pace = write_pace.map_or_else(String::new, |pace| format!(" at {} per second", units(pace)));
+    // The rows are read again, while the writes keep to the pace.
     let took = at_pace(dead_units, write_pace).max(dry.elapsed_ms.div_ceil(1_000));
     let what = format!(
-        "This deletes {rows} rows of {}. It uses about {} write units{at}, and takes about {}.",
+        "This {}s {rows} rows of {}. It uses about {} write units{pace}, and takes about {}.{}",
+        deed.infinitive,
         place.of(&dry.table),
         grouped(dead_units),
-        seconds(took)
+        seconds(took),
+        deed.afterwards,
     );
     let what = screen.paragraph("", &what);
-    confirm(Question { what: &what, deed: "delete them", undone: "nothing was deleted" }, target.watch, out).await
+    let (them, nothing) = (format!("{} them", deed.infinitive), format!("nothing was {}", deed.past));
+    confirm(Question { what: &what, deed: &them, undone: &nothing }, target.watch, out).await
 }
 
 /// A ceiling that was asked for is an end; whatever else was left undone is not.
@@ -159,7 +186,14 @@ fn code(report: &RunReport) -> u8 {
     }
 }
 
-fn tell(which: Which, report: &RunReport, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+fn tell(
+    which: Which,
+    report: &RunReport,
+    deed: Deed,
+    place: &Place,
+    screen: Screen,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     let dry = report.mode == Mode::DryRun;
     let job = match which {
         Which::Cleanup => "the cleanup",
@@ -175,28 +209,30 @@ fn tell(which: Which, report: &RunReport, place: &Place, screen: Screen, out: &m
         .buckets()
         .iter()
         .map(|(name, counts)| {
-            let why = [reasons(&counts.deleted), reasons(&counts.kept)];
+            let ended = if counts.retired.is_empty() { &counts.deleted } else { &counts.retired };
+            let why = [reasons(ended), reasons(&counts.kept)];
             let why = match [why[0].is_empty(), why[1].is_empty()] {
                 [false, false] => format!("{} | kept: {}", why[0], why[1]),
                 [false, true] => why[0].clone(),
                 [true, false] => format!("kept: {}", why[1]),
                 [true, true] => String::new(),
             };
-            line(name, counts.read, counts.deleted_total(), why)
+            line(name, counts.read, counts.deleted_total() + counts.retired_total(), why)
         })
         .collect();
     if counts.rows_unknown() > 0 {
         rows.push(line("unknown", counts.rows_unknown(), 0, "never touched".to_owned()));
     }
-    rows.push(line("all", counts.rows_read(), counts.rows_deleted(), String::new()));
-    let deleted = if dry { "to delete" } else { "deleted" };
-    write!(out, "{}", screen.table(&["bucket", "read", deleted, "why"], &rows))?;
+    rows.push(line("all", counts.rows_read(), counts.rows_ended(), String::new()));
+    let Deed { infinitive, past, .. } = deed;
+    let ended = if dry { format!("to {infinitive}") } else { past.to_owned() };
+    write!(out, "{}", screen.table(&["bucket", "read", &ended, "why"], &rows))?;
     if let Some(next) = &report.next {
         writeln!(out, "{}", screen.paragraph("not reached: ", &not_reached(which, next, counts, place)))?;
     }
     let usage = &report.usage;
-    let verb = if dry { "would delete" } else { "deleted" };
-    writeln!(out, "\n{verb} {} of {} rows read", grouped(counts.rows_deleted()), grouped(counts.rows_read()))?;
+    let verb = if dry { format!("would {infinitive}") } else { past.to_owned() };
+    writeln!(out, "\n{verb} {} of {} rows read", grouped(counts.rows_ended()), grouped(counts.rows_read()))?;
     let estimated = if usage.write_units_estimated { " (in part by the rows' sizes)" } else { "" };
     let took = format!("{}.{} s", report.elapsed_ms / 1_000, report.elapsed_ms / 100 % 10);
     let used = format!(

@@ -38,6 +38,7 @@ fn value(kind: Kind) -> String {
         Kind::Choice(choices) => format!("`{}`", choices.join("` or `")),
         Kind::Flag => "`true` or `false`".to_owned(),
         Kind::Count => "1 or more".to_owned(),
+        Kind::Days => "1 to 90".to_owned(),
         Kind::Share => "above 0, up to 1".to_owned(),
         Kind::Units => "0.1 or more".to_owned(),
         Kind::Seconds { min } => format!("{min} or more"),

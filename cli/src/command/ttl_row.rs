@@ -48,7 +48,7 @@ fn moment(at: EpochSeconds, now: EpochSeconds) -> String {
 }
 
 fn ttl_in_words(row: &Row, now: EpochSeconds) -> String {
-    match (row.ttl(), row.ttl_fault(now)) {
+    match (row.stored_ttl(), row.ttl_fault(now)) {
         (Ttl::Absent, _) => "none".to_owned(),
         (Ttl::At(at), None) => moment(at, now),
         (Ttl::At(at), Some(fault)) => {
@@ -64,7 +64,7 @@ pub(super) async fn get(target: &Target, name: &RowName, screen: Screen, out: &m
     let now = now();
     let fault = row.ttl_fault(now).is_some();
     if screen.json {
-        let at = match row.ttl() {
+        let at = match row.stored_ttl() {
             Ttl::At(at) => Some(at),
             Ttl::Absent | Ttl::Malformed => None,
         };
@@ -77,7 +77,7 @@ pub(super) async fn get(target: &Target, name: &RowName, screen: Screen, out: &m
         });
         writeln!(out, "{report}")?;
     } else {
-        match row.ttl() {
+        match row.stored_ttl() {
             Ttl::At(at) => writeln!(out, "{} seconds: {}", at.since(now), ttl_in_words(&row, now))?,
             Ttl::Absent | Ttl::Malformed => writeln!(out, "{}", ttl_in_words(&row, now))?,
         }
@@ -138,7 +138,7 @@ pub(super) async fn change(
         None
     } else {
         pause::check(&table, table.clock()).await?;
-        Some(table.write_ttl(&row, to).await?)
+        Some(table.write_ttl(&row, &to.map_or(Raw::Absent, |at| Raw::Number(at.to_string()))).await?)
     };
     let outcome = match (has_it, changed, to) {
         (true, ..) => "nothing-to-do",
@@ -153,7 +153,7 @@ pub(super) async fn change(
             "found": true,
             "outcome": outcome,
             "ttl_timestamp": to.map_or(Value::Null, |at| json!(at.get())),
-            "was": match row.ttl() { Ttl::At(at) => json!(at.get()), Ttl::Absent | Ttl::Malformed => Value::Null },
+            "was": match row.stored_ttl() { Ttl::At(at) => json!(at.get()), Ttl::Absent | Ttl::Malformed => Value::Null },
             "own_end": own_end.map(EpochSeconds::get),
             "before_own_end": too_early.is_some(),
         });

@@ -76,7 +76,7 @@ async fn run_batch(
 
 fn log(report: &CascadeReport) {
     let CascadeReport { run, records, .. } = report;
-    let (deleted, would_delete) = run.deleted_or_planned();
+    let (deleted, would_delete) = run.done_or_planned(run.counts.rows_deleted());
     tracing::info!(
         table = run.table,
         outcome = run.outcome.name(),

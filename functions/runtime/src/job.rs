@@ -56,7 +56,8 @@ pub async fn run<J: WalkRows<Dynamo>>(
     let result = Box::pin(run_on_table::<J>(function, &settings, clock, segment_run)).await;
     match &result {
         Ok(report) => {
-            let (deleted, would_delete) = report.deleted_or_planned();
+            let (deleted, would_delete) = report.done_or_planned(report.counts.rows_deleted());
+            let (retired, would_retire) = report.done_or_planned(report.counts.rows_retired());
             tracing::info!(
                 table = report.table,
                 outcome = report.outcome.name(),
@@ -65,6 +66,8 @@ pub async fn run<J: WalkRows<Dynamo>>(
                 rows.read = report.counts.rows_read(),
                 rows.deleted = deleted,
                 rows.would_delete = would_delete,
+                rows.retired = retired,
+                rows.would_retire = would_retire,
                 rows.lost_race = report.counts.lost_races(),
                 rows.skipped = report.counts.rows_skipped(),
                 units.read = report.usage.read_units,

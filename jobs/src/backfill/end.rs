@@ -22,5 +22,5 @@ pub async fn own_end<S: ReadRows>(store: &S, row: &Row, bucket: &Bucket) -> Resu
 /// A TTL before this takes a live row, or a consumed one that still watches for theft.
 fn end_by_fields(row: &Row, bucket: &Bucket) -> Option<EpochSeconds> {
     Fields::read(&row.data)?;
-    expiry::dead_from(&Row { ttl: Raw::Absent, ..row.clone() }, bucket, &Policy::default())
+    expiry::dead_from(&Row { ttl: Raw::Absent, retired_from: Raw::Absent, ..row.clone() }, bucket, &Policy::default())
 }

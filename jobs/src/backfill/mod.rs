@@ -16,7 +16,7 @@ pub use end::own_end;
 use crate::store::{Budget, Consistency, PageOf, ReadRows, Result, ScanTable, StoreError, WriteTtl, pages, scan_pages};
 use shared::backfill::{LeaveReason, Plan, plan, plan_by_referrers, plan_by_target, written_with};
 use shared::bucket::{self, Bucket, REFERRERS_PREFIX};
-use shared::row::{Row, RowKey};
+use shared::row::{Raw, Row, RowKey};
 use shared::time::EpochSeconds;
 
 /// Segments of the Scan, and how many are read concurrently.
@@ -278,7 +278,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
             self.skip(bucket);
             return Ok(());
         }
-        let written = self.store.write_ttl(&row, Some(at)).await;
+        let written = self.store.write_ttl(&row, &Raw::Number(at.to_string())).await;
         tracing::trace!(row = ?row.key, at = at.get(), outcome = ?written, "ttl");
         match written {
             Ok(true) => self.count(bucket.name, |counts| counts.set += 1),

@@ -39,6 +39,8 @@ pub struct Totals {
     pub runs: u64,
     pub read: u64,
     pub deleted: u64,
+    pub retired: u64,
+    pub left_to_ttl: u64,
     pub lost_race: u64,
     pub skipped: u64,
     pub uncertain: u64,
@@ -100,6 +102,8 @@ impl Totals {
             runs: 1,
             read: counts.rows_read(),
             deleted: counts.rows_deleted(),
+            retired: counts.rows_retired(),
+            left_to_ttl: counts.rows_left_to_ttl(),
             lost_race: counts.lost_races(),
             skipped: counts.rows_skipped(),
             uncertain: counts.uncertain(),
@@ -117,6 +121,8 @@ impl Totals {
         self.runs = self.runs.saturating_add(other.runs);
         self.read = self.read.saturating_add(other.read);
         self.deleted = self.deleted.saturating_add(other.deleted);
+        self.retired = self.retired.saturating_add(other.retired);
+        self.left_to_ttl = self.left_to_ttl.saturating_add(other.left_to_ttl);
         self.lost_race = self.lost_race.saturating_add(other.lost_race);
         self.skipped = self.skipped.saturating_add(other.skipped);
         self.uncertain = self.uncertain.saturating_add(other.uncertain);

@@ -101,6 +101,8 @@ pub(super) fn state_after(state: &JobState, finish: &Finish) -> Option<JobState>
         at: *started_at,
         read: totals.read,
         deleted: totals.deleted,
+        retired: totals.retired,
+        left_to_ttl: totals.left_to_ttl,
         lost_race: totals.lost_race,
         skipped: totals.skipped,
         deleted_in: totals.deleted_in,

@@ -25,11 +25,12 @@ pub use report::{Broken, CascadeReport, Records};
 use crate::run::clock::RunClock;
 use crate::run::pause;
 use crate::run::report::{Outcome, Tally};
-use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, StoreError};
+use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, RetireRows, StoreError};
 use crate::walk::{Context, Stop};
 use shared::bucket::{self, Bucket};
-use shared::cascade::{Record, RemovedToken, index_row, provider_row, read};
-use shared::expiry::{Condemned, KeepReason, Policy, Verdict};
+use shared::cascade::{Record, RemovedToken, condemn_index, condemn_provider, provider_row, read};
+use shared::disposal::{Condemned, Judged};
+use shared::expiry::KeepReason;
 use shared::integrity::{Lookup, Referrers};
 use shared::row::{Row, RowKey};
 use shared::settings::{ConfigError, Mode, Settings};
@@ -98,12 +99,10 @@ pub async fn cascade<S>(
     clock: &RunClock,
 ) -> Result<CascadeReport, Broken>
 where
-    S: ReadRows + DeleteRows + Budget,
+    S: ReadRows + DeleteRows + RetireRows + Budget,
 {
-    let policy =
-        Policy { reuse_window: settings.reuse_window_seconds, grace: settings.grace_seconds, ..Policy::default() };
     let dry = settings.mode == Mode::DryRun;
-    let work = Work { context: Context::new(store, clock.now(), policy, dry, settings.max_deletes) };
+    let work = Work { context: Context::new(store, clock.now(), settings.policy(), dry, settings.max_deletes) };
     let mut report = CascadeReport::new(settings, clock, batch.records);
     let mut stopped = None;
     let pause = if dry { Ok(None) } else { pause::read(store, clock).await };
@@ -155,7 +154,7 @@ struct Work<'a, S> {
 /// The rows that can depend on removed tokens, by key, with their buckets.
 type Hanging = BTreeMap<RowKey, (&'static Bucket, Lookup)>;
 
-impl<S: ReadRows + DeleteRows> Work<'_, S> {
+impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
     async fn work(&self, removals: &[RemovedToken], counts: &mut Tally, records: &mut Records) -> Worked {
         let seen = match self.get_consistent(removals, counts, records).await {
             Ok(seen) => seen,
@@ -175,15 +174,15 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
                     None | Some((_, Lookup::Unread)) => *unfinished = true,
                     Some((_, Lookup::Absent)) => {}
                     Some((bucket, Lookup::Found(row))) => match self.judge(removal, row, bucket, target, &referenced) {
-                        None => {
+                        Judged::Unknown(_) => {
                             *unfinished = true;
                             counts.skipped(bucket);
                         }
-                        Some(Verdict::Delete(reason)) => {
-                            doomed.entry(key).or_insert_with(|| Condemned::new(row.clone(), bucket, reason));
+                        Judged::Dead(condemned) => {
+                            doomed.entry(key).or_insert(condemned);
                         }
                         // An index row that points elsewhere may point at another removed token of the batch.
-                        Some(Verdict::Keep(reason)) => {
+                        Judged::Kept(_, reason) => {
                             let known = kept.entry(key).or_insert((*bucket, reason));
                             if known.1 == KeepReason::Elsewhere {
                                 known.1 = reason;
@@ -289,12 +288,13 @@ impl<S: ReadRows + DeleteRows> Work<'_, S> {
         bucket: &'static Bucket,
         target: &Lookup,
         referrers: &HashMap<RowKey, Referrers>,
-    ) -> Option<Verdict> {
+    ) -> Judged {
+        let row = row.clone();
         if *bucket == *bucket::provider() {
             let referrers = referrers.get(&row.key).copied().unwrap_or(Referrers::Unknown);
-            provider_row(row, target, referrers, self.context.now, &self.context.policy)
+            condemn_provider(row, target, referrers, self.context.now, &self.context.policy)
         } else {
-            index_row(row, bucket, &removal.token, target)
+            condemn_index(row, bucket, &removal.token, target)
         }
     }
 

@@ -12,10 +12,11 @@ use self::cursor::Cursor;
 use self::source::{Pointed, SystemRows, Unit};
 use crate::run::report::{Answer, BucketCounts, RunReport, Tally};
 use crate::run::{Checkpoint, Job, WalkRows};
-use crate::store::{Budget, DeleteRows, ReadRows};
+use crate::store::{Budget, DeleteRows, ReadRows, RetireRows};
 use crate::walk::{Chain, Context, Stop, Walked, walk};
 use shared::bucket::{BUCKETS, Bucket, Family, Owner};
-use shared::expiry::{self, Condemned, DeleteReason, Verdict};
+use shared::disposal::{self, Judged};
+use shared::expiry::DeleteReason;
 use shared::integrity::{self, Lookup};
 use shared::row::RowKey;
 use shared::segment::Segment;
@@ -89,7 +90,7 @@ impl Body {
     }
 }
 
-impl<S: ReadRows + DeleteRows + Budget> WalkRows<S> for Cleanup {
+impl<S: ReadRows + DeleteRows + RetireRows + Budget> WalkRows<S> for Cleanup {
     async fn walk(
         &self,
         context: &Context<'_, S>,
@@ -105,7 +106,7 @@ impl<S: ReadRows + DeleteRows + Budget> WalkRows<S> for Cleanup {
     }
 }
 
-async fn work<S: ReadRows + DeleteRows>(
+async fn work<S: ReadRows + DeleteRows + RetireRows>(
     context: &Context<'_, S>,
     units: Vec<Unit>,
     counts: &mut Tally,
@@ -133,16 +134,16 @@ fn judge<S>(context: &Context<'_, S>, token: Pointed, target: Lookup, counts: &m
     let (now, policy) = (context.now, &context.policy);
     let mut chain = Chain::default();
     for (row, index_bucket) in token.index_rows {
-        match integrity::compare(&row, index_bucket, &target, now, policy) {
-            None => counts.skipped(index_bucket),
-            Some(Verdict::Keep(reason)) => counts.kept(index_bucket, reason),
-            Some(Verdict::Delete(reason)) => chain.index_rows.push(Condemned::new(row, index_bucket, reason)),
+        match integrity::condemn_index(row, index_bucket, &target, now, policy) {
+            Judged::Unknown(_) => counts.skipped(index_bucket),
+            Judged::Kept(_, reason) => counts.kept(index_bucket, reason),
+            Judged::Dead(condemned) => chain.index_rows.push(condemned),
         }
     }
     let Lookup::Found(target) = target else { return chain };
     let Some(target_bucket) = target.known_bucket() else { return chain };
     counts.read(target_bucket);
-    match expiry::condemn(target, target_bucket, now, policy) {
+    match disposal::condemn(target, target_bucket, now, policy) {
         Err(reason) => counts.kept(target_bucket, reason),
         Ok(condemned) => chain.set_target(condemned),
     }

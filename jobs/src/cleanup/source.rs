@@ -8,7 +8,7 @@ use crate::store::{Budget, Consistency, PageOf, PageSize, ReadRows, Result};
 use crate::walk::tally::Tally;
 use crate::walk::{Context, Source};
 use shared::bucket::{Bucket, Rule};
-use shared::expiry::{self, Condemned};
+use shared::disposal::{self, Condemned};
 use shared::integrity::{self, Question};
 use shared::row::{Row, RowKey};
 use shared::segment::Segment;
@@ -110,7 +110,7 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
     fn examine(&self, row: Row, bucket: &'static Bucket, counts: &mut Tally, units: &mut Vec<Unit>) {
         let Context { now, policy, .. } = self.context;
         if !matches!(bucket.rule, Rule::Pointer { .. }) {
-            match expiry::condemn(row, bucket, *now, policy) {
+            match disposal::condemn(row, bucket, *now, policy) {
                 Ok(condemned) => units.push(Unit::Dead(condemned)),
                 Err(reason) => counts.kept(bucket, reason),
             }

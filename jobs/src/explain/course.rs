@@ -3,6 +3,7 @@
 use super::around::{Around, IndexRow, Referrer};
 use crate::repair;
 use shared::bucket::{Bucket, OAUTH_OWNER, Owner, Rule};
+use shared::disposal;
 use shared::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
 use shared::integrity::{self, Indexed, Lookup, Question, Referrers, RepairPart, Sighting};
 use shared::row::{Row, RowKey};
@@ -12,6 +13,7 @@ use shared::time::EpochSeconds;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     Delete(DeleteReason),
+    Retire(DeleteReason),
     Keep(KeepReason),
     /// The row is kept, because the job does not reach it.
     NotMet(NotMet),
@@ -36,16 +38,6 @@ pub enum NotMet {
     LeftToRepair,
 }
 
-impl From<Option<Verdict>> for Course {
-    fn from(verdict: Option<Verdict>) -> Self {
-        match verdict {
-            None => Course::CouldNotTell,
-            Some(Verdict::Delete(reason)) => Course::Delete(reason),
-            Some(Verdict::Keep(reason)) => Course::Keep(reason),
-        }
-    }
-}
-
 /// Decides over one row, as a job that runs now would.
 #[derive(Clone, Copy)]
 pub(super) struct Decider<'a> {
@@ -58,12 +50,26 @@ impl Decider<'_> {
     /// Whether the row is dead, whichever job deletes it.
     pub(super) fn verdict(&self, row: &Row, bucket: &Bucket) -> Option<Verdict> {
         match bucket.rule {
-            Rule::Pointer { .. } => match integrity::ask_anyway(row, bucket, self.now, self.policy) {
+            // Dead or not, whatever is done with it.
+            Rule::Pointer { .. } => match integrity::ask_anyway(row, bucket, self.now, &self.policy.deleting()) {
                 Question::Settled(reason) => Some(Verdict::Keep(reason)),
                 Question::LookAt(_) => integrity::compare(row, bucket, self.around.target(), self.now, self.policy),
             },
             Rule::Provider => self.judge_provider(row),
             _ => Some(expiry::judge(row, bucket, self.now, self.policy)),
+        }
+    }
+
+    /// What a job that comes to the row does with it.
+    fn course(&self, row: &Row, verdict: Option<Verdict>) -> Course {
+        match verdict {
+            None => Course::CouldNotTell,
+            Some(Verdict::Keep(reason)) => Course::Keep(reason),
+            Some(Verdict::Delete(_)) if disposal::is_left_to_ttl(row, self.now, self.policy) => {
+                Course::Keep(KeepReason::LeftToTtl)
+            }
+            Some(Verdict::Delete(reason)) if self.policy.retire.is_some() => Course::Retire(reason),
+            Some(Verdict::Delete(reason)) => Course::Delete(reason),
         }
     }
 
@@ -73,7 +79,7 @@ impl Decider<'_> {
             (Owner::Legacy, _) => Course::NotMet(NotMet::LeftToRepair),
             (_, Rule::Pointer { .. }) => match integrity::ask(row, bucket, self.now, self.policy) {
                 Question::Settled(reason) => Course::Keep(reason),
-                Question::LookAt(_) => self.verdict(row, bucket).into(),
+                Question::LookAt(_) => self.course(row, self.verdict(row, bucket)),
             },
             // A provider row is deleted with a dead token that names it, unless a live one names it too.
             (_, Rule::Provider) => {
@@ -82,13 +88,13 @@ impl Decider<'_> {
                         && matches!(self.verdict(&referrer.row, referrer.bucket), Some(Verdict::Delete(_)))
                         && self.not_reached(&referrer.row.key, &referrer.index_rows).is_none()
                 });
-                if reached { self.judge_provider(row).into() } else { Course::NotMet(NotMet::NoDeadToken) }
+                if reached { self.course(row, self.judge_provider(row)) } else { Course::NotMet(NotMet::NoDeadToken) }
             }
             (Owner::Actor, _) => match self.not_reached(&row.key, &self.around.index_rows) {
-                None => self.verdict(row, bucket).into(),
+                None => self.course(row, self.verdict(row, bucket)),
                 Some(course) => course,
             },
-            (Owner::System(_), _) => self.verdict(row, bucket).into(),
+            (Owner::System(_), _) => self.course(row, self.verdict(row, bucket)),
         }
     }
 
@@ -117,7 +123,7 @@ impl Decider<'_> {
             why = match (why, integrity::ask(row, bucket, self.now, self.policy)) {
                 (Course::CouldNotTell, _) => why,
                 (_, Question::Settled(KeepReason::NotDue)) if leads_here => Course::NotMet(NotMet::IndexNotDue),
-                (Course::NotMet(NotMet::NoIndexRow), Question::Settled(KeepReason::Deferred)) if leads_here => {
+                (Course::NotMet(NotMet::NoIndexRow), Question::Settled(KeepReason::LeftToTtl)) if leads_here => {
                     Course::NotMet(NotMet::IndexLeftToTtl)
                 }
                 _ => why,
@@ -132,12 +138,12 @@ impl Decider<'_> {
             RepairPart::Index => match integrity::ask_anyway(row, bucket, self.now, self.policy) {
                 Question::Settled(reason) => Course::Keep(reason),
                 Question::LookAt(_) => {
-                    integrity::repair_index(row, bucket, self.around.target(), self.now, self.policy).into()
+                    self.course(row, integrity::repair_index(row, bucket, self.around.target(), self.now, self.policy))
                 }
             },
-            RepairPart::Alone => self.verdict(row, bucket).into(),
-            RepairPart::Token => self.repair_token(row, bucket, &self.around.index_rows).into(),
-            RepairPart::Provider => self.repair_provider(row).into(),
+            RepairPart::Alone => self.course(row, self.verdict(row, bucket)),
+            RepairPart::Token => self.course(row, self.repair_token(row, bucket, &self.around.index_rows)),
+            RepairPart::Provider => self.course(row, self.repair_provider(row)),
             RepairPart::LeftToCleanup => Course::Keep(KeepReason::LeftToDaily),
         }
     }
@@ -147,8 +153,8 @@ impl Decider<'_> {
     }
 
     fn repair_token(&self, row: &Row, bucket: &Bucket, index_rows: &[IndexRow]) -> Option<Verdict> {
-        if !integrity::could_go_unindexed(row, bucket, self.now, self.policy) {
-            return Some(integrity::judge_unindexed(row, bucket, Sighting::First, self.now, self.policy));
+        if let Err(reason) = integrity::could_go_unindexed(row, bucket, self.now, self.policy) {
+            return Some(Verdict::Keep(reason));
         }
         let indexed = index_rows.iter().map(|index| Indexed::by(&index.found, &row.key)).max().unwrap_or(Indexed::No);
         let sighting = || self.sighting(&row.key);

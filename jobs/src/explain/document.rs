@@ -56,6 +56,8 @@ pub struct Document {
     #[serde(serialize_with = "as_map")]
     pub fields: Option<Vec<(&'static str, FieldShown)>>,
     pub ttl: TtlShown,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retired: Option<RetiredShown>,
     pub rule: Option<String>,
     pub verdict: Option<VerdictShown>,
     pub dead_from: Option<Moment>,
@@ -92,6 +94,14 @@ pub struct TtlShown {
     pub state: TtlState,
     pub at: Option<Moment>,
     pub fault: Option<&'static str>,
+}
+
+/// A retired row: it can be restored until TTL removes it.
+#[derive(Serialize)]
+pub struct RetiredShown {
+    /// The TTL that it had; none where it had none, or one that DynamoDB never acts on.
+    pub from: Option<Moment>,
+    pub until: Option<Moment>,
 }
 
 #[derive(Serialize)]
@@ -140,7 +150,7 @@ impl Document {
             Standing::Ours(bucket) => (Some(bucket), None),
             Standing::NotOurs(why) => (None, Some(words::not_ours(why))),
         };
-        let ttl_at = match row.ttl() {
+        let moment = |ttl| match ttl {
             Ttl::At(at) => Some(Moment::new(at, now)),
             Ttl::Absent | Ttl::Malformed => None,
         };
@@ -155,10 +165,13 @@ impl Document {
             bytes: row.bytes,
             fields: explained.fields.as_ref().filter(|_| bucket.is_some()).map(|fields| shown_fields(fields, now)),
             ttl: TtlShown {
-                state: row.ttl().state(now),
-                at: ttl_at,
+                state: row.stored_ttl().state(now),
+                at: moment(row.stored_ttl()),
                 fault: row.ttl_fault(now).map(shared::row::TtlFault::description),
             },
+            retired: row
+                .is_retired()
+                .then(|| RetiredShown { from: moment(row.ttl()), until: moment(row.stored_ttl()) }),
             rule: bucket.map(|bucket| words::rule(bucket, &explained.policy)),
             verdict: explained
                 .verdict
@@ -230,6 +243,7 @@ impl CourseShown {
     fn new(course: Course) -> Self {
         let (does, reason) = match course {
             Course::Delete(reason) => ("deletes", Some(reason.name())),
+            Course::Retire(reason) => ("retires", Some(reason.name())),
             Course::Keep(reason) => ("keeps", Some(reason.name())),
             Course::NotMet(_) => ("does-not-reach", None),
             Course::NeverTouched => ("never-touches", None),

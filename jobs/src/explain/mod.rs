@@ -15,7 +15,9 @@ mod words;
 
 pub use around::{Around, IndexRow, Referrer};
 pub use course::{Course, NotMet};
-pub use document::{CourseShown, Document, FieldShown, Moment, RelationShown, Shown, TtlShown, VerdictShown};
+pub use document::{
+    CourseShown, Document, FieldShown, Moment, RelationShown, RetiredShown, Shown, TtlShown, VerdictShown,
+};
 pub use find::{Candidates, Shape, find};
 
 use course::Decider;

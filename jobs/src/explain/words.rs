@@ -118,7 +118,7 @@ fn keep(reason: KeepReason) -> &'static str {
         KeepReason::TargetKept => "its target exists and is not dead",
         KeepReason::Elsewhere => "it points at another actor",
         KeepReason::Referenced => "a row that is not dead, or that is kept for now, names it",
-        KeepReason::Deferred => "it is dead, and left to the table's TTL as configured",
+        KeepReason::LeftToTtl => "the table's TTL removes it within RETIRE_DAYS, as configured",
         KeepReason::Young => "it is so young that its index row may not be written yet",
         KeepReason::SeenOnce => {
             "nothing points at it, its age is unknown, and this is the first time that it was found so"
@@ -146,7 +146,7 @@ fn delete(reason: DeleteReason) -> &'static str {
 
 pub(super) fn course(course: Course) -> &'static str {
     match course {
-        Course::Delete(reason) => delete(reason),
+        Course::Delete(reason) | Course::Retire(reason) => delete(reason),
         Course::Keep(reason) => keep(reason),
         Course::NeverTouched => "its bucket is not one that this project cleans",
         Course::CouldNotTell => "a row that decides over it could not be read, so it is skipped",

@@ -11,6 +11,7 @@ use crate::run::report::Outcome;
 use crate::run::state::{JobState, LastRun};
 use crate::store::Billing;
 use shared::settings::{Mode, Scope};
+use shared::time::EpochSeconds;
 
 /// The answer of `metrics-emitter`: the figures that matter most, and the whole report beside them. What was not counted
 /// to the end is null, not a number.
@@ -23,6 +24,8 @@ pub fn answer(measured: &Measurement) -> Value {
             "rows": counted(json!(total.rows)),
             "bytes": counted(json!(total.bytes)),
             "dead_rows": counted(json!(total.dead)),
+            "retired_rows": counted(json!(total.retired)),
+            "retired_rows_gone_by": counted(json!(total.retired_until.map(EpochSeconds::get))),
             "due_index_rows": counted(json!(total.due)),
             "oldest_dead_age_seconds": counted(json!(total.oldest_dead)),
             "ttl": measured.ttl.name(),
@@ -98,6 +101,7 @@ fn counts(counts: &Counts) -> Value {
         "rows": counts.rows,
         "bytes": counts.bytes,
         "dead": counts.dead,
+        "retired": counts.retired,
         "due": counts.due,
         "created_last_hour": counts.created_last_hour,
         "oldest_dead_age_seconds": counts.oldest_dead,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::lag::{Ages, Lags};
 use shared::bucket::{JANITOR_OWNER, Owner};
+use shared::disposal;
 use shared::expiry::{self, Policy, Verdict};
 use shared::index;
 use shared::row::{Row, Ttl, TtlFault, TtlState};
@@ -65,6 +66,10 @@ pub struct Counts {
     pub rows: u64,
     pub bytes: u64,
     pub dead: u64,
+    /// Retired: dead, and removed by TTL soon. They are not among the dead.
+    pub retired: u64,
+    /// When the last of them is gone.
+    pub retired_until: Option<EpochSeconds>,
     /// Index rows whose TTL is past, or says nothing: dead or not, their targets say.
     pub due: u64,
     /// Of the dead and the due, those that became so after the last run.
@@ -84,6 +89,8 @@ impl Counts {
         self.rows += other.rows;
         self.bytes += other.bytes;
         self.dead += other.dead;
+        self.retired += other.retired;
+        self.retired_until = self.retired_until.max(other.retired_until);
         self.due += other.due;
         self.since_last_run += other.since_last_run;
         self.created_last_hour += other.created_last_hour;
@@ -107,6 +114,8 @@ impl Counts {
             rows: times(self.rows),
             bytes: times(self.bytes),
             dead: times(self.dead),
+            retired: times(self.retired),
+            retired_until: self.retired_until,
             due: times(self.due),
             since_last_run: times(self.since_last_run),
             created_last_hour: times(self.created_last_hour),
@@ -148,7 +157,7 @@ impl Census {
         counts.bytes += row.bytes as u64;
         let Some(bucket) = known else { return };
         let Measure { now, policy, last_run_at } = against;
-        let ttl = row.ttl();
+        let ttl = row.stored_ttl();
         let passed = match (ttl, ttl.state(*now)) {
             (Ttl::At(at), TtlState::Past) => Some(at.plus(1)),
             _ => None,
@@ -158,7 +167,16 @@ impl Census {
         }
         let is_new = row.created_at(bucket).is_some_and(|at| (0..3_600).contains(&now.since(at)));
         counts.created_last_hour += u64::from(is_new);
+        if row.is_retired() {
+            counts.retired += 1;
+            if let Ttl::At(until) = ttl {
+                counts.retired_until = counts.retired_until.max(Some(until));
+            }
+        }
+        // A row that is left to TTL waits for no run: it is part of the dead once its TTL has passed.
+        let waits_for_ttl = row.is_retired() || disposal::is_left_to_ttl(row, *now, policy);
         let died = match expiry::judge(row, bucket, *now, policy) {
+            Verdict::Delete(_) if waits_for_ttl => passed,
             Verdict::Delete(_) => expiry::dead_from(row, bucket, policy),
             Verdict::Keep(_) => None,
         };
@@ -169,7 +187,7 @@ impl Census {
             counts.oldest_dead = counts.oldest_dead.max(Some(age));
             counts.dead_ages.add(age);
         }
-        let due = index::is_overdue(row, bucket, *now);
+        let due = index::is_overdue(row, bucket, *now) && (!waits_for_ttl || passed.is_some());
         counts.due += u64::from(due);
         let since = died.or(passed.filter(|_| due));
         let after_last_run = since.is_some_and(|from| last_run_at.is_some_and(|at| from > at));

@@ -119,7 +119,7 @@ pub fn forecast(census: &Census, daily: &JobState, now: EpochSeconds) -> Forecas
     let backlog = if complete { system.since_last_run } else { all };
     let trend = match (complete, daily.consecutive_incomplete_runs, died_per_day, deleted_per_day) {
         _ if since > overdue_after(daily, Cleanup::PERIOD) && backlog > 0 => Trend::Grows,
-        (true, ..) if run.deferred > 0 => Trend::LeftToTtl,
+        (true, ..) if run.left_to_ttl + run.retired > 0 => Trend::LeftToTtl,
         (true, ..) if backlog == 0 => Trend::ClearsWithNextRun { days: 0.0 },
         (true, ..) => {
             let left = interval(run).unwrap_or(DAY).saturating_sub(since).max(0);

@@ -52,7 +52,6 @@ use crate::store::{
 use crate::{cleanup, clients, repair};
 use shared::bucket::{BUCKETS, Bucket, JANITOR_OWNER, Owner, STATE_BUCKET};
 use shared::clients::{self as registered, Clients};
-use shared::expiry::Policy;
 use shared::row::{Row, RowKey};
 use shared::settings::{Mode, Scope, Settings};
 use shared::time::EpochSeconds;
@@ -173,7 +172,7 @@ where
     let last_run = runs.get(cleanup::NAME).and_then(|state| state.last_run.as_ref());
     let against = Measure {
         now: clock.now(),
-        policy: Policy { reuse_window: settings.reuse_window_seconds, ..Policy::default() },
+        policy: settings.policy(),
         last_run_at: last_run.map(|run| EpochSeconds::new(run.at)),
     };
     let mut estimate = None;

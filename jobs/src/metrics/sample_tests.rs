@@ -78,6 +78,7 @@ fn row((key, bucket, dead): &(String, &'static Bucket, bool)) -> Row {
         bucket: Raw::Text(bucket.name.to_owned()),
         data: Raw::Text(text),
         ttl: Raw::Number(died.to_string()),
+        retired_from: Raw::Absent,
         bytes: usize::try_from(ROW_BYTES).unwrap(),
     }
 }

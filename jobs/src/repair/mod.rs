@@ -21,8 +21,8 @@ use source::{SegmentRows, TablePlace};
 use crate::run::report::{Answer, RunReport, Tally};
 use crate::run::{Checkpoint, Job, WalkRows};
 use crate::store::{
-    Budget, Consistency, DeleteRows, OwnState, PageOf, PageSize, ReadActors, ReadRows, RestoreClient, ScanTable,
-    StoreError,
+    Budget, Consistency, DeleteRows, OwnState, PageOf, PageSize, ReadActors, ReadRows, RestoreClient, RetireRows,
+    ScanTable, StoreError,
 };
 use crate::walk::{Context, WalkEnd, Walked, walk};
 use shared::bucket::{BUCKETS, Generation, JANITOR_OWNER, OAUTH_OWNER, STATE_BUCKET};
@@ -105,7 +105,7 @@ struct RepairWalk<'a, S> {
 
 impl<S> WalkRows<S> for Repair
 where
-    S: ReadRows + ScanTable + DeleteRows + RestoreClient + ReadActors + OwnState + Budget,
+    S: ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget,
 {
     async fn walk(
         &self,
@@ -162,7 +162,7 @@ where
 
 impl<S> RepairWalk<'_, S>
 where
-    S: ReadRows + ScanTable + DeleteRows + RestoreClient + ReadActors + OwnState + Budget,
+    S: ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget,
 {
     async fn walk_segments(
         &self,

@@ -7,7 +7,8 @@ use crate::run::report::Tally;
 use crate::store::{Budget, Result, ScanTable};
 use crate::walk::{Context, Source};
 use shared::bucket::{self, BUCKETS, Bucket, JANITOR_OWNER, OAUTH_OWNER, Rule};
-use shared::expiry::{self, Condemned, KeepReason};
+use shared::disposal::{self, Condemned};
+use shared::expiry::KeepReason;
 use shared::integrity::{self, Question, RepairPart};
 use shared::row::{Fields, Row, RowKey};
 
@@ -180,7 +181,7 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
                     return 1;
                 }
             },
-            RepairPart::Alone => match expiry::condemn(row, bucket, *now, policy) {
+            RepairPart::Alone => match disposal::condemn(row, bucket, *now, policy) {
                 Ok(condemned) => {
                     units.push(Unit::Dead(condemned));
                     return 1;
@@ -211,16 +212,17 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
         }
         // Python reads JSON that we do not (NaN, a key twice): what such a row refers to is looked for by its text.
         self.actor.partial |= Fields::read(&row.data).is_none();
-        if integrity::could_go_unindexed(&row, bucket, *now, policy) {
-            self.actor.doubtful.push((row, bucket));
-            return 1;
+        match integrity::could_go_unindexed(&row, bucket, *now, policy) {
+            Ok(()) => {
+                self.actor.doubtful.push((row, bucket));
+                1
+            }
+            Err(reason) => {
+                self.actor.needed.extend(integrity::provider_named_by(&row));
+                counts.kept(bucket, reason);
+                0
+            }
         }
-        self.actor.needed.extend(integrity::provider_named_by(&row));
-        let verdict = integrity::judge_unindexed(&row, bucket, integrity::Sighting::First, *now, policy);
-        if let expiry::Verdict::Keep(reason) = verdict {
-            counts.kept(bucket, reason);
-        }
-        0
     }
 }
 

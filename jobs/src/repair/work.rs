@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use super::RepairWalk;
 use super::source::{Actor, Unit};
 use crate::store::{
-    ActorLookup, Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, ScanTable, StoreError,
+    ActorLookup, Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, RetireRows, ScanTable, StoreError,
 };
 use crate::walk::tally::Tally;
 use crate::walk::{Chain, Providers, Stop};
 use shared::bucket::{self, Bucket, Generation, OAUTH_OWNER};
-use shared::expiry::{Condemned, DeleteReason, KeepReason, Verdict};
+use shared::disposal::Judged;
+use shared::expiry::{DeleteReason, KeepReason};
 use shared::index::{self, IndexKind};
 use shared::integrity::{self, Indexed, Lookup, Referrers};
 use shared::row::{Row, RowKey};
@@ -36,7 +37,7 @@ struct Others {
 
 impl<S> RepairWalk<'_, S>
 where
-    S: ReadRows + ScanTable + DeleteRows + RestoreClient + ReadActors + OwnState + Budget,
+    S: ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget,
 {
     pub(super) async fn work(&self, units: Vec<Unit>, counts: &mut Tally) -> Result<(), Stop> {
         let (mut dead, mut pointers, mut actors, mut owners) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -67,13 +68,13 @@ where
         let (mut chains, mut by_old_index) = (Vec::new(), Vec::new());
         for (pointer, target) in pointers.into_iter().zip(targets) {
             let Pointer { row, bucket, .. } = pointer;
-            match integrity::repair_index(&row, bucket, &target, now, policy) {
-                None => counts.skipped(bucket),
-                Some(Verdict::Delete(reason)) => chains.push(Chain::dangling(Condemned::new(row, bucket, reason))),
-                Some(Verdict::Keep(KeepReason::TargetKept)) if Some(bucket) == client_index(Generation::Old) => {
+            match integrity::condemn_dangling(row, bucket, &target, now, policy) {
+                Judged::Unknown(_) => counts.skipped(bucket),
+                Judged::Dead(condemned) => chains.push(Chain::dangling(condemned)),
+                Judged::Kept(row, KeepReason::TargetKept) if Some(bucket) == client_index(Generation::Old) => {
                     by_old_index.push(row);
                 }
-                Some(Verdict::Keep(reason)) => counts.kept(bucket, reason),
+                Judged::Kept(_, reason) => counts.kept(bucket, reason),
             }
         }
         self.find_stranded(by_old_index, counts).await?;
@@ -113,10 +114,11 @@ where
                 }
                 Lookup::Unread => false,
             };
-            if self.restore_clients && self.writes_new_names && leads_there {
-                replaced.push(Condemned::new(row, old, DeleteReason::Replaced));
-            } else {
-                counts.kept(old, KeepReason::TargetKept);
+            let is_replaced = self.restore_clients && self.writes_new_names && leads_there;
+            match integrity::condemn_replaced(row, old, is_replaced) {
+                Judged::Dead(condemned) => replaced.push(condemned),
+                Judged::Kept(_, reason) => counts.kept(old, reason),
+                Judged::Unknown(_) => counts.skipped(old),
             }
         }
         self.context.delete(replaced, counts).await.map(drop)
@@ -137,24 +139,24 @@ where
             for (row, bucket) in doubtful {
                 let named = integrity::provider_named_by(&row);
                 let indexed = indexed.next().unwrap_or(Indexed::Unread);
-                let sighting = || self.seen.sighting(&row.key);
-                match integrity::repair_token(&row, bucket, indexed, sighting, now, policy) {
-                    None => {
+                let key = row.key.clone();
+                match integrity::condemn_token(row, bucket, indexed, || self.seen.sighting(&key), now, policy) {
+                    Judged::Unknown(_) => {
                         counts.skipped(bucket);
                         needed.extend(named);
                     }
-                    Some(Verdict::Keep(reason)) => {
+                    Judged::Kept(row, reason) => {
                         if reason == KeepReason::SeenOnce {
                             self.seen.remember(&row.key);
                         }
                         counts.kept(bucket, reason);
                         needed.extend(named);
                     }
-                    Some(Verdict::Delete(reason)) => {
-                        deleting.insert(row.key.clone());
+                    Judged::Dead(condemned) => {
+                        deleting.insert(key);
                         deleting_names.extend(named);
                         let mut chain = Chain::default();
-                        chain.set_target(Condemned::new(row, bucket, reason));
+                        chain.set_target(condemned);
                         chains.push(chain);
                     }
                 }
@@ -203,23 +205,25 @@ where
             let name = row.name_in(bucket).unwrap_or_default();
             let is_needed = others.needed.iter().any(|needed| needed == name);
             let referrers = if is_needed { Referrers::Some } else { Referrers::None };
-            let (deleting_names, sighting) = (others.deleting_names.contains(name), || self.seen.sighting(&row.key));
-            match integrity::repair_provider(&row, referrers, deleting_names, sighting, now, policy) {
-                Some(Verdict::Delete(DeleteReason::Unreferenced))
-                    if others.partial || !integrity::scan_saw_referrers(&row, now, policy) =>
+            let (deleting_names, key) = (others.deleting_names.contains(name), row.key.clone());
+            let sighting = || self.seen.sighting(&key);
+            match integrity::condemn_lone_provider(row, referrers, deleting_names, sighting, now, policy) {
+                Judged::Dead(dead)
+                    if dead.reason() == DeleteReason::Unreferenced
+                        && (others.partial || !integrity::scan_saw_referrers(dead.row(), now, policy)) =>
                 {
-                    unreferenced.entry(row.key.owner.clone()).or_default().push(row);
+                    unreferenced.entry(key.owner).or_default().push(dead.into_row());
                 }
-                Some(Verdict::Delete(reason)) => {
-                    providers.dead.insert(row.key.clone(), Condemned::new(row, bucket, reason));
+                Judged::Dead(dead) => {
+                    providers.dead.insert(key, dead);
                 }
-                Some(Verdict::Keep(reason)) => {
+                Judged::Kept(row, reason) => {
                     if reason == KeepReason::SeenOnce {
                         self.seen.remember(&row.key);
                     }
                     counts.kept(bucket, reason);
                 }
-                None => counts.skipped(bucket),
+                Judged::Unknown(_) => counts.skipped(bucket),
             }
         }
         // Where the Scan does not decide, the actor's rows are read again, consistently.
@@ -234,11 +238,13 @@ where
                 Err(error) => return Err(error.into()),
             };
             for (row, referenced) in rows.into_iter().zip(referenced) {
-                if referenced {
-                    counts.kept(bucket, KeepReason::Referenced);
-                } else {
-                    let condemned = Condemned::new(row, bucket, DeleteReason::Unreferenced);
-                    providers.dead.insert(condemned.row().key.clone(), condemned);
+                let referrers = if referenced { Referrers::Some } else { Referrers::None };
+                match integrity::condemn_provider(row, referrers, now, policy) {
+                    Judged::Dead(condemned) => {
+                        providers.dead.insert(condemned.row().key.clone(), condemned);
+                    }
+                    Judged::Kept(_, reason) => counts.kept(bucket, reason),
+                    Judged::Unknown(_) => counts.skipped(bucket),
                 }
             }
         }

@@ -20,6 +20,10 @@ pub enum RunError {
         "refused: {dead} of {read} rows would be deleted, a share of {share:.3}, above MAX_DELETE_SHARE={limit}; nothing was deleted"
     )]
     AboveShare { dead: u64, read: u64, share: f64, limit: f64 },
+    #[error(
+        "refused: EXPIRED_ROWS=retire needs the table's TTL on ttl_timestamp, and it is {state}: run `janitor ttl enable --apply`, or deploy with TimeToLive=enable; nothing was written"
+    )]
+    TtlNotOn { state: String },
     #[error("refused: MAX_DELETE_SHARE could not be checked: {problem}; nothing was deleted")]
     ShareUnknown { problem: String },
     #[error("another run took over the lease; this run stopped")]
@@ -34,8 +38,16 @@ pub enum RunError {
         "MAX_DELETES limits a single run and cannot be used with a backlog execution. Unset it for this execution."
     )]
     MaxDeletesInBacklog,
-    #[error("failed after deleting {} rows: {cause}", .report.counts.rows_deleted())]
+    #[error("failed after deleting {} rows{}: {cause}", .report.counts.rows_deleted(), and_retiring(.report))]
     Interrupted { report: Box<RunReport>, cause: StoreError },
+}
+
+/// Of a run that retires.
+fn and_retiring(report: &RunReport) -> String {
+    match report.counts.rows_retired() {
+        0 => String::new(),
+        retired => format!(" and retiring {retired}"),
+    }
 }
 
 impl RunError {
@@ -53,6 +65,7 @@ impl RunError {
             RunError::LeaseHeld { .. } => "LeaseHeld",
             RunError::Paused(_) => "Paused",
             RunError::WrongTable { .. }
+            | RunError::TtlNotOn { .. }
             | RunError::AboveShare { .. }
             | RunError::ShareUnknown { .. }
             | RunError::MaxDeletesInBacklog => "Refused",

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use shared::expiry::Condemned;
+use shared::disposal::Condemned;
 use shared::mask::Masked;
 
 /// Which rows are wanted, and those that were found. No more are held than were asked for.

@@ -17,15 +17,16 @@ use crate::run::lease::{Acquire, Lease};
 use crate::run::report::{Outcome, RunReport, Tally};
 use crate::run::state::JobState;
 use crate::store::{
-    Budget, Consistency, DeleteRows, InspectTable, OwnState, PageOf, PageSize, ReadRows, ScanTable, StopWork,
-    StoreError, TtlSetting,
+    Budget, Consistency, DeleteRows, InspectTable, OwnState, PageOf, PageSize, ReadRows, RetireRows, ScanTable,
+    StopWork, StoreError, TtlSetting,
 };
 use crate::walk::{Context, WalkEnd, Walked};
 pub use error::RunError;
 use shared::bucket::{BUCKETS, JANITOR_OWNER, TTL_ATTRIBUTE};
-use shared::expiry::{Condemned, Policy};
+use shared::disposal::Condemned;
+use shared::expiry::Policy;
 use shared::segment::Segment;
-use shared::settings::{ExpiredRows, Mode, Purpose, Settings};
+use shared::settings::{Mode, Purpose, Settings};
 
 /// A job that runs on a table, with a lease, a deadline and a report. Its walk is [`WalkRows`].
 pub trait Job: Sized {
@@ -77,9 +78,9 @@ impl<S: OwnState> Checkpoint<'_, S> {
 }
 
 /// The capabilities that every run needs.
-pub trait Store: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget + StopWork {}
+pub trait Store: ReadRows + ScanTable + DeleteRows + RetireRows + OwnState + InspectTable + Budget + StopWork {}
 
-impl<S: ReadRows + ScanTable + DeleteRows + OwnState + InspectTable + Budget + StopWork> Store for S {}
+impl<S: ReadRows + ScanTable + DeleteRows + RetireRows + OwnState + InspectTable + Budget + StopWork> Store for S {}
 
 /// Runs a job on an open table. A run that ended early by itself is a report with `complete: false`.
 pub async fn run<S: Store, J: WalkRows<S>>(
@@ -118,8 +119,8 @@ pub async fn check_lease<S: OwnState>(store: &S, clock: &RunClock) -> Result<(),
     }
 }
 
-/// The pause is read first: a paused run writes nothing, no lease either.
-pub(crate) async fn acquire<'a, S: OwnState + ReadRows>(
+/// The lease, or who holds it. The pause is read first: a paused run writes nothing, no lease either.
+pub async fn acquire<'a, S: OwnState + ReadRows>(
     store: &S,
     clock: &RunClock,
     lease: Lease<'a, S>,
@@ -155,24 +156,18 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         segment: Option<(Segment, Value)>,
     ) -> Result<Self, RunError> {
         let notes = clock.offset_note().into_iter().collect();
-        let policy = Policy {
-            reuse_window: settings.reuse_window_seconds,
-            grace: settings.grace_seconds,
-            remove_legacy: settings.remove_legacy,
-            ..Policy::default()
-        };
         let mut run = Self {
             store,
             job,
             settings,
             clock,
             segment,
-            policy,
+            policy: settings.policy(),
             table_is_empty: false,
             share_is_checked: false,
             notes,
         };
-        run.defer_if_ttl_works().await?;
+        run.refuse_to_retire_without_ttl().await?;
         run.table_is_empty = run.refuse_wrong_table().await?;
         Ok(run)
     }
@@ -198,24 +193,20 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         done
     }
 
-    /// Rows are left to TTL only if TTL will remove them; otherwise they are deleted, and the report says so.
-    async fn defer_if_ttl_works(&mut self) -> Result<(), RunError> {
-        if self.settings.expired_rows == ExpiredRows::Delete {
+    /// A retired row is removed by the table's TTL, and by nothing else. Deleting instead could not be undone.
+    async fn refuse_to_retire_without_ttl(&self) -> Result<(), RunError> {
+        if self.policy.retire.is_none() {
             return Ok(());
         }
-        let why_not = match self.store.ttl_setting().await? {
-            TtlSetting::On { attribute } if attribute == TTL_ATTRIBUTE => {
-                self.policy.defer_to_ttl = true;
+        let state = match self.store.ttl_setting().await? {
+            TtlSetting::On { attribute } | TtlSetting::Enabling { attribute } if attribute == TTL_ATTRIBUTE => {
                 return Ok(());
             }
-            TtlSetting::On { attribute } => format!("is on for {attribute}"),
-            TtlSetting::Off => "is off".to_owned(),
-            TtlSetting::Enabling { .. } | TtlSetting::Disabling { .. } => "is being switched".to_owned(),
+            TtlSetting::On { attribute } | TtlSetting::Enabling { attribute } => format!("on for {attribute}"),
+            TtlSetting::Off => "off".to_owned(),
+            TtlSetting::Disabling { .. } => "being switched off".to_owned(),
         };
-        self.notes.push(format!(
-            "EXPIRED_ROWS=defer-to-ttl is set, but the table's TTL {why_not}: expired rows are deleted instead"
-        ));
-        Ok(())
+        Err(RunError::TtlNotOn { state })
     }
 
     /// Whether the table is empty; an error if its rows are another application's.
@@ -399,7 +390,7 @@ fn check_share(counts: &Tally, limit: f64) -> Result<(), RunError> {
     if counts.rows_skipped() > 0 {
         return Err(RunError::ShareUnknown { problem: format!("{} rows could not be read", counts.rows_skipped()) });
     }
-    let (dead, read) = (counts.rows_deleted(), counts.rows_read());
+    let (dead, read) = (counts.rows_ended(), counts.rows_read());
     #[expect(clippy::cast_precision_loss, reason = "a share of row counts below 2^52")]
     let share = if read == 0 { 0.0 } else { dead as f64 / read as f64 };
     if share > limit { Err(RunError::AboveShare { dead, read, share, limit }) } else { Ok(()) }

@@ -134,7 +134,14 @@ mod tests {
     const NOW: i64 = 1_800_000_000;
 
     fn held(data: Raw) -> Option<Pause> {
-        let row = Row { key: key(), bucket: Raw::Text("state".to_owned()), data, ttl: Raw::Absent, bytes: 100 };
+        let row = Row {
+            key: key(),
+            bucket: Raw::Text("state".to_owned()),
+            data,
+            ttl: Raw::Absent,
+            retired_from: Raw::Absent,
+            bytes: 100,
+        };
         Pause::of_row(&row, EpochSeconds::new(NOW))
     }
 
@@ -206,7 +213,8 @@ mod tests {
                     if Some(seconds) == paused_after {
                         let data = Raw::Text(format!(r#"{{"until": {}}}"#, NOW + 86_400));
                         let (bucket, ttl) = (Raw::Text("state".to_owned()), Raw::Absent);
-                        *store.row.borrow_mut() = Some(Row { key: key(), bucket, data, ttl, bytes: 100 });
+                        let row = Row { key: key(), bucket, data, ttl, retired_from: Raw::Absent, bytes: 100 };
+                        *store.row.borrow_mut() = Some(row);
                     }
                 }
                 seconds

@@ -104,6 +104,7 @@ struct ReportDocument<'a> {
 struct Rows {
     read: u64,
     deleted: u64,
+    retired: u64,
     lost_race: u64,
     skipped: u64,
     uncertain: u64,
@@ -131,6 +132,7 @@ impl Serialize for RunReport {
             rows: Rows {
                 read: counts.rows_read(),
                 deleted: counts.rows_deleted(),
+                retired: counts.rows_retired(),
                 lost_race: counts.lost_races(),
                 skipped: counts.rows_skipped(),
                 uncertain: counts.uncertain(),
@@ -175,10 +177,9 @@ impl RunReport {
         json!(self)
     }
 
-    /// Rows that were deleted, or in a dry run would be, each for the log field of its own.
-    pub fn deleted_or_planned(&self) -> (Option<u64>, Option<u64>) {
-        let rows = Some(self.counts.rows_deleted());
-        if self.mode == Mode::DryRun { (None, rows) } else { (rows, None) }
+    /// Rows that were deleted or retired, or in a dry run would be, each for the log field of its own.
+    pub fn done_or_planned(&self, rows: u64) -> (Option<u64>, Option<u64>) {
+        if self.mode == Mode::DryRun { (None, Some(rows)) } else { (Some(rows), None) }
     }
 
     /// The metric of the run; none after a dry run, or a run that did not start. The log line has the rest.
@@ -189,6 +190,7 @@ impl RunReport {
         }
         let document = Document::new(&self.table, "rows deleted")
             .count(metric::ROWS_DELETED, self.counts.rows_deleted())
+            .field("RowsRetired", self.counts.rows_retired())
             .field("job", job)
             .field("outcome", self.outcome.name());
         Some(document)

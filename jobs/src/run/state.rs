@@ -46,8 +46,10 @@ pub struct LastRun {
     pub deleted: u64,
     pub lost_race: u64,
     pub skipped: u64,
-    /// Dead rows that were left to the table's TTL.
-    pub deferred: u64,
+    pub retired: u64,
+    /// Rows that were left to the table's TTL.
+    #[serde(alias = "deferred")]
+    pub left_to_ttl: u64,
     /// Rows deleted by bucket, where there were any.
     pub deleted_in: BTreeMap<String, u64>,
 }
@@ -167,7 +169,8 @@ impl JobState {
             deleted: counts.rows_deleted(),
             lost_race: counts.lost_races(),
             skipped: counts.rows_skipped(),
-            deferred: counts.sum(|counts| counts.kept_for(KeepReason::Deferred)),
+            retired: counts.rows_retired(),
+            left_to_ttl: counts.rows_left_to_ttl(),
             deleted_in: counts.deleted_by_bucket(),
             ..LastRun::default()
         };

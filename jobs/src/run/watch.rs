@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::listing::Listing;
-use shared::expiry::Condemned;
+use shared::disposal::Condemned;
 
 /// Requests in flight are finished before a run stops.
 #[derive(Debug, Default)]

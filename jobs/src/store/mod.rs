@@ -13,10 +13,9 @@ use serde_json::Value;
 use shared::bucket::Bucket;
 #[cfg(feature = "revoke")]
 use shared::clients::ClientId;
-use shared::expiry::Condemned;
+use shared::disposal::{Condemned, Retirement};
 use shared::integrity::Lookup;
-use shared::row::{Row, RowKey};
-use shared::time::EpochSeconds;
+use shared::row::{Raw, Row, RowKey};
 
 /// What went wrong between us and the table. Every text is one line and names the cause; none quotes a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -165,12 +164,12 @@ pub trait RestoreClient {
     async fn restore_client(&self, client: &str, actor: &str) -> Result<bool>;
 }
 
-/// `dynamodb:UpdateItem` of `ttl_timestamp`, and of nothing else: no row is created, and `data` is never touched.
+/// `dynamodb:UpdateItem` of `ttl_timestamp` and `retired_from`, and of nothing else: no row is created, and `data` is never touched.
 #[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait WriteTtl {
-    /// Sets a row's TTL, or with `None` removes it, on the condition that the row is still what was read: its bucket, its
-    /// data, its TTL. Whether it was.
-    async fn write_ttl(&self, row: &Row, ttl: Option<EpochSeconds>) -> Result<bool>;
+    /// Sets a row's TTL, or removes it if `ttl` is absent, and removes `retired_from`, on the condition that the row is still what was
+    /// read: its bucket, its data, its TTL, its `retired_from`. Whether it was.
+    async fn write_ttl(&self, row: &Row, ttl: &Raw) -> Result<bool>;
 }
 
 /// Whether an actor exists.
@@ -190,11 +189,15 @@ pub trait ReadActors {
     async fn get_actors(&self, ids: &[String]) -> Result<Vec<ActorLookup>>;
 }
 
-/// What became of one conditional delete.
+/// What became of one conditional delete, or of another write that ends a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteOutcome {
     /// The row is gone: removed now, or by somebody else since it was read.
     Deleted,
+    /// The row has its new TTL, and DynamoDB removes it then.
+    Retired,
+    /// Not sent: DynamoDB removes the row by the TTL that it has.
+    LeftToTtl,
     /// The row changed after it was judged, and was left alone.
     LostRace,
     /// The store could not; the row is still there.
@@ -205,6 +208,13 @@ pub enum DeleteOutcome {
     Unknown,
     /// Not sent: something ended the work before it.
     NotTried,
+}
+
+impl DeleteOutcome {
+    /// Whether the row is gone, or DynamoDB will remove it.
+    pub fn is_done(self) -> bool {
+        matches!(self, DeleteOutcome::Deleted | DeleteOutcome::Retired | DeleteOutcome::LeftToTtl)
+    }
 }
 
 /// What became of some deletes. However it ended, nothing that was done is forgotten.
@@ -221,6 +231,13 @@ pub struct Deletes {
 pub trait DeleteRows {
     /// Deletes each row on the condition that it is still what was judged. No row may be named twice.
     async fn delete(&self, rows: &[Condemned]) -> Deletes;
+}
+
+/// `dynamodb:PartiQLUpdate` of `ttl_timestamp` and `retired_from`, and of nothing else: no row is created, and `data` is never touched.
+#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
+pub trait RetireRows {
+    /// Retires each row on the condition that it is still what was judged. No row may be named twice.
+    async fn retire(&self, rows: &[Retirement]) -> Deletes;
 }
 
 /// `dynamodb:PartiQLDelete`, of rows that are alive: not [`DeleteRows`], so that nothing else can ask for it.

@@ -1,5 +1,5 @@
-//! A token and the rows that depend on it, deleted in the order provider row, token row, index row, so that after every
-//! interruption the rest can still be found from the index.
+//! A token and the rows that depend on it, deleted or retired in the order provider row, token row, index row, so that after
+//! every interruption the rest can still be found from the index.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::pin;
@@ -8,9 +8,10 @@ use futures_util::TryStreamExt;
 
 use super::tally::Tally;
 use super::{Context, Stop};
-use crate::store::{Consistency, DeleteOutcome, DeleteRows, PageOf, ReadRows, StoreError, pages};
+use crate::store::{Consistency, DeleteOutcome, DeleteRows, PageOf, ReadRows, RetireRows, StoreError, pages};
 use shared::bucket::{self, Bucket};
-use shared::expiry::{self, Condemned, KeepReason, Verdict};
+use shared::disposal::{self, Condemned, Judged};
+use shared::expiry::{self, KeepReason, Verdict};
 use shared::index;
 use shared::integrity::{self, Lookup, Referrers};
 use shared::row::{Row, RowKey};
@@ -52,7 +53,7 @@ struct TakenAlong {
     in_doubt: HashSet<RowKey>,
 }
 
-impl<S: ReadRows + DeleteRows> Context<'_, S> {
+impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
     /// Deletes chains, each only as far as the delete before succeeded.
     pub(crate) async fn delete_chains(&self, chains: Vec<Chain>, counts: &mut Tally) -> Result<(), Stop> {
         let providers = self.judge_providers(&chains, counts).await?;
@@ -77,6 +78,12 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
             self.store.get_eventual(&providers_named).await?
         };
         let mut found: HashMap<RowKey, Lookup> = providers_named.into_iter().zip(looks).collect();
+        // One that TTL removes soon, perhaps because an earlier step retired it, needs no more than one that is gone.
+        for lookup in found.values_mut() {
+            if matches!(lookup, Lookup::Found(row) if disposal::is_left_to_ttl(row, self.now, &self.policy)) {
+                *lookup = Lookup::Absent;
+            }
+        }
         // A refresh token names the provider row of the access token that it was issued with. The access token is read only
         // while the provider row exists: mostly both were deleted earlier in the run.
         let issued_with: Vec<Option<RowKey>> = named
@@ -162,11 +169,11 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         undecided: &mut Vec<Row>,
         counts: &mut Tally,
     ) {
-        match integrity::judge_provider(&row, referrers, self.now, &self.policy) {
-            None => undecided.push(row),
-            Some(Verdict::Keep(reason)) => counts.kept(bucket::provider(), reason),
-            Some(Verdict::Delete(reason)) => {
-                providers.dead.insert(row.key.clone(), Condemned::new(row, bucket::provider(), reason));
+        match integrity::condemn_provider(row, referrers, self.now, &self.policy) {
+            Judged::Unknown(row) => undecided.push(row),
+            Judged::Kept(_, reason) => counts.kept(bucket::provider(), reason),
+            Judged::Dead(condemned) => {
+                providers.dead.insert(condemned.row().key.clone(), condemned);
             }
         }
     }
@@ -233,8 +240,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         let outcomes = self.delete(dead.into_values().collect(), counts).await?;
         let provider_outcomes: HashMap<RowKey, DeleteOutcome> = keys.into_iter().zip(outcomes).collect();
         let provider_is_kept = |key: &RowKey| {
-            unjudged.contains(key)
-                || provider_outcomes.get(key).is_some_and(|outcome| *outcome != DeleteOutcome::Deleted)
+            unjudged.contains(key) || provider_outcomes.get(key).is_some_and(|outcome| !outcome.is_done())
         };
 
         let (mut targets, mut their_index_rows, mut index_rows) = (Vec::new(), Vec::new(), Vec::new());
@@ -255,7 +261,7 @@ impl<S: ReadRows + DeleteRows> Context<'_, S> {
         let outcomes = self.delete(targets, counts).await?;
         for (rows, outcome) in their_index_rows.into_iter().zip(outcomes) {
             match outcome {
-                DeleteOutcome::Deleted => index_rows.extend(rows),
+                DeleteOutcome::Deleted | DeleteOutcome::Retired | DeleteOutcome::LeftToTtl => index_rows.extend(rows),
                 DeleteOutcome::LostRace => {
                     rows.iter().for_each(|row| counts.kept(row.bucket(), KeepReason::TargetKept));
                 }

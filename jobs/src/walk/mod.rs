@@ -15,8 +15,9 @@ use tokio::sync::{RwLock, RwLockReadGuard};
 pub(crate) use chain::{Chain, Providers};
 
 use self::tally::Tally;
-use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, Result, StoreError};
-use shared::expiry::{Condemned, Policy};
+use crate::store::{Budget, DeleteOutcome, DeleteRows, Deletes, ReadRows, Result, RetireRows, StoreError};
+use shared::disposal::{Condemned, Disposal, Retirement};
+use shared::expiry::Policy;
 use shared::integrity::Lookup;
 use shared::mask::Masked;
 use shared::row::RowKey;
@@ -30,7 +31,7 @@ const FAULTS_IN_A_ROW: u32 = 3;
 
 /// Everything a piece of work needs: the store, the rules, and the only path to a delete.
 ///
-/// `delete` is the single place that knows about dry runs and `MAX_DELETES`.
+/// `delete` is the single place that knows about dry runs, `MAX_DELETES` and `EXPIRED_ROWS`.
 pub struct Context<'a, S> {
     pub store: &'a S,
     pub now: EpochSeconds,
@@ -91,8 +92,9 @@ impl<S: ReadRows> Context<'_, S> {
     }
 }
 
-impl<S: DeleteRows> Context<'_, S> {
-    /// Deletes, or in a dry run counts, as many rows as `MAX_DELETES` allows. Every row has an outcome if there is no `Stop`.
+impl<S: DeleteRows + RetireRows> Context<'_, S> {
+    /// Deletes or retires, or in a dry run counts, as many rows as `MAX_DELETES` allows. Every row has an outcome if there is no
+    /// `Stop`.
     pub(crate) async fn delete(&self, rows: Vec<Condemned>, counts: &mut Tally) -> Result<Vec<DeleteOutcome>, Stop> {
         match self.try_delete(rows, counts).await {
             (_, Some(stop)) => Err(stop),
@@ -103,47 +105,73 @@ impl<S: DeleteRows> Context<'_, S> {
     /// The same for callers that need the outcome of every row, also of those that a stop left untried.
     pub(crate) async fn try_delete(
         &self,
-        mut rows: Vec<Condemned>,
+        rows: Vec<Condemned>,
         counts: &mut Tally,
     ) -> (Vec<DeleteOutcome>, Option<Stop>) {
-        let wanted = rows.len();
-        let allowed = usize::try_from(self.allowance.get()).unwrap_or(usize::MAX).min(wanted);
-        rows.truncate(allowed);
-        self.allowance.set(self.allowance.get() - allowed as u64);
-        let (mut outcomes, stopped) = if self.dry {
-            (vec![DeleteOutcome::Deleted; rows.len()], None)
-        } else if rows.is_empty() {
-            (Vec::new(), None)
-        } else {
-            let deletes = self.store.delete(&rows).await;
-            (deletes.outcomes, deletes.stopped)
-        };
-        // A delete that failed does not count towards MAX_DELETES; one that may have happened does.
-        let not_done = |outcome: &&DeleteOutcome| !matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::Unknown);
-        self.allowance.set(self.allowance.get() + outcomes.iter().filter(not_done).count() as u64);
-        for (row, outcome) in rows.iter().zip(&outcomes) {
-            self.log(row, *outcome);
-            counts.outcome(row.bucket(), row.reason(), *outcome);
+        let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
+        // Of one run, all are deletes or all are retirements.
+        let (mut places, mut deletes, mut retirements) = (Vec::new(), Vec::new(), Vec::new());
+        let mut above_limit = None;
+        for (i, row) in rows.into_iter().enumerate() {
+            match row.dispose(self.now, &self.policy) {
+                Disposal::LeaveToTtl(row) => {
+                    outcomes[i] = DeleteOutcome::LeftToTtl;
+                    self.count(&row, outcomes[i], counts);
+                }
+                Disposal::Delete(_) | Disposal::Retire(_) if self.allowance.get() == 0 => {
+                    above_limit = Some(Stop::MaxDeletes);
+                }
+                disposal => {
+                    self.allowance.set(self.allowance.get() - 1);
+                    places.push(i);
+                    match disposal {
+                        Disposal::Retire(row) => retirements.push(row),
+                        Disposal::Delete(row) | Disposal::LeaveToTtl(row) => deletes.push(row),
+                    }
+                }
+            }
         }
-        outcomes.resize(wanted, DeleteOutcome::NotTried);
-        let above_limit = (allowed < wanted).then_some(Stop::MaxDeletes);
-        (outcomes, stopped.map(Stop::from).or(above_limit))
+        let written = if retirements.is_empty() {
+            self.write(&deletes, DeleteOutcome::Deleted, async |rows| self.store.delete(rows).await).await
+        } else {
+            self.write(&retirements, DeleteOutcome::Retired, async |rows| self.store.retire(rows).await).await
+        };
+        let rows = deletes.iter().chain(retirements.iter().map(Retirement::condemned));
+        for ((i, row), outcome) in places.into_iter().zip(rows).zip(written.outcomes) {
+            // A write that failed does not count towards MAX_DELETES; one that may have happened does.
+            if !outcome.is_done() && outcome != DeleteOutcome::Unknown {
+                self.allowance.set(self.allowance.get() + 1);
+            }
+            self.count(row, outcome, counts);
+            outcomes[i] = outcome;
+        }
+        (outcomes, written.stopped.map(Stop::from).or(above_limit))
     }
 
-    /// What was deleted and why, masked: the query in docs/monitoring.md reads these lines.
-    fn log(&self, row: &Condemned, outcome: DeleteOutcome) {
+    /// Sends nothing in a dry run, and nothing for no rows.
+    async fn write<R>(&self, rows: &[R], done: DeleteOutcome, send: impl AsyncFn(&[R]) -> Deletes) -> Deletes {
+        if self.dry || rows.is_empty() {
+            return Deletes { outcomes: vec![done; rows.len()], stopped: None };
+        }
+        send(rows).await
+    }
+
+    /// What was done and why, masked: the query in docs/monitoring.md reads these lines.
+    fn count(&self, row: &Condemned, outcome: DeleteOutcome, counts: &mut Tally) {
+        counts.outcome(row.bucket(), row.reason(), outcome);
         let (key, bucket, reason) = (&row.row().key, row.bucket().name, row.reason().name());
         let name = row.row().name_in(row.bucket()).unwrap_or_default();
-        match outcome {
-            DeleteOutcome::Deleted if self.dry => {
-                (self.planned)(row);
-                tracing::debug!(bucket, name = %Masked(name), owner = %Masked(&key.owner), reason, "row would be deleted");
-            }
-            DeleteOutcome::Deleted => {
-                tracing::debug!(bucket, name = %Masked(name), owner = %Masked(&key.owner), reason, "row deleted");
-            }
-            other => tracing::trace!(row = ?key, reason, outcome = ?other, "row not deleted"),
+        if self.dry && outcome.is_done() {
+            (self.planned)(row);
         }
+        let message = match (outcome, self.dry) {
+            (DeleteOutcome::Deleted, true) => "row would be deleted",
+            (DeleteOutcome::Deleted, false) => "row deleted",
+            (DeleteOutcome::Retired, true) => "row would be retired",
+            (DeleteOutcome::Retired, false) => "row retired",
+            (other, _) => return tracing::trace!(row = ?key, reason, outcome = ?other, "row not deleted"),
+        };
+        tracing::debug!(bucket, name = %Masked(name), owner = %Masked(&key.owner), reason, "{message}");
     }
 }
 
@@ -219,7 +247,7 @@ pub(crate) async fn walk<S, R>(
     work: impl AsyncFn(Vec<R::Unit>, &mut Tally) -> Result<(), Stop>,
 ) -> Walked<R::Place>
 where
-    S: ReadRows + DeleteRows + Budget,
+    S: ReadRows + DeleteRows + RetireRows + Budget,
     R: Source,
 {
     let walk = Walk {
@@ -297,7 +325,7 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         let Piece { from, mut counts, units, in_progress } = piece;
         if let Err(stop) = work(units, &mut counts).await {
             self.stop(from, stop);
-        } else if counts.rows_failed() > 0 && counts.rows_deleted() == 0 {
+        } else if counts.rows_failed() > 0 && counts.rows_ended() == 0 {
             self.fault(from);
         } else {
             self.faults_in_a_row.set(0);

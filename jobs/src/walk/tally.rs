@@ -16,6 +16,9 @@ pub struct BucketCounts {
     pub read: u64,
     /// Rows deleted, or in a dry run to be deleted, by reason.
     pub deleted: BTreeMap<&'static str, u64>,
+    /// Rows retired, or in a dry run to be retired, by reason.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub retired: BTreeMap<&'static str, u64>,
     pub kept: BTreeMap<&'static str, u64>,
     /// Rows that changed between judgement and delete, and were kept.
     pub lost_race: u64,
@@ -26,6 +29,10 @@ pub struct BucketCounts {
 impl BucketCounts {
     pub fn deleted_total(&self) -> u64 {
         self.deleted.values().sum()
+    }
+
+    pub fn retired_total(&self) -> u64 {
+        self.retired.values().sum()
     }
 
     pub fn kept_total(&self) -> u64 {
@@ -94,6 +101,8 @@ impl Tally {
         let counts = self.at(bucket);
         match outcome {
             DeleteOutcome::Deleted => *counts.deleted.entry(reason.name()).or_default() += 1,
+            DeleteOutcome::Retired => *counts.retired.entry(reason.name()).or_default() += 1,
+            DeleteOutcome::LeftToTtl => self.kept(bucket, KeepReason::LeftToTtl),
             DeleteOutcome::LostRace => counts.lost_race += 1,
             DeleteOutcome::Failed => counts.skipped += 1,
             DeleteOutcome::Refused => self.refused(bucket),
@@ -111,7 +120,8 @@ impl Tally {
             sum.read += counts.read;
             sum.lost_race += counts.lost_race;
             sum.skipped += counts.skipped;
-            for (sum, more) in [(&mut sum.deleted, &counts.deleted), (&mut sum.kept, &counts.kept)] {
+            let BucketCounts { deleted, retired, kept, .. } = sum;
+            for (sum, more) in [(deleted, &counts.deleted), (retired, &counts.retired), (kept, &counts.kept)] {
                 for (&reason, n) in more {
                     *sum.entry(reason).or_default() += n;
                 }
@@ -136,6 +146,19 @@ impl Tally {
 
     pub fn rows_deleted(&self) -> u64 {
         self.sum(BucketCounts::deleted_total)
+    }
+
+    pub fn rows_retired(&self) -> u64 {
+        self.sum(BucketCounts::retired_total)
+    }
+
+    /// Rows that this run deleted or retired.
+    pub fn rows_ended(&self) -> u64 {
+        self.rows_deleted() + self.rows_retired()
+    }
+
+    pub fn rows_left_to_ttl(&self) -> u64 {
+        self.sum(|counts| counts.kept_for(KeepReason::LeftToTtl))
     }
 
     pub fn rows_skipped(&self) -> u64 {

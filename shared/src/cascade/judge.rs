@@ -1,6 +1,7 @@
 //! Decisions on rows that depended on a removed token. Pure, as in `integrity`.
 
 use crate::bucket::{self, Bucket};
+use crate::disposal::Judged;
 use crate::expiry::{DeleteReason, KeepReason, Policy, Verdict};
 use crate::integrity::{self, Lookup, Referrers};
 use crate::row::{Row, RowKey};
@@ -46,6 +47,18 @@ pub fn provider_row(
     })
 }
 
+/// [`index_row`], with the row handed on.
+pub fn condemn_index(row: Row, index: &'static Bucket, token: &RowKey, target: &Lookup) -> Judged {
+    let verdict = index_row(&row, index, token, target);
+    Judged::new(row, index, verdict)
+}
+
+/// [`provider_row`], with the row handed on.
+pub fn condemn_provider(row: Row, target: &Lookup, referrers: Referrers, now: EpochSeconds, policy: &Policy) -> Judged {
+    let verdict = provider_row(&row, target, referrers, now, policy);
+    Judged::new(row, bucket::provider(), verdict)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{index_row, provider_row};
@@ -63,6 +76,7 @@ mod tests {
             bucket: Raw::Text(bucket.name.to_owned()),
             data: Raw::Text(data.to_owned()),
             ttl: Raw::Absent,
+            retired_from: Raw::Absent,
             bytes: 1,
         }
     }

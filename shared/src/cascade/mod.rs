@@ -3,5 +3,5 @@
 mod judge;
 mod record;
 
-pub use judge::{index_row, provider_row};
+pub use judge::{condemn_index, condemn_provider, index_row, provider_row};
 pub use record::{Ignored, Record, RemovedToken, read};

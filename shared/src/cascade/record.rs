@@ -93,7 +93,8 @@ fn to_row(keys: &Value, image: &Value) -> Option<Row> {
     let key = RowKey::new(text(keys, "id")?, text(keys, "bucket_name")?);
     let same = text(image, "id")? == key.owner && text(image, "bucket_name")? == key.sort;
     let raw = |name: &str| text(image, name).map_or(Raw::Absent, Raw::Text);
-    same.then(|| Row { key, bucket: raw("bucket"), data: raw("data"), ttl: Raw::Absent, bytes: 0 })
+    let (bucket, data) = (raw("bucket"), raw("data"));
+    same.then_some(Row { key, bucket, data, ttl: Raw::Absent, retired_from: Raw::Absent, bytes: 0 })
 }
 
 #[cfg(test)]

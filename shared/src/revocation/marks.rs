@@ -86,7 +86,8 @@ mod tests {
 
     fn marks(kind: Kind, data: &str) -> Option<Marks> {
         let key = RowKey::new("ada", "mcp_tokens:aw_1");
-        let row = Row { key, bucket: Raw::Absent, data: Raw::Text(data.to_owned()), ttl: Raw::Absent, bytes: 1 };
+        let (bucket, data) = (Raw::Absent, Raw::Text(data.to_owned()));
+        let row = Row { key, bucket, data, ttl: Raw::Absent, retired_from: Raw::Absent, bytes: 1 };
         Marks::read(&row, kind)
     }
 

@@ -91,7 +91,10 @@ pub struct Row {
     pub key: RowKey,
     pub bucket: Raw,
     pub data: Raw,
+    /// `ttl_timestamp` as it is stored: DynamoDB acts on it, and decisions read [`Row::ttl`].
     pub ttl: Raw,
+    /// `retired_from` as it is stored; absent on a row that was not retired.
+    pub retired_from: Raw,
     /// Size as DynamoDB counts it, for capacity that the server does not report.
     pub bytes: usize,
 }
@@ -128,8 +131,42 @@ impl Row {
         }
     }
 
+    /// The TTL that the application gave the row: retiring a row does not change how it is judged.
     pub fn ttl(&self) -> Ttl {
+        Ttl::read(self.ttl_before())
+    }
+
+    /// The TTL that DynamoDB acts on.
+    pub fn stored_ttl(&self) -> Ttl {
         Ttl::read(&self.ttl)
+    }
+
+    pub fn is_retired(&self) -> bool {
+        self.retired_from != Raw::Absent
+    }
+
+    /// The raw TTL that the row had before it was retired; the stored one of a row that was not.
+    pub fn ttl_before(&self) -> &Raw {
+        match &self.retired_from {
+            Raw::Absent => &self.ttl,
+            Raw::List(had) => match had.as_slice() {
+                [] => &Raw::Absent,
+                [ttl] => ttl,
+                // Nobody wrote this: no TTL that means anything.
+                _ => &self.retired_from,
+            },
+            ttl => ttl,
+        }
+    }
+
+    /// What `retired_from` holds once the row is retired: its raw TTL. No TTL is an empty list, and a list is put into another, so
+    /// that no value can be taken for it.
+    pub fn retired_from(&self) -> Raw {
+        match self.ttl_before() {
+            Raw::Absent => Raw::List(Vec::new()),
+            list @ Raw::List(_) => Raw::List(vec![list.clone()]),
+            ttl => ttl.clone(),
+        }
     }
 
     /// What writing or deleting the row costs: a unit for each kilobyte begun.

@@ -47,6 +47,7 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     Flag,
     Count,
+    Days,
     /// Above 0, up to 1.
     Share,
     /// Capacity units.
@@ -58,6 +59,9 @@ pub enum Kind {
 
 /// Ten years: more is a typing mistake.
 const MAX_SECONDS: i64 = 315_360_000;
+
+/// More is no waiting period.
+const MAX_DAYS: i64 = 90;
 
 impl Kind {
     pub(super) fn is_for_events(self) -> bool {
@@ -80,6 +84,10 @@ impl Kind {
             Kind::Choice(choices) => (choices.contains(&value), format!("must be {}", choices.join(" or "))),
             Kind::Flag | Kind::Permission => (["true", "false"].contains(&value), "must be true or false".to_owned()),
             Kind::Count => (value.parse().is_ok_and(|n: u64| n >= 1), "must be a whole number, 1 or more".to_owned()),
+            Kind::Days => (
+                value.parse().is_ok_and(|days: i64| (1..=MAX_DAYS).contains(&days)),
+                format!("must be a whole number of days, 1 to {MAX_DAYS}"),
+            ),
             Kind::Share => (number(|n| n > 0.0 && n <= 1.0), "must be a share above 0 and at most 1".to_owned()),
             Kind::Units => (
                 number(|units| units.is_finite() && units >= 0.1),

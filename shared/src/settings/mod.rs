@@ -14,9 +14,10 @@ use serde::de::{Deserialize, DeserializeOwned, IntoDeserializer, value::Error as
 use serde::{Deserialize as Named, Serialize};
 use serde_json::{Map, Value};
 
-use crate::bucket::REUSE_WINDOW_SECONDS;
+use crate::bucket::{RETIRE_DAYS, REUSE_WINDOW_SECONDS};
+use crate::expiry::Policy;
 pub use endpoint::{Reach, reach};
-use kind::Kind::{Arn, Choice, Count, Endpoint, Flag, Permission, Prefix, Seconds, Share, Table, Units};
+use kind::Kind::{Arn, Choice, Count, Days, Endpoint, Flag, Permission, Prefix, Seconds, Share, Table, Units};
 pub use kind::{Kind, Setting, is_table_name};
 pub use names::shown;
 use names::{Place, refuse_lookalikes, unknown, wrong};
@@ -52,6 +53,7 @@ const ALL: &[Purpose] = {
 };
 const CLEANERS: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair];
 const DELETING: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Cascade];
+const ENDING: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Metrics, Purpose::Explain];
 const FUNCTIONS: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Metrics, Purpose::Cascade];
 const JUDGING: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Cascade, Purpose::Explain];
 
@@ -72,10 +74,13 @@ pub const SETTINGS: &[Setting] = &[
     Setting { name: "MODE", flags: &[], value: "MODE", jobs: FUNCTIONS, kind: Choice(&["delete", "dry-run"]), default: None,
               help: "dry-run sends no writes and reports what delete would do; a function that deletes requires it",
               also_written: &["DRY_RUN", "DRYRUN_MODE", "DRY_RUN_MODE", "DELETE_MODE", "JANITOR_MODE"] },
-    Setting { name: "EXPIRED_ROWS", flags: &["expired-rows"], value: "ACTION", jobs: &[Purpose::Cleanup, Purpose::Repair, Purpose::Explain],
-              kind: Choice(&["delete", "defer-to-ttl"]), default: Some("delete"),
-              help: "What to do with expired rows; defer-to-ttl keeps rows that the table's TTL removes for free, if TTL is on",
+    Setting { name: "EXPIRED_ROWS", flags: &["expired-rows"], value: "ACTION", jobs: ENDING,
+              kind: Choice(&["delete", "retire"]), default: Some("delete"),
+              help: "What to do with dead rows; retire sets their TTL, so that DynamoDB removes them later, for free; until then they can be restored",
               also_written: &[] },
+    Setting { name: "RETIRE_DAYS", flags: &["retire-days"], value: "DAYS", jobs: ENDING,
+              kind: Days, default: Some("7"), help: "Days that a retired row can be restored; a row whose own TTL is nearer is left to it",
+              also_written: &["RETIRE_DAY", "RETIRE_FOR_DAYS"] },
     Setting { name: "MAX_DELETES", flags: &["max-deletes"], value: "N", jobs: DELETING, kind: Count, default: None,
               help: "Stop after N deletes; the next run continues from there",
               also_written: &["MAX_DELETE", "MAX_DELETIONS", "DELETE_LIMIT"] },
@@ -120,6 +125,7 @@ pub struct Settings {
     pub table: String,
     pub mode: Mode,
     pub expired_rows: ExpiredRows,
+    pub retire_days: i64,
     pub max_deletes: Option<u64>,
     pub max_delete_share: Option<f64>,
     pub max_write_units_per_second: Option<f64>,
@@ -157,7 +163,7 @@ impl Mode {
 #[serde(rename_all = "kebab-case")]
 pub enum ExpiredRows {
     Delete,
-    DeferToTtl,
+    Retire,
 }
 
 /// Which rows a measurement covers.
@@ -211,6 +217,16 @@ impl Settings {
     ) -> Result<Self, ConfigError> {
         refuse_lookalikes(environment, Place::Shell)?;
         Given::merge(environment, flags, purpose)?.read(Some(Mode::DryRun))
+    }
+
+    /// The rules that rows are judged by.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            reuse_window: self.reuse_window_seconds,
+            grace: self.grace_seconds,
+            remove_legacy: self.remove_legacy,
+            retire: (self.expired_rows == ExpiredRows::Retire).then_some(self.retire_days * 86_400),
+        }
     }
 }
 
@@ -268,6 +284,7 @@ impl Given {
             table: self.table()?,
             mode: self.mode(mode)?,
             expired_rows: self.choice("EXPIRED_ROWS").unwrap_or(ExpiredRows::Delete),
+            retire_days: self.number("RETIRE_DAYS").unwrap_or(RETIRE_DAYS),
             max_deletes: self.number("MAX_DELETES"),
             max_delete_share: self.number("MAX_DELETE_SHARE"),
             max_write_units_per_second: self.number("MAX_WRITE_UNITS_PER_SECOND"),
@@ -325,13 +342,14 @@ impl Given {
 #[cfg(test)]
 mod tests {
     use super::{Choice, Environment, Map, Purpose, SETTINGS, Settings, Value};
-    use crate::bucket::{GRACE_SECONDS, REUSE_WINDOW_SECONDS};
+    use crate::bucket::{GRACE_SECONDS, RETIRE_DAYS, REUSE_WINDOW_SECONDS};
 
     #[test]
     fn every_default_and_every_choice_of_the_table_is_read() {
         let default = |name: &str| SETTINGS.iter().find(|setting| setting.name == name).and_then(|one| one.default);
         assert_eq!(default("REUSE_WINDOW_SECONDS"), Some(REUSE_WINDOW_SECONDS.to_string().as_str()));
         assert_eq!(default("GRACE_SECONDS"), Some(GRACE_SECONDS.to_string().as_str()));
+        assert_eq!(default("RETIRE_DAYS"), Some(RETIRE_DAYS.to_string().as_str()));
         let environment: Environment =
             [("AWS_DB_PREFIX", "x"), ("MODE", "delete")].map(|(n, v)| (n.into(), v.into())).into();
         let parse = |event: Value, purpose| {

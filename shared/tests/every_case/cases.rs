@@ -21,17 +21,17 @@ const PLACES: [i64; 3] = [NOW - 100 * DAY, NOW, NOW + 100 * DAY];
 pub(crate) const WINDOWS: [i128; 3] = [172_800, 172_801, 864_000];
 
 pub(crate) fn wishes() -> Wishes {
-    Wishes { window: 172_800, grace: 3_600, legacy: false, ttl_first: false }
+    Wishes { window: 172_800, grace: 3_600, legacy: false, retire: None }
 }
 
 /// The crate's policy. All of its fields are named: a decision is told no more than these, and a dry run is not among them.
 pub(crate) fn policy(wishes: &Wishes) -> Policy {
-    let Wishes { window, grace, legacy, ttl_first } = *wishes;
+    let Wishes { window, grace, legacy, retire } = *wishes;
     Policy {
         reuse_window: i64::try_from(window).unwrap(),
         grace: i64::try_from(grace).unwrap(),
         remove_legacy: legacy,
-        defer_to_ttl: ttl_first,
+        retire: retire.map(|seconds| i64::try_from(seconds).unwrap()),
     }
 }
 

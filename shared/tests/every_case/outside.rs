@@ -88,7 +88,7 @@ fn random_rows_outside_the_classes_have_the_models_verdict() {
             window: WINDOWS[random.usize(..3)] + i128::from(random.u32(..)),
             grace: i128::from(random.u32(300..)),
             legacy: random.bool(),
-            ttl_first: random.bool(),
+            retire: random.bool().then(|| i128::from(random.u32(86_400..))),
         };
         let data = Raw::Text(spell(&told));
         for bucket in &BUCKETS {

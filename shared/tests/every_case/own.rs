@@ -1,9 +1,10 @@
 //! `judge` and `dead_from`: a row by its own fields and its TTL.
 
-use model::verdict::{Kind, Says, Used, Wishes, alive_until, judged, usable};
+use model::verdict::{Kind, Says, Used, Wishes, alive_until, judged, left_to_ttl, usable};
 use shared::bucket::{BUCKETS, Bucket};
-use shared::expiry::{KeepReason, Verdict, dead_from, judge};
-use shared::row::Raw;
+use shared::disposal::{self, Disposal};
+use shared::expiry::{Verdict, dead_from, judge};
+use shared::row::{Raw, Row};
 
 use crate::cases::{
     Axes, CLOCK, Case, FIVE_YEARS, WINDOWS, at, count, instants, kind_of, policy, rows_of, says, ttls, wishes,
@@ -25,10 +26,10 @@ fn every_verdict_on_a_row_by_itself_is_the_models_and_keeps_the_sentences() {
     count("judge and dead_from", cases, began);
 }
 
-/// One row at every instant, under deletes and under TTL first.
-fn hold(case: &Case, bucket: &Bucket, axes: Axes, wishes: &Wishes) -> u64 {
+/// One row at every instant, where dead rows are deleted and where they are retired.
+fn hold(case: &Case, bucket: &'static Bucket, axes: Axes, wishes: &Wishes) -> u64 {
     let (kind, rules) = (kind_of(bucket), policy(wishes));
-    let ttl_first = Wishes { ttl_first: true, ..*wishes };
+    let retiring = Wishes { retire: Some(7 * 86_400), ..*wishes };
     let first = dead_from(&case.row, bucket, &rules);
     let mut nows = instants(case, axes, &[0, FIVE_YEARS]);
     nows.extend(first.into_iter().flat_map(|first| [first.get() - 1, first.get()]).filter(|now| CLOCK.contains(now)));
@@ -61,11 +62,28 @@ fn hold(case: &Case, bucket: &Bucket, axes: Axes, wishes: &Wishes) -> u64 {
         let says_dead = first.is_some_and(|first| first <= at(*now));
         assert!(dead == says_dead || kind == Kind::Unread || too_old && says_dead, "{first:?}: {}", context());
 
-        // Leaving rows to TTL and deleting them agree on who is dead.
-        let other = judge(&case.row, bucket, at(*now), &policy(&ttl_first));
-        let left = other == Verdict::Keep(KeepReason::Deferred);
-        assert_eq!(left, dead && usable(case.ttl, wide).is_some(), "{other:?}: {}", context());
-        assert!(left || other == verdict, "{other:?}: {}", context());
+        // Retire and delete agree on who is dead, and a retired row is as dead as it was and left to its new TTL.
+        let rules = policy(&retiring);
+        let Ok(condemned) = disposal::condemn(case.row.clone(), bucket, at(*now), &rules) else {
+            assert!(!dead, "{}", context());
+            continue;
+        };
+        assert_eq!(Verdict::Delete(condemned.reason()), verdict, "{}", context());
+        let left = left_to_ttl(case.ttl, wide, &retiring);
+        match condemned.dispose(at(*now), &rules) {
+            Disposal::LeaveToTtl(_) => assert!(left, "{}", context()),
+            Disposal::Delete(_) => panic!("deleted where rows are retired: {}", context()),
+            Disposal::Retire(retirement) => {
+                assert!(!left && retirement.until() == at(*now + 7 * 86_400), "{}", context());
+                let ttl = model::rows::number(i128::from(*now) + 7 * 86_400);
+                let retired = Row { ttl, retired_from: case.row.retired_from(), ..case.row.clone() };
+                assert_eq!(judge(&retired, bucket, at(*now), &rules), verdict, "retired: {}", context());
+                let again =
+                    disposal::condemn(retired, bucket, at(*now), &rules).map(|row| row.dispose(at(*now), &rules));
+                // Before 1970 DynamoDB acts on no TTL.
+                assert!(matches!(again, Ok(Disposal::LeaveToTtl(_))), "retired twice: {}", context());
+            }
+        }
     }
     2 * nows.len() as u64
 }

@@ -5,6 +5,7 @@ use model::rows::{self, ACTOR, NOW};
 use model::verdict::{self, Kind, Says, Target, Time, Used, Wishes};
 use shared::bucket::{BUCKETS, Bucket, Rule};
 use shared::cascade;
+use shared::disposal;
 use shared::expiry::{Policy, Verdict};
 use shared::index;
 use shared::integrity::{self, Indexed, Lookup, Question, Referrers, Sighting};
@@ -23,7 +24,12 @@ fn index_row(bucket: &Bucket, data: Raw, ttl: Time) -> Row {
 
 fn policies() -> [Wishes; 4] {
     let plain = wishes();
-    [plain, Wishes { grace: 300, ..plain }, Wishes { window: WINDOWS[2], ..plain }, Wishes { ttl_first: true, ..plain }]
+    [
+        plain,
+        Wishes { grace: 300, ..plain },
+        Wishes { window: WINDOWS[2], ..plain },
+        Wishes { retire: Some(7 * 86_400), ..plain },
+    ]
 }
 
 /// `data` of an index row, and the actor that it names.
@@ -49,10 +55,10 @@ fn every_index_row_is_asked_about_as_the_model_does() {
                 let case = Case { row: index_row(bucket, data.clone(), ttl), told: None, ttl };
                 for now in instants(&case, Axes::default(), &[0, FIVE_YEARS, 300 - 10_800, 300 - 3_600]) {
                     for wishes in policies() {
-                        let usable = verdict::usable(ttl, now.into()).is_some();
+                        let left = verdict::left_to_ttl(ttl, now.into(), &wishes);
                         let expected = |anyway: bool| match &actor {
                             _ if !anyway && !verdict::due(of_clients, ttl, now.into()) => Err("not_due"),
-                            _ if wishes.ttl_first && usable => Err("deferred"),
+                            _ if left => Err("left_to_ttl"),
                             None => Err("malformed"),
                             Some(actor) => Ok(RowKey::in_bucket(actor, target, "n")),
                         };
@@ -86,7 +92,7 @@ fn every_index_row_is_compared_with_its_target_as_the_model_does() {
         let target_bucket = index::target_of(bucket).unwrap();
         let kind = kind_of(target_bucket);
         let mut hold = |row: &Row, ttl: Time, lookup: &Lookup, target: Target<'_>, now: i64, wishes: &Wishes| {
-            let expected = verdict::compared(target, ttl, now.into(), wishes);
+            let expected = verdict::compared(target, now.into(), wishes);
             let context = || format!("{} at {now}, {wishes:?}, TTL {ttl:?}: {target:?}", bucket.name);
             let got = integrity::compare(row, bucket, lookup, at(now), &policy(wishes)).map(says);
             assert_eq!(got, Some(expected), "{}", context());
@@ -168,8 +174,9 @@ fn repaired(case: &Case, bucket: &Bucket, rules: &Policy) -> u64 {
         let verdict = integrity::judge_unindexed(row, bucket, sighting, now, rules);
         let found = integrity::repair_token(row, bucket, Indexed::No, || sighting, now, rules);
         assert_eq!(found, Some(verdict), "{}", case.show());
-        let could = integrity::could_go_unindexed(row, bucket, now, rules);
-        assert!(could == matches!(verdict, Verdict::Delete(_)) || sighting == Sighting::First, "{}", case.show());
+        let could = integrity::could_go_unindexed(row, bucket, now, rules).is_ok();
+        let goes = matches!(verdict, Verdict::Delete(_)) && !disposal::is_left_to_ttl(row, now, rules);
+        assert!(could == goes || sighting == Sighting::First, "{}", case.show());
     }
     // One that an index row leads to, or may lead to, is not the repair's to delete.
     let never = || -> Sighting { panic!("a token with an index row needs no sighting") };
@@ -200,6 +207,7 @@ fn every_provider_row_is_judged_as_the_model_does() {
                         let expected =
                             verdict::lone_provider(case.ttl, named, true, now.into(), &Wishes { grace: -1, ..wishes });
                         let expected = match expected {
+                            _ if verdict::left_to_ttl(case.ttl, now.into(), &wishes) => Some(Says::Keep("left_to_ttl")),
                             Some(Says::Keep("young")) => Some(Says::Delete("unreferenced")),
                             other => other,
                         };

@@ -135,6 +135,7 @@ fn any_digits_of_a_ttl_are_read_alike_by_all() {
             bucket: Raw::Absent,
             data: Raw::Absent,
             ttl: Raw::Number(digits.clone()),
+            retired_from: Raw::Absent,
             bytes: 1,
         };
         for now in [0, 2_400_000_000, 253_402_300_799].map(EpochSeconds::new) {

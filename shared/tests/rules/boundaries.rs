@@ -3,13 +3,14 @@
 use model::rows::{ACTOR, NOW, bucket, json as data, number, row, text};
 use serde_json::{Value, json};
 use shared::bucket::{self, BUCKETS, GRACE_SECONDS, Owner, REUSE_WINDOW_SECONDS};
+use shared::disposal::condemn;
 use shared::expiry::DeleteReason as D;
 use shared::expiry::KeepReason as K;
 use shared::expiry::Verdict::{self, Delete, Keep};
-use shared::expiry::{Policy, condemn, dead_from, judge};
+use shared::expiry::{Policy, dead_from, judge};
 use shared::integrity::{
-    Question, Referrers, Sighting, ask_anyway, could_go_unindexed, judge_lone_provider, judge_provider,
-    judge_unindexed, provider_age, provider_named_by,
+    Question, Referrers, Sighting, ask_anyway, could_go_unindexed, judge_lone_provider, judge_unindexed, provider_age,
+    provider_named_by,
 };
 use shared::row::{Field, Fields, Raw, Row, RowKey, TtlFault};
 use shared::settings::{Mode, Purpose, Scope, Settings, is_table_name};
@@ -43,7 +44,7 @@ fn an_unindexed_token_goes_when_it_is_older_than_the_grace_period() {
                 assert_eq!(got, verdict, "{name} {what} {sighting:?}");
             }
             let could = could_go_unindexed(&row, bucket(name), now(), &Policy::default());
-            assert_eq!(could, matches!(again, Delete(_)), "{name} {what}");
+            assert_eq!(could.is_ok(), matches!(again, Delete(_)), "{name} {what}");
         }
     }
 }
@@ -68,12 +69,12 @@ fn an_unindexed_row_that_guards_its_chain_stays_in_its_window() {
 }
 
 #[test]
-fn an_unindexed_row_that_ttl_will_take_is_left_to_it_when_asked() {
-    let policy = Policy { defer_to_ttl: true, ..Policy::default() };
-    for (ttl, verdict) in [(number(NOW + 1), Keep(K::Deferred)), (Raw::Absent, Delete(D::Unindexed))] {
+fn an_unindexed_row_that_ttl_takes_within_the_days_is_left_to_it() {
+    let policy = Policy { retire: Some(7 * 24 * HOUR), ..Policy::default() };
+    let beyond = number(NOW + 7 * 24 * HOUR + 1);
+    for (ttl, could) in [(number(NOW + 1), Err(K::LeftToTtl)), (beyond, Ok(())), (Raw::Absent, Ok(()))] {
         let row = token("mcp_tokens", &json!({"created_at": 1, "expires_at": NOW + 9}), ttl);
-        let got = judge_unindexed(&row, bucket("mcp_tokens"), Sighting::First, now(), &policy);
-        assert_eq!(got, verdict);
+        assert_eq!(could_go_unindexed(&row, bucket("mcp_tokens"), now(), &policy), could);
     }
 }
 
@@ -103,8 +104,6 @@ fn a_lone_provider_row_goes_when_it_is_older_than_the_grace_period() {
     let judged =
         |referrers| judge_lone_provider(&provider(HOUR + 1), referrers, Sighting::Again, now(), &Policy::default());
     assert_eq!((judged(Referrers::Some), judged(Referrers::Unknown)), (Some(Keep(K::Referenced)), None));
-    let policy = Policy { defer_to_ttl: true, ..Policy::default() };
-    assert_eq!(judge_provider(&provider(HOUR + 1), Referrers::None, now(), &policy), Some(Keep(K::Deferred)));
 }
 
 #[test]
@@ -136,9 +135,6 @@ fn the_repair_asks_for_every_index_row_that_is_one() {
     assert_eq!(ask(&pointer, "access_token_index", &policy), Question::Settled(K::Foreign), "of the other generation");
     let session = token("_oauth_sessions", &json!(ACTOR), Raw::Absent);
     assert_eq!(ask(&session, "_oauth_sessions", &policy), Question::Settled(K::Foreign), "no index row at all");
-    let deferring = Policy { defer_to_ttl: true, ..policy };
-    assert_eq!(ask(&pointer, "_access_token_index", &deferring), Question::Settled(K::Deferred));
-    assert_eq!(ask(&index(data(&json!(ACTOR)), Raw::Absent), "_access_token_index", &deferring), target);
 }
 
 #[test]

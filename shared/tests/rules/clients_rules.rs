@@ -11,7 +11,14 @@ const ID: &str = "mcp_0123456789abcdef0123456789abcdef";
 
 fn row(owner: &str, bucket: &str, name: &str, data: &str) -> Row {
     let key = RowKey::new(owner, format!("{bucket}:{name}"));
-    Row { key, bucket: Raw::Text(bucket.to_owned()), data: Raw::Text(data.to_owned()), ttl: Raw::Absent, bytes: 200 }
+    Row {
+        key,
+        bucket: Raw::Text(bucket.to_owned()),
+        data: Raw::Text(data.to_owned()),
+        ttl: Raw::Absent,
+        retired_from: Raw::Absent,
+        bytes: 200,
+    }
 }
 
 fn record(owner: &str, created_at: &str) -> Row {

@@ -3,6 +3,7 @@
 mod boundaries;
 mod cascade_rules;
 mod clients_rules;
+mod disposal;
 mod judge;
 mod revoke_rules;
 mod rules;

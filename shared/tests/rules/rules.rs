@@ -422,24 +422,6 @@ fn unknown_buckets_are_not_in_the_table() {
     }
 }
 
-#[test]
-fn defer_to_ttl_leaves_what_ttl_will_take_and_deletes_what_it_will_not() {
-    let policy = Policy { defer_to_ttl: true, ..Policy::default() };
-    let expired = data(&json!({"expires_at": NOW - 301}));
-    for (what, ttl, state) in ttls() {
-        let verdict = match state {
-            TtlState::Past | TtlState::Future => Keep(K::Deferred),
-            TtlState::Absent | TtlState::Malformed => Delete(D::Expired),
-        };
-        check_with("spa_access_tokens", &policy, &[(what, expired.clone(), ttl, verdict)]);
-    }
-    check_with(
-        "spa_access_tokens",
-        &policy,
-        &[("alive", data(&json!({"expires_at": NOW})), number(NOW), Keep(K::Alive))],
-    );
-}
-
 // ---- index rows -----------------------------------------------------------------------------------------------------
 
 fn index_row(bucket_name: &str, ttl: Raw) -> Row {
@@ -524,16 +506,6 @@ fn a_client_index_row_goes_only_when_its_client_is_gone() {
         assert_eq!(of(&Lookup::Found(registered.clone())), Some(Keep(K::TargetKept)));
         assert_eq!(of(&Lookup::Absent), Some(Delete(D::Dangling)));
         assert_eq!(of(&Lookup::Unread), None);
-    }
-}
-
-#[test]
-fn under_defer_to_ttl_an_index_row_with_a_ttl_costs_no_lookup() {
-    let policy = Policy { defer_to_ttl: true, ..Policy::default() };
-    let name = "_access_token_index";
-    for (ttl, asked) in [(number(NOW - 1), false), (number(NOW + 1), false), (Raw::Absent, true), (number(0), true)] {
-        let question = ask(&index_row(name, ttl.clone()), bucket(name), now(), &policy);
-        assert_eq!(matches!(question, Question::LookAt(_)), asked, "{ttl:?}");
     }
 }
 

@@ -168,12 +168,13 @@ fn defaults_are_those_of_the_contract() {
 fn an_event_overrides_the_environment_for_its_run() {
     let settings = parse(
         &[("AWS_DB_PREFIX", "app"), ("MODE", "delete"), ("MAX_DELETES", "5")],
-        &json!({"mode": "dry-run", "max_deletes": 7, "max_delete_share": 0.5, "expired_rows": "defer-to-ttl",
+        &json!({"mode": "dry-run", "max_deletes": 7, "max_delete_share": 0.5, "expired_rows": "retire", "retire_days": 3,
             "max_write_units_per_second": "2.5", "reuse_window_seconds": 200_000, "grace_seconds": 300}),
     )
     .unwrap();
     assert_eq!((settings.mode, settings.max_deletes, settings.max_delete_share), (Mode::DryRun, Some(7), Some(0.5)));
-    assert_eq!((settings.expired_rows, settings.max_write_units_per_second), (ExpiredRows::DeferToTtl, Some(2.5)));
+    assert_eq!((settings.expired_rows, settings.max_write_units_per_second), (ExpiredRows::Retire, Some(2.5)));
+    assert_eq!(settings.policy().retire, Some(3 * 86_400));
     assert_eq!((settings.reuse_window_seconds, settings.grace_seconds), (200_000, 300));
     let other_table = parse(&[("AWS_DB_PREFIX", "app")], &json!({"attributes_table": "other"})).unwrap();
     assert_eq!(other_table.table, "other");
@@ -231,7 +232,9 @@ fn every_mistake_is_one_line_that_names_the_setting() {
             "ATTRIBUTES_TABLE=a b: must be a table name: 3 to 255 letters, digits, _ - or .",
         ),
         (vec![table, ("MODE", "Delete")], json!({}), "MODE=Delete: must be delete or dry-run"),
-        (vec![table, ("EXPIRED_ROWS", "ttl")], json!({}), "EXPIRED_ROWS=ttl: must be delete or defer-to-ttl"),
+        (vec![table, ("EXPIRED_ROWS", "ttl")], json!({}), "EXPIRED_ROWS=ttl: must be delete or retire"),
+        (vec![table, ("RETIRE_DAYS", "0")], json!({}), "RETIRE_DAYS=0: must be a whole number of days, 1 to 90"),
+        (vec![table, ("RETIRE_DAYS", "91")], json!({}), "RETIRE_DAYS=91: must be a whole number of days, 1 to 90"),
         (
             vec![table, ("MAX_DELETE_SHARE", "1.5")],
             json!({}),

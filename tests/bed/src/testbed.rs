@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::fixture::Specimen;
 use crate::tables::{misjudged, scan, write_rows};
+use aws_sdk_dynamodb::types::TimeToLiveSpecification;
 use runtime::lambda::Function;
 use shared::settings::Environment;
 
@@ -34,6 +35,20 @@ impl Bed {
         let bed = Self::new(kind).await;
         bed.write(rows).await;
         bed
+    }
+
+    /// The same with TTL on, and functions that retire dead rows. The engines take rows away by the machine's clock, long before the
+    /// tests' `NOW`.
+    pub async fn retiring(mut self) -> Self {
+        self.switch_ttl("ttl_timestamp", true).await;
+        self.function.environment.insert("EXPIRED_ROWS".to_owned(), "retire".to_owned());
+        self
+    }
+
+    pub async fn switch_ttl(&self, attribute: &str, on: bool) {
+        let ttl = TimeToLiveSpecification::builder().attribute_name(attribute).enabled(on).build().unwrap();
+        let client = &self.function.client;
+        client.update_time_to_live().table_name(&self.table).time_to_live_specification(ttl).send().await.unwrap();
     }
 
     pub async fn write(&self, rows: &[Specimen]) {

@@ -96,7 +96,7 @@ fn units(table: &Value, contestant: &str) -> Option<f64> {
 }
 
 pub(crate) const OURS: &str = "daily-cleanup";
-const DEFERRING: &str = "daily-cleanup, defer-to-ttl";
+const RETIRING: &str = "daily-cleanup, retire";
 const LIBRARY: &str = "library";
 const LIMIT: &str = "limit";
 
@@ -116,10 +116,14 @@ pub(crate) fn verdicts(results: &Value) -> Vec<Verdict> {
         verdicts.extend(against_limit(results, engine));
         verdicts.extend(scale(results, engine));
     }
-    let figures = figures(results, &["defer"], &AGAINST_LIBRARY[..1], LIBRARY, |table| {
-        ratio(units(table, DEFERRING), units(table, LIBRARY))
-    });
-    verdicts.push(at_most("capacity units with defer-to-ttl", "the embedded engine", 1.0 / 40.0, "", figures));
+    let retiring = |of: fn(&Value, &str) -> Option<f64>| {
+        figures(results, &["retire"], &AGAINST_LIBRARY[..1], LIBRARY, |table| {
+            ratio(of(table, RETIRING), of(table, LIBRARY))
+        })
+    };
+    verdicts.push(at_most("capacity units with retire", "the embedded engine", 0.06, "", retiring(units)));
+    let requests = |table: &Value, contestant: &str| figure(table, contestant, "requests");
+    verdicts.push(at_most("requests with retire", "the embedded engine", 0.02, "", retiring(requests)));
     verdicts.push(starts(results));
     verdicts
 }

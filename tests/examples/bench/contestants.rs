@@ -20,8 +20,8 @@ const TIMEOUT_SECONDS: u32 = 7_200;
 pub(crate) enum Contestant {
     /// The release binary of `daily-cleanup` under the Runtime Interface Emulator.
     Ours,
-    /// The same with `EXPIRED_ROWS=defer-to-ttl`.
-    Deferring,
+    /// The same with `EXPIRED_ROWS=retire`.
+    Retiring,
     /// ActingWeb's documented handler.
     Library,
     /// What an experienced person would write with boto3.
@@ -34,7 +34,7 @@ impl Contestant {
     pub(crate) fn name(self) -> String {
         match self {
             Contestant::Ours => "daily-cleanup".to_owned(),
-            Contestant::Deferring => "daily-cleanup, defer-to-ttl".to_owned(),
+            Contestant::Retiring => "daily-cleanup, retire".to_owned(),
             Contestant::Library => "library".to_owned(),
             Contestant::Script => "script".to_owned(),
             Contestant::Limit(concurrency) => format!("limit, {concurrency} side by side"),
@@ -45,7 +45,7 @@ impl Contestant {
     pub(crate) fn clean(self, bed: &Bed, table: &Filled) -> Value {
         match self {
             Contestant::Ours => ours(bed.endpoint(), table, &[]),
-            Contestant::Deferring => ours(bed.endpoint(), table, &[("EXPIRED_ROWS", "defer-to-ttl")]),
+            Contestant::Retiring => ours(bed.endpoint(), table, &[("EXPIRED_ROWS", "retire")]),
             Contestant::Library => python(bed, table, "library_cleanup.py"),
             Contestant::Script => python(bed, table, "boto3_cleanup.py"),
             Contestant::Limit(concurrency) => limit(bed, table, concurrency),

@@ -13,7 +13,7 @@ const BEGIN: &str = "<!-- figures: written by make bench-report -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
 /// In the order of the page.
-const SECTIONS: [&str; 5] = ["local", "embedded", "million-local", "million-embedded", "defer"];
+const SECTIONS: [&str; 5] = ["local", "embedded", "million-local", "million-embedded", "retire"];
 
 /// # Panics
 /// When the page has lost its markers.

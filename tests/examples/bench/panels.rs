@@ -29,7 +29,7 @@ pub(crate) fn size(results: &Value) -> String {
         "time against the limit",
         "read units against one pass",
         "capacity units against the library",
-        "capacity units with defer-to-ttl",
+        "capacity units with retire",
     ];
     let panels = ratios.map(|name| held(&verdicts, name)).into_iter();
     let panels: Vec<Panel> = panels.chain([memory(results, &verdicts), starts(results, &verdicts)]).collect();
@@ -44,7 +44,7 @@ pub(crate) fn size(results: &Value) -> String {
         panel.draw(&mut svg, y);
         y += panel.height();
     }
-    end(&mut svg, height, results, &["local", "embedded", "million-local", "million-embedded", "defer", "init"]);
+    end(&mut svg, height, results, &["local", "embedded", "million-local", "million-embedded", "retire", "init"]);
     svg
 }
 

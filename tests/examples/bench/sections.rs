@@ -9,7 +9,7 @@ use crate::pass::least_read_units;
 use crate::stock::{Plan, Stock};
 use crate::{bars, float, init, median, results};
 
-const SECTIONS: [&str; 6] = ["init", "embedded", "local", "defer", "million-embedded", "million-local"];
+const SECTIONS: [&str; 6] = ["init", "embedded", "local", "retire", "million-embedded", "million-local"];
 
 /// The one that the real library fills by itself, the one that ratios are taken at, and a large one.
 const SIZES: [usize; 3] = [5_500, 10_000, 50_000];
@@ -62,7 +62,7 @@ pub(crate) async fn run(wanted: &[String]) {
         println!("\n== {section}");
         let result = match section {
             "init" => init::measure(options.starts),
-            "defer" => defer(&options).await,
+            "retire" => retire(&options).await,
             "local" => contest(EngineKind::DynamoDbLocal, &options.sizes(&SIZES), &options, true).await,
             "embedded" => contest(EngineKind::Embedded, &options.sizes(&SIZES), &options, true).await,
             "million-local" => contest(EngineKind::DynamoDbLocal, &options.sizes(&MILLION), &options, false).await,
@@ -106,13 +106,13 @@ async fn contest(kind: EngineKind, sizes: &[usize], options: &Options, with_libr
     json!({"engine": bed.name(), "tables": tables})
 }
 
-/// The cleanup that leaves expired rows to TTL. An engine whose TTL is on takes rows away by itself: a run during which it did
+/// The cleanup that retires dead rows, or leaves them to TTL. An engine whose TTL is on takes rows away by itself: a run during which it did
 /// is not counted.
-async fn defer(options: &Options) -> Value {
+async fn retire(options: &Options) -> Value {
     let bed = Bed::start(EngineKind::Embedded);
     let rows = options.sizes(&SIZES)[0];
     let stock = Stock::load(Plan::of(rows).seed).await;
-    let contestants = [Contestant::Library, Contestant::Deferring];
+    let contestants = [Contestant::Library, Contestant::Retiring];
     let table = measure(&bed, &stock, rows, &contestants, options).await;
     print_table(&bed, &table);
     json!({"engine": bed.name(), "tables": [table]})
@@ -129,7 +129,7 @@ async fn measure(bed: &Bed, stock: &Stock, rows: usize, contestants: &[Contestan
                 continue;
             }
             let table = bed.fill(stock, plan).await;
-            if *contestant == Contestant::Deferring {
+            if *contestant == Contestant::Retiring {
                 turn_ttl_on(&table).await;
             }
             settle();
@@ -167,7 +167,7 @@ fn check(contestant: Contestant, run: &Value, stock: &Stock, plan: Plan) {
     let dead = stock.rows.iter().filter(|row| row.dead).count() as u64 * plan.copies;
     match contestant {
         Contestant::Ours | Contestant::Limit(_) => assert_eq!(run["deleted"], dead, "{}", contestant.name()),
-        Contestant::Deferring => {
+        Contestant::Retiring => {
             assert_eq!(run["deleted"], 0, "every row of the library has a TTL: what is gone, the engine took");
         }
         Contestant::Library | Contestant::Script => {}

@@ -294,9 +294,7 @@ const PRICES: (f64, f64) = (0.125, 0.625);
 #[tokio::main]
 async fn main() {
     let mut months = Vec::new();
-    for (expired_rows, cascade) in
-        [("delete", false), ("delete", true), ("defer-to-ttl", false), ("defer-to-ttl", true)]
-    {
+    for (expired_rows, cascade) in [("delete", false), ("delete", true), ("retire", false), ("retire", true)] {
         let month = Simulation::new(cascade, expired_rows).await.run().await;
         let (dangling, most_dangling) = month.left_behind(|point| point.dangling);
         let (unreferenced, most_unreferenced) = month.left_behind(|point| point.unreferenced);

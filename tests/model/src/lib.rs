@@ -82,6 +82,7 @@ pub fn to_row(row: &ModelRow) -> Row {
             ModelTtl::Number(at) => Raw::Number(at.to_string()),
             ModelTtl::Text(text) => Raw::Text(text.clone()),
         },
+        retired_from: Raw::Absent,
         bytes: 100,
     }
 }

@@ -30,6 +30,7 @@ pub fn row(bucket: &Bucket, name: &str, data: Raw, ttl: Raw) -> Row {
         bucket: Raw::Text(bucket.name.to_owned()),
         data,
         ttl,
+        retired_from: Raw::Absent,
         bytes: 200,
     }
 }

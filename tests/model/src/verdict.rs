@@ -36,8 +36,8 @@ pub struct Wishes {
     pub window: i128,
     pub grace: i128,
     pub legacy: bool,
-    /// A dead row that has a TTL is left to it.
-    pub ttl_first: bool,
+    /// For how many seconds a dead row is retired; `None` deletes it.
+    pub retire: Option<i128>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,21 +111,15 @@ pub fn alive_until(kind: Kind, told: Option<&Told>) -> Option<i128> {
     }
 }
 
+/// Whether a row is left to its TTL where dead rows are retired: DynamoDB removes it before a retirement would end.
+#[must_use]
+pub fn left_to_ttl(ttl: Time, now: i128, wishes: &Wishes) -> bool {
+    wishes.retire.is_some_and(|seconds| usable(ttl, now).is_some_and(|at| at <= now + seconds))
+}
+
 /// A row by its own fields and its TTL.
 #[must_use]
 pub fn judged(kind: Kind, told: Option<&Told>, ttl: Time, now: i128, wishes: &Wishes) -> Says {
-    let says = alone(kind, told, ttl, now, wishes);
-    left_to_ttl(says, ttl, now, wishes)
-}
-
-fn left_to_ttl(says: Says, ttl: Time, now: i128, wishes: &Wishes) -> Says {
-    match says {
-        Delete(_) if wishes.ttl_first && usable(ttl, now).is_some() => Keep("deferred"),
-        says => says,
-    }
-}
-
-fn alone(kind: Kind, told: Option<&Told>, ttl: Time, now: i128, wishes: &Wishes) -> Says {
     let past = usable(ttl, now).is_some_and(|at| at < now);
     let ttl_alone = |otherwise| if past { Delete("ttl_past") } else { Keep(otherwise) };
     match kind {
@@ -183,19 +177,17 @@ pub enum Target<'a> {
     Row(Kind, Option<&'a Told>, Time),
 }
 
-/// An index row that was looked up, with the TTL `ttl`.
+/// An index row that was looked up.
 #[must_use]
-pub fn compared(target: Target<'_>, ttl: Time, now: i128, wishes: &Wishes) -> Says {
-    let says = match target {
+pub fn compared(target: Target<'_>, now: i128, wishes: &Wishes) -> Says {
+    match target {
         Target::Absent => Delete("dangling"),
         Target::Foreign => Keep("target_foreign"),
         Target::Row(kind, told, of_target) => match judged(kind, told, of_target, now, wishes) {
             Delete(_) => Delete("target_dead"),
-            Keep("deferred") => Keep("deferred"),
             Keep(_) => Keep("target_kept"),
         },
-    };
-    left_to_ttl(says, ttl, now, wishes)
+    }
 }
 
 /// Whether the target of an index row can be dead by now: two hours and the hour for skew before its TTL; for a client, whose
@@ -212,20 +204,19 @@ pub fn due(of_clients: bool, ttl: Time, now: i128) -> bool {
 #[must_use]
 pub fn unindexed(kind: Kind, told: Option<&Told>, ttl: Time, again: bool, now: i128, wishes: &Wishes) -> Says {
     let own = judged(kind, told, ttl, now, wishes);
-    if matches!(own, Delete(_) | Keep("deferred" | "permanent")) {
+    if matches!(own, Delete(_) | Keep("permanent")) {
         return own;
     }
     // The tripwire, and what may be one, is never ended for being unindexed.
     if kind == Kind::Refresh && told.is_some_and(|told| matches!(told.used, Used::Yes | Used::Malformed)) {
         return own;
     }
-    let says = match told.map_or(Time::Missing, |told| told.created_at) {
+    match told.map_or(Time::Missing, |told| told.created_at) {
         At(created) if now - created > wishes.grace => Delete("unindexed"),
         At(_) => Keep("young"),
         Time::Missing | Time::Malformed if again => Delete("unindexed"),
         Time::Missing | Time::Malformed => Keep("seen_once"),
-    };
-    left_to_ttl(says, ttl, now, wishes)
+    }
 }
 
 /// A provider row is written with a storage TTL of an hour, and the hour for skew.
@@ -244,9 +235,6 @@ pub fn lone_provider(ttl: Time, named: Option<bool>, again: bool, now: i128, wis
         None => return None,
         Some(true) => return Some(own),
         Some(false) => {}
-    }
-    if wishes.ttl_first && usable(ttl, now).is_some() {
-        return Some(Keep("deferred"));
     }
     Some(match provider_age(ttl, now) {
         Some(age) if age > wishes.grace => Delete("unreferenced"),

@@ -266,7 +266,7 @@ impl Taking<'_> {
         self.read(Provider);
         let (now, policy, bucket) = (self.now(), self.setup.policy(), self.setup.bucket(Token));
         match self.read(Token) {
-            Some(row) if integrity::could_go_unindexed(&row, bucket, now, &policy) => Some(At::LookNew),
+            Some(row) if integrity::could_go_unindexed(&row, bucket, now, &policy).is_ok() => Some(At::LookNew),
             Some(_) => self.repair_provider(Referrers::Some),
             None => self.repair_provider(Referrers::None),
         }

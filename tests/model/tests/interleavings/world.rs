@@ -166,6 +166,7 @@ impl Setup {
             bucket: Raw::Text(bucket.name.to_owned()),
             data: Raw::Text(data),
             ttl: cell.own_ttl().map_or(Raw::Absent, |at| Raw::Number(seconds(at).to_string())),
+            retired_from: Raw::Absent,
             bytes: 100,
         }
     }

@@ -1,0 +1,170 @@
+//! `janitor restore`: lists retired rows, and puts their TTL back.
+
+use std::io::Write;
+
+use jobs::restore::{self, Counts, Restored, Wanted};
+use jobs::run::lease::Lease;
+use jobs::run::{RunError, acquire, pause};
+use jobs::store::{Budget, Usage};
+use serde_json::json;
+use shared::settings::Purpose;
+use shared::time::{EpochSeconds, Utc};
+
+use super::{Question, can_ask, confirm, stop_on_signals};
+use crate::args::{Common, Restoring};
+use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
+use crate::screen::{Screen, grouped, units};
+use crate::target::{Place, Target};
+
+/// One pass over the table, and what it cost.
+struct Pass {
+    dry: bool,
+    restored: Restored,
+    usage: Usage,
+}
+
+/// # Errors
+/// When the table could not be read or written, or the restore was not confirmed.
+pub async fn restore(
+    common: &Common,
+    options: &Restoring,
+    screen: Screen,
+    out: &mut impl Write,
+) -> Result<u8, Failure> {
+    can_ask(options.apply, options.yes, screen)?;
+    let mut overrides = common.overrides();
+    overrides.extend(options.retire_days.map(|days| ("retire_days".to_owned(), days.into())));
+    let target = Target::new(common, overrides, Purpose::Explain).await?;
+    let place = target.place().await?;
+    stop_on_signals(target.watch);
+    if !options.yes {
+        let dry = pass(&target, options, true, screen).await?;
+        report(&dry, &target, &place, screen, out)?;
+        let found = dry.restored.sum(|counts| counts.restored);
+        let may_go_on = found > 0 && code(&dry)? == DONE && !target.watch.is_stopped();
+        if !options.apply || !may_go_on {
+            if may_go_on && !screen.quiet && !screen.json {
+                let advice = "Nothing was written. To put them back, run it again with --apply.";
+                writeln!(out, "\n{}", screen.paragraph("", advice))?;
+            }
+            return code(&dry);
+        }
+        let what = format!(
+            "This puts the TTL of {} rows of {} back, for at least as many write units. {NEXT_RUN}",
+            grouped(found),
+            place.of(&target.settings.table),
+        );
+        let what = screen.paragraph("", &what);
+        let question = Question { what: &what, deed: "put them back", undone: "nothing was written" };
+        confirm(question, target.watch, out).await?;
+    }
+    let real = pass(&target, options, false, screen).await?;
+    report(&real, &target, &place, screen, out)?;
+    code(&real)
+}
+
+/// A restored row is as dead as before.
+const NEXT_RUN: &str = "The next run ends rows with a reason again: pause the janitor after this (`janitor pause`), or change \
+                        EXPIRED_ROWS or the settings that make them dead.";
+
+async fn pass(target: &Target, options: &Restoring, dry: bool, screen: Screen) -> Result<Pass, Failure> {
+    let table = target.open().await?;
+    let now = table.clock().now();
+    let wanted = Wanted {
+        bucket: options.bucket.clone(),
+        owner: options.owner.clone(),
+        since: options.since.map(|since| now.plus(-i64::try_from(since.as_secs()).unwrap_or(i64::MAX))),
+        retired_for: target.settings.retire_days * 86_400,
+        policy: target.settings.policy(),
+    };
+    let work = Box::pin(restore::restore(&table, &wanted, now, dry));
+    let work = screen.while_watching("restore", target.watch, work);
+    let restored = if dry {
+        work.await
+    } else {
+        // A run beside it would retire the rows again.
+        let clock = table.clock();
+        let lease = acquire(&table, clock, Lease::own(&table, clock, restore::NAME)).await?;
+        let (restored, pause) = pause::stopping(&table, clock, lease.hold(Box::pin(work))).await;
+        lease.release().await;
+        if let Some(pause) = pause {
+            eprintln!("stopped: {pause}");
+        }
+        restored.map_err(|_| RunError::LeaseLost)?
+    };
+    Ok(Pass { dry, restored, usage: table.usage() })
+}
+
+fn code(pass: &Pass) -> Result<u8, Failure> {
+    let Restored { stopped, fault, .. } = &pass.restored;
+    match fault {
+        Some(error) => Err(error.clone().into()),
+        None if *stopped || pass.restored.sum(|counts| counts.skipped) > 0 => Ok(UNFINISHED),
+        None if pass.restored.buckets.is_empty() => Ok(FINDINGS),
+        None => Ok(DONE),
+    }
+}
+
+fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+    let Pass { dry, restored, usage } = pass;
+    let sum = |of: fn(&Counts) -> u64| restored.sum(of);
+    if screen.json {
+        let document = json!({
+            "table": target.settings.table,
+            "account": place.account,
+            "region": place.region,
+            "mode": if *dry { "dry-run" } else { "write" },
+            "complete": !restored.stopped && restored.fault.is_none() && sum(|counts| counts.skipped) == 0,
+            "read": restored.read,
+            "retired": sum(|counts| counts.retired),
+            "restored": sum(|counts| counts.restored),
+            "lost_race": sum(|counts| counts.lost_race),
+            "skipped": sum(|counts| counts.skipped),
+            "buckets": restored.buckets,
+            "capacity": {"read_units": usage.read_units, "write_units": usage.write_units},
+            "requests": usage.requests,
+        });
+        writeln!(out, "{document}")?;
+        return Ok(());
+    }
+    let head = format!(
+        "{}restore of retired rows on {}",
+        if *dry { "dry run of the " } else { "" },
+        place.head(&target.settings.table)
+    );
+    writeln!(out, "{}\n", screen.bold(&head))?;
+    if restored.buckets.is_empty() {
+        let none = "No such row is retired. A row that was deleted, by a run, by TTL or by `janitor revoke`, cannot be restored.";
+        writeln!(out, "{}", screen.paragraph("", none))?;
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = restored
+        .buckets
+        .iter()
+        .map(|(name, counts)| {
+            let until = counts.until.map_or_else(String::new, |until| Utc(EpochSeconds::new(until)).to_string());
+            let reasons = counts.reasons.iter().map(|(why, n)| format!("{} {}", grouped(*n), why.replace('_', " ")));
+            let reasons = reasons.collect::<Vec<_>>().join(", ");
+            vec![name.clone(), grouped(counts.retired), grouped(counts.restored), until, reasons]
+        })
+        .collect();
+    let done = if *dry { "to restore" } else { "restored" };
+    write!(out, "{}", screen.table(&["bucket", "retired", done, "gone from", "why"], &rows))?;
+    let verb = if *dry { "would restore" } else { "restored" };
+    writeln!(out, "\n{verb} {} of {} rows read", grouped(sum(|counts| counts.restored)), grouped(restored.read))?;
+    let (read, write) = (units(usage.read_units), units(usage.write_units));
+    let used = format!("{read} read and {write} write units, {} requests", grouped(usage.requests));
+    writeln!(out, "{}", screen.paragraph("used ", &used))?;
+    for (n, what) in [
+        (sum(|counts| counts.lost_race), "changed or were removed in the meantime, and were left alone"),
+        (sum(|counts| counts.skipped), "could not be read or written: run it again"),
+    ] {
+        if n > 0 {
+            writeln!(out, "{} rows {what}", grouped(n))?;
+        }
+    }
+    if !screen.quiet {
+        writeln!(out, "{}", screen.paragraph("note: ", NEXT_RUN))?;
+    }
+    Ok(())
+}

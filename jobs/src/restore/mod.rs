@@ -1,0 +1,182 @@
+//! Puts retired rows back: the TTL that they had, or none. A row that TTL has removed, or that was deleted, cannot be restored.
+//!
+//! The table is read by Scan; rows are streamed, so memory stays flat. Each write is conditional on what was read, `retired_from`
+//! included: a row that the application has rewritten is left as it is.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+
+use futures_util::{StreamExt, TryStreamExt};
+
+use crate::explain::{Course, explain};
+use crate::store::{Budget, ReadRows, Result, ScanTable, StoreError, WriteTtl, scan_pages};
+use shared::disposal::Restoration;
+use shared::expiry::{self, Policy, Verdict};
+use shared::row::Row;
+use shared::time::EpochSeconds;
+
+/// The name in the lease.
+pub const NAME: &str = "restore";
+
+/// Concurrent lookups and writes of one page.
+const CONCURRENCY: usize = 8;
+
+/// Which retired rows, and the rules that say why they were retired.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub bucket: Option<String>,
+    pub owner: Option<String>,
+    /// Retired at this moment or later.
+    pub since: Option<EpochSeconds>,
+    /// Seconds from a retirement to its end: nothing else of a row says when it was retired.
+    pub retired_for: i64,
+    pub policy: Policy,
+}
+
+impl Wanted {
+    fn holds(&self, restoration: &Restoration) -> bool {
+        let row = restoration.row();
+        let retired_at = restoration.until().map(|until| until.plus(-self.retired_for));
+        self.bucket.as_deref().is_none_or(|bucket| row.bucket.text() == Some(bucket))
+            && self.owner.as_deref().is_none_or(|owner| row.key.owner == owner)
+            && self.since.is_none_or(|since| retired_at.is_some_and(|at| at >= since))
+    }
+}
+
+/// Counts of the retired rows of one bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    pub retired: u64,
+    /// Why a run would retire them, by the rows as they are now; `kept` where it would not.
+    pub reasons: BTreeMap<&'static str, u64>,
+    pub restored: u64,
+    /// Changed or gone since they were read, and left alone.
+    pub lost_race: u64,
+    pub skipped: u64,
+    /// When the first of them is gone.
+    pub until: Option<i64>,
+}
+
+/// The result of a restore.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    pub read: u64,
+    pub buckets: BTreeMap<String, Counts>,
+    /// It was interrupted, or hit its deadline.
+    pub stopped: bool,
+    pub fault: Option<StoreError>,
+}
+
+impl Restored {
+    pub fn sum(&self, of: impl Fn(&Counts) -> u64) -> u64 {
+        self.buckets.values().map(of).sum()
+    }
+}
+
+/// Reads the whole table. A dry run sends no writes, and counts what a real run would restore.
+pub async fn restore<S>(store: &S, wanted: &Wanted, now: EpochSeconds, dry: bool) -> Restored
+where
+    S: ScanTable + ReadRows + WriteTtl + Budget,
+{
+    let mut restored = Restored::default();
+    let mut pages = pin!(scan_pages(store, 0, 1));
+    loop {
+        if store.time_is_up() {
+            restored.stopped = true;
+            return restored;
+        }
+        let page = match pages.try_next().await {
+            Ok(None) => return restored,
+            Ok(Some(rows)) => rows,
+            Err(error) => {
+                restored.end(error);
+                return restored;
+            }
+        };
+        let read = page.len() as u64;
+        let retired: Vec<Restoration> =
+            page.into_iter().filter_map(Restoration::of).filter(|one| wanted.holds(one)).collect();
+        let done: Vec<(Restoration, Result<Done>)> = futures_util::stream::iter(retired)
+            .map(|one| async move {
+                let done = put_back(store, &one, wanted, now, dry).await;
+                (one, done)
+            })
+            .buffer_unordered(CONCURRENCY)
+            .collect()
+            .await;
+        let before = restored.sum(|counts| counts.restored);
+        for (one, done) in done {
+            restored.count(&one, done);
+        }
+        restored.read += read;
+        store.progressed(read, restored.sum(|counts| counts.restored) - before);
+        if restored.fault.is_some() {
+            return restored;
+        }
+    }
+}
+
+impl Restored {
+    fn count(&mut self, one: &Restoration, done: Result<Done>) {
+        let bucket = one.row().known_bucket().map_or("(unknown)", |bucket| bucket.name);
+        let counts = self.buckets.entry(bucket.to_owned()).or_default();
+        counts.retired += 1;
+        let until = one.until().map(EpochSeconds::get);
+        counts.until = counts.until.into_iter().chain(until).min();
+        match done {
+            Ok(Done { reason, written }) => {
+                *counts.reasons.entry(reason).or_default() += 1;
+                *(if written { &mut counts.restored } else { &mut counts.lost_race }) += 1;
+            }
+            Err(error) => {
+                counts.skipped += 1;
+                if !error.is_passing() {
+                    self.end(error);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, error: StoreError) {
+        match error {
+            StoreError::OutOfTime => self.stopped = true,
+            error => self.fault = Some(error),
+        }
+    }
+}
+
+/// What became of one row.
+struct Done {
+    reason: &'static str,
+    /// In a dry run, would be.
+    written: bool,
+}
+
+async fn put_back<S: ReadRows + WriteTtl>(
+    store: &S,
+    one: &Restoration,
+    wanted: &Wanted,
+    now: EpochSeconds,
+    dry: bool,
+) -> Result<Done> {
+    let reason = reason(store, one.row(), now, &wanted.policy.deleting()).await?;
+    let written = dry || store.write_ttl(one.row(), one.ttl()).await?;
+    tracing::trace!(row = ?one.row().key, reason, dry, written, "restore");
+    Ok(Done { reason, written })
+}
+
+/// Why the row is dead by the rows as they are now. Most rows say it themselves; for the others the rows around them are read.
+async fn reason<S: ReadRows>(store: &S, row: &Row, now: EpochSeconds, policy: &Policy) -> Result<&'static str> {
+    const KEPT: &str = "kept";
+    let Some(bucket) = row.known_bucket() else { return Ok(KEPT) };
+    if let Verdict::Delete(reason) = expiry::judge(row, bucket, now, policy) {
+        return Ok(reason.name());
+    }
+    let told = explain(store, row.clone(), now, policy).await?;
+    Ok(match (told.verdict, told.daily, told.repair) {
+        (Some(Verdict::Delete(reason)), ..) | (_, Course::Delete(reason), _) | (.., Course::Delete(reason)) => {
+            reason.name()
+        }
+        _ => KEPT,
+    })
+}

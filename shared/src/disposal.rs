@@ -1,0 +1,160 @@
+//! What is done with a dead row: it is deleted, left to its TTL, or retired. Who is dead is decided before, in one way for all three.
+//!
+//! A retired row has a TTL some days ahead, and the value that it had in `retired_from`. DynamoDB removes it for free; until then it
+//! can be restored. It is judged by the TTL that it had, so it is as dead as before, and its own TTL is near: it is left to it.
+
+use crate::bucket::Bucket;
+use crate::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
+use crate::row::{Raw, Row, Ttl, TtlState};
+use crate::time::EpochSeconds;
+
+/// A row that a decision of this crate found dead, with what was read of it. Only decisions make these, and only these can be deleted
+/// or retired, on the condition that the row is still what was judged.
+///
+/// ```compile_fail,E0624
+/// # use shared::{bucket::Bucket, disposal::Condemned, expiry::DeleteReason, row::Row};
+/// fn forge(row: Row, bucket: &'static Bucket) -> Condemned {
+///     Condemned::new(row, bucket, DeleteReason::Expired)
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Condemned {
+    row: Row,
+    bucket: &'static Bucket,
+    reason: DeleteReason,
+}
+
+impl Condemned {
+    pub(crate) fn new(row: Row, bucket: &'static Bucket, reason: DeleteReason) -> Self {
+        Self { row, bucket, reason }
+    }
+
+    pub fn row(&self) -> &Row {
+        &self.row
+    }
+
+    /// The row, which can be judged again.
+    pub fn into_row(self) -> Row {
+        self.row
+    }
+
+    pub fn bucket(&self) -> &'static Bucket {
+        self.bucket
+    }
+
+    pub fn reason(&self) -> DeleteReason {
+        self.reason
+    }
+}
+
+/// A verdict, with the row handed on.
+#[derive(Debug)]
+pub enum Judged {
+    Dead(Condemned),
+    Kept(Row, KeepReason),
+    /// A row that decides over it could not be read.
+    Unknown(Row),
+}
+
+impl Judged {
+    pub(crate) fn new(row: Row, bucket: &'static Bucket, verdict: Option<Verdict>) -> Self {
+        match verdict {
+            None => Judged::Unknown(row),
+            Some(Verdict::Keep(reason)) => Judged::Kept(row, reason),
+            Some(Verdict::Delete(reason)) => Judged::Dead(Condemned::new(row, bucket, reason)),
+        }
+    }
+}
+
+/// [`expiry::judge`], with the row handed on when it is dead.
+///
+/// # Errors
+/// The reason for which the row stays.
+pub fn condemn(row: Row, bucket: &'static Bucket, now: EpochSeconds, policy: &Policy) -> Result<Condemned, KeepReason> {
+    match expiry::judge(&row, bucket, now, policy) {
+        Verdict::Delete(reason) => Ok(Condemned::new(row, bucket, reason)),
+        Verdict::Keep(reason) => Err(reason),
+    }
+}
+
+/// What is done with a dead row.
+#[derive(Debug)]
+pub enum Disposal {
+    Delete(Condemned),
+    /// DynamoDB removes it soon: nothing has to be written.
+    LeaveToTtl(Condemned),
+    Retire(Retirement),
+}
+
+/// A dead row, and the TTL that it gets.
+#[derive(Clone, Debug)]
+pub struct Retirement {
+    condemned: Condemned,
+    until: EpochSeconds,
+}
+
+impl Retirement {
+    pub fn condemned(&self) -> &Condemned {
+        &self.condemned
+    }
+
+    pub fn row(&self) -> &Row {
+        &self.condemned.row
+    }
+
+    pub fn until(&self) -> EpochSeconds {
+        self.until
+    }
+}
+
+impl Condemned {
+    pub fn dispose(self, now: EpochSeconds, policy: &Policy) -> Disposal {
+        match policy.retire {
+            None => Disposal::Delete(self),
+            Some(_) if is_left_to_ttl(&self.row, now, policy) => Disposal::LeaveToTtl(self),
+            Some(seconds) => Disposal::Retire(Retirement { condemned: self, until: now.plus(seconds) }),
+        }
+    }
+}
+
+/// Whether DynamoDB removes the row, dead or alive, before a retirement that began now would end: there is nothing to write, and
+/// nothing to find out. Nothing is left to TTL where rows are deleted.
+pub fn is_left_to_ttl(row: &Row, now: EpochSeconds, policy: &Policy) -> bool {
+    let Some(seconds) = policy.retire else { return false };
+    match (row.stored_ttl(), row.stored_ttl().state(now)) {
+        (_, TtlState::Past) => true,
+        // A retirement keeps its end, also when `RETIRE_DAYS` is lowered.
+        (Ttl::At(at), TtlState::Future) => at <= now.plus(seconds) || row.is_retired(),
+        (_, TtlState::Future | TtlState::Absent | TtlState::Malformed) => false,
+    }
+}
+
+/// A retired row, and the TTL that it had.
+#[derive(Clone, Debug)]
+pub struct Restoration {
+    row: Row,
+}
+
+impl Restoration {
+    /// `None` for a row that is not retired.
+    pub fn of(row: Row) -> Option<Self> {
+        row.is_retired().then_some(Self { row })
+    }
+
+    pub fn row(&self) -> &Row {
+        &self.row
+    }
+
+    /// What the row had; absent where it had none.
+    pub fn ttl(&self) -> &Raw {
+        self.row.ttl_before()
+    }
+
+    /// Until when it can be restored: then DynamoDB removes it.
+    pub fn until(&self) -> Option<EpochSeconds> {
+        match self.row.stored_ttl() {
+            Ttl::At(at) => Some(at),
+            Ttl::Absent | Ttl::Malformed => None,
+        }
+    }
+}
