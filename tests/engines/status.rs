@@ -46,13 +46,9 @@ async fn status_shows_the_runs_the_lease_and_a_pause(kind: EngineKind) {
     assert!(then["requests"].as_u64().unwrap() < 40 && then["read_units"].as_f64().unwrap() < 200.0, "{then}");
 
     let text = janitor.run(&["status"]).out;
-    for part in [
-        "paused until ",
-        "(a migration)",
-        "held by index-repair-1",
-        "daily-cleanup  complete ",
-        "next expected in 2",
-    ] {
+    for part in
+        ["paused until ", "(a migration)", "held by index-repair-1", "daily-cleanup  complete ", "next expected in 2"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.lines().count() < 24, "{text}");
