@@ -118,15 +118,15 @@ Examples:
   janitor audit --prefix myapp --scope system          count the rows of the system actors only: cheap
   janitor audit --prefix myapp --html audit.html       write a page with charts")]
     Audit(Auditing),
-    /// Show the table, its TTL, recovery, pause, lease, last and next runs and backlog in one screen
+    /// Show the table, its TTL, recovery, pause, lease, last and next runs and backlog on one screen
     ///
     /// Cheap: counts the rows of the system actors, or samples them where they are many. Writes nothing.
     #[command(after_help = "Example: janitor status --prefix myapp")]
     Status,
     /// Check credentials, region, table, clock, TTL, recovery and each permission that a run needs
     ///
-    /// Permissions are asked of DynamoDB itself, with requests that cannot change the table: a write has a condition that
-    /// never holds. It uses up to three write units. The exit code is 1 if anything is missing.
+    /// Tests each permission with a request to DynamoDB that cannot change the table: a write has a condition that never
+    /// holds. It uses up to three write units. The exit code is 1 if anything is missing.
     #[command(after_help = "\
 Examples:
   janitor doctor --prefix myapp --profile prod
@@ -183,8 +183,8 @@ Exit codes: 0 done (dry run: rows found), 1 nothing found, 2 wrong usage or conf
     Revoke(Revoking),
     /// List the registered clients that nobody uses, and remove them on request
     ///
-    /// Registration is open to everybody, and nothing ever removes a client. Unused is a client that registered itself, longer
-    /// ago than --unused-for, and that no token, refresh token or code names. Reads the whole table; without --apply deletes
+    /// Registration is open to everybody, and nothing ever removes a client. A client is unused if it registered itself longer
+    /// ago than --unused-for, and no token, refresh token or code names it. Reads the whole table; without --apply deletes
     /// nothing. With --apply the index rows are deleted first, then the table is read again, and a client that is used by then
     /// is kept. A removed client gets invalid_client and has to register again. Never shows a client's secret.
     #[command(after_help = "\
@@ -195,9 +195,9 @@ Examples:
     Clients(Pruning),
     /// Stop every run from writing for a while: during an incident, a restore into the table or a migration
     ///
-    /// The functions, backlog executions, the cascade and every `janitor` command with --apply then do nothing and say so. A
-    /// run in progress stops within seconds. Stream records that the cascade receives meanwhile are skipped: the index repair
-    /// deletes what they leave. The table's own TTL goes on. The pause ends by itself.
+    /// The functions, backlog executions, the cascade and every `janitor` command with --apply then do nothing and report the
+    /// pause. A run in progress stops within seconds. The cascade skips the stream records that it receives: the next index
+    /// repair deletes their rows. The table's own TTL continues to remove rows. The pause ends by itself.
     #[command(after_help = "\
 Examples:
   janitor pause --prefix myapp --for 4h --why \"restoring Tuesday's backup\"
@@ -208,8 +208,9 @@ Examples:
     Resume,
     /// List retired rows, and put them back before the table's TTL removes them
     ///
-    /// A row that EXPIRED_ROWS=retire retired gets the TTL back that it had. Without --apply this is a dry run: it lists the retired
-    /// rows by bucket and by the reason for which a run would retire them now, and writes nothing. A deleted row cannot be restored.
+    /// Puts back the TTL that a row had before EXPIRED_ROWS=retire changed it. Without --apply this is a dry run: it lists the
+    /// retired rows by bucket and by the reason for which a run would retire them now, and writes nothing. A deleted row cannot
+    /// be restored.
     #[command(after_help = "\
 Examples:
   janitor restore --prefix myapp                       list what is retired, why, and until when

@@ -76,6 +76,6 @@ impl From<std::io::Error> for Failure {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self { code: CLOSED_PIPE, text: String::new() };
         }
-        Self::unfinished(format!("the output could not be written: {error}"))
+        Self::unfinished(format!("could not write the output: {error}"))
     }
 }

@@ -179,7 +179,7 @@ async fn a_lease_that_is_held_is_found_before_the_plan() {
     let held = of(EMBEDDED, &bed).in_terminal(100, &[], &["cleanup", "--apply"]);
     assert_eq!(held.code, 3, "{}", held.out);
     assert!(held.out.contains("another run (index-repair-0123456789abcdef) holds the lease"), "{}", held.out);
-    assert!(held.out.contains("If that run was killed, run this again then"), "{}", held.out);
+    assert!(held.out.contains("If that run was killed, try again after that"), "{}", held.out);
     assert!(!held.out.contains("dry run of"), "{}", held.out);
     assert_eq!(of(EMBEDDED, &bed).run(&["cleanup"]).code, 0, "a dry run needs no lease");
 }

@@ -156,7 +156,7 @@ async fn enable(
 
 fn other_attribute(table: &str, attribute: &str) -> Failure {
     Failure::usage(format!(
-        "refused: TTL of table {table} is on for attribute {attribute}, not {TTL_ATTRIBUTE}: DynamoDB has one TTL attribute a table; if nothing needs that one, switch it off, wait an hour, and run this again"
+        "refused: TTL of table {table} is on for attribute {attribute}, not {TTL_ATTRIBUTE}: DynamoDB has one TTL attribute per table; if nothing needs that one, switch it off, wait an hour, and run this again"
     ))
 }
 

@@ -21,7 +21,7 @@ pub enum RunError {
     )]
     AboveShare { dead: u64, read: u64, share: f64, limit: f64 },
     #[error(
-        "refused: EXPIRED_ROWS=retire needs the table's TTL on ttl_timestamp, and it is {state}: run `janitor ttl enable --apply`, or deploy with TimeToLive=enable; nothing was written"
+        "refused: EXPIRED_ROWS=retire needs the table's TTL on ttl_timestamp, but it is {state}: run `janitor ttl enable --apply`, or deploy with TimeToLive=enable; nothing was written"
     )]
     TtlNotOn { state: String },
     #[error("refused: MAX_DELETE_SHARE could not be checked: {problem}; nothing was deleted")]
@@ -29,7 +29,7 @@ pub enum RunError {
     #[error("another run took over the lease; this run stopped")]
     LeaseLost,
     #[error(
-        "another run ({by}) holds the lease for another {seconds} s; nothing was deleted. If that run was killed, run this again then"
+        "another run ({by}) holds the lease for another {seconds} s; nothing was deleted. If that run was killed, try again after that"
     )]
     LeaseHeld { by: String, seconds: i64 },
     #[error("{0}; nothing was done")]

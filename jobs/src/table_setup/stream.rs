@@ -40,15 +40,15 @@ pub enum Wait {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     #[error(
-        "refused: the stream of table {table} shows {view}, and the cascade needs the old image of a row (OLD_IMAGE or NEW_AND_OLD_IMAGES): a stream's view cannot be changed, and somebody may read this one; deploy without the cascade, or, if nobody does, switch the stream off and deploy again"
+        "refused: the stream of table {table} has the view type {view}, which cannot be changed, and the cascade needs OLD_IMAGE or NEW_AND_OLD_IMAGES: deploy without the cascade, or, if nothing reads this stream, turn it off and deploy again"
     )]
     View { table: String, view: String },
     #[error(
-        "DynamoDB accepted the change, but still shows table {table} without a stream: look at the table, and deploy again"
+        "DynamoDB accepted the change, but still shows table {table} without a stream: check the table and deploy again"
     )]
     NotShown { table: String },
     #[error(
-        "another change of table {table} is under way and did not end in time: deploy again when the table is active"
+        "another change to table {table} is in progress and did not finish in time: deploy again when the table is active"
     )]
     TableBusy { table: String },
     #[error("{0}")]

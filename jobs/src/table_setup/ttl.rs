@@ -43,7 +43,7 @@ pub enum Wait {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SwitchError {
     #[error(
-        "refused: TTL of table {table} is on for attribute {attribute}, not {TTL_ATTRIBUTE}: DynamoDB has one TTL attribute a table; if nothing needs that one, switch it off, wait an hour, and deploy again"
+        "refused: TTL of table {table} is on for attribute {attribute}, not {TTL_ATTRIBUTE}: DynamoDB has one TTL attribute per table; if nothing needs that one, turn it off, wait an hour, and deploy again"
     )]
     OtherAttribute { table: String, attribute: String },
     #[error(
@@ -51,11 +51,11 @@ pub enum SwitchError {
     )]
     SwitchedOffLately,
     #[error(
-        "DynamoDB accepted the change, but still shows TTL of table {table} as off: look at the table, and deploy again"
+        "DynamoDB accepted the change, but still shows TTL of table {table} as off: check the table and deploy again"
     )]
     NotShown { table: String },
     #[error(
-        "another change of table {table} is under way and did not end in time: deploy again when the table is active"
+        "another change to table {table} is in progress and did not finish in time: deploy again when the table is active"
     )]
     TableBusy { table: String },
     #[error("table {table} does not exist in this account and region: check the resource's TableName")]
@@ -65,7 +65,7 @@ pub enum SwitchError {
     )]
     ForeignKeys { table: String, keys: String },
     #[error(
-        "the time was up before DynamoDB had answered: check the network, the region and AWS_ENDPOINT_URL_DYNAMODB, or give the function a longer timeout"
+        "DynamoDB did not answer in time: check the network, the region and AWS_ENDPOINT_URL_DYNAMODB, or give the function a longer timeout"
     )]
     OutOfTime,
     #[error("{0}")]

@@ -79,7 +79,7 @@ pub const SETTINGS: &[Setting] = &[
               help: "What to do with dead rows; retire sets their TTL, so that DynamoDB removes them later, for free; until then they can be restored",
               also_written: &[] },
     Setting { name: "RETIRE_DAYS", flags: &["retire-days"], value: "DAYS", jobs: ENDING,
-              kind: Days, default: Some("7"), help: "Days that a retired row can be restored; a row whose own TTL is nearer is left to it",
+              kind: Days, default: Some("7"), help: "Days for which a retired row can be restored; a row whose own TTL is earlier keeps it",
               also_written: &["RETIRE_DAY", "RETIRE_FOR_DAYS"] },
     Setting { name: "MAX_DELETES", flags: &["max-deletes"], value: "N", jobs: DELETING, kind: Count, default: None,
               help: "Stop after N deletes; the next run continues from there",
