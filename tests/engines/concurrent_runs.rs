@@ -24,41 +24,42 @@ bed::on_both_engines!(
     the_cascade_beside_the_other_runs_loses_nothing,
 );
 
-async fn fight(&(kind, seed): &(EngineKind, u64)) -> Figures {
-    let load = Load::new(kind, crowd(seed, 8, real_now())).await;
+async fn fight(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
+    let load = Load::of(kind, crowd(seed, 8, real_now()), real_now(), retires).await;
     // Slow enough to be beside each other.
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Slow(Duration::from_millis(20)));
-    let programs: Vec<_> =
-        Which::BOTH.iter().map(|which| which.janitor(proxy.endpoint(), &load.bed.prefix).spawn().unwrap()).collect();
+    let action = if retires { "retire" } else { "delete" };
+    let program = |which: &Which| which.janitor(proxy.endpoint(), &load.bed.prefix).env("EXPIRED_ROWS", action).spawn();
+    let programs: Vec<_> = Which::BOTH.iter().map(|which| program(which).unwrap()).collect();
     let function = load.bed.through(&proxy).await;
     let (daily, repair) = tokio::join!(
         Which::Cleanup.run(&function, json!({}), real_now()),
         Which::Repair.run(&function, json!({}), real_now())
     );
     let mut figures = Figures { attempts: 4, ..Figures::default() };
-    let (mut deleted, mut unsure) = (0, 0);
+    let (mut ended, mut unsure) = (0, 0);
     for report in [daily, repair] {
         // Two that ask in the same moment: one gets the lease, and the other is told.
         let report = report.unwrap();
         figures.faults += u64::from(report.outcome == Outcome::LeaseHeld);
         load.ran(&report, &mut figures);
-        deleted += report.counts.rows_deleted();
+        ended += report.counts.rows_ended();
         unsure += report.counts.uncertain();
     }
     for program in programs {
-        let ended = program.wait_with_output().unwrap();
-        let printed = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+        let output = program.wait_with_output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         figures.secrets += load.secrets_in(&printed);
-        let answer: Value = serde_json::from_slice(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {printed}"));
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {printed}"));
         let report = &answer["report"];
         assert!(report["outcome"].is_string(), "{printed}");
         figures.faults += u64::from(report["outcome"] == "lease-held");
         figures.answered(report);
-        deleted += report["rows"]["deleted"].as_u64().unwrap();
+        ended += ["deleted", "retired"].map(|done| report["rows"][done].as_u64().unwrap()).iter().sum::<u64>();
         unsure += report["rows"]["uncertain"].as_u64().unwrap();
     }
     let gone = (load.rows.len() - load.rest().await.len()) as u64;
-    assert!((deleted..=deleted + unsure).contains(&gone), "{gone} rows are gone, and {deleted} were claimed");
+    assert!((ended..=ended + unsure).contains(&gone), "{gone} rows are gone, and {ended} were claimed");
     figures.live_lost += load.live_lost(real_now()).await;
     load.settle(real_now() + 120, &mut figures).await;
     load.drop_table().await;
@@ -69,7 +70,7 @@ async fn fight(&(kind, seed): &(EngineKind, u64)) -> Figures {
 fn several_at_once_do_the_work_of_one() {
     let mut random = fastrand::Rng::with_seed(seed() + 10);
     let rounds: Vec<_> =
-        (0..amount(4, 60_usize)).map(|round| (kinds()[round % kinds().len()], random.u64(..))).collect();
+        (0..amount(4, 60_usize)).map(|round| (kinds()[round % kinds().len()], random.u64(..), round % 4 > 1)).collect();
     let figures = all_at_once(2, &rounds, fight);
     assert!(figures.faults > 0, "nobody ever met a lease");
     figures.tell("several janitors at once");

@@ -28,6 +28,7 @@ const MAX_ATTEMPTS: u64 = 8;
 struct Scene {
     kind: EngineKind,
     which: Which,
+    retires: bool,
     faults: Vec<Fault>,
     when: When,
     seed: u64,
@@ -37,7 +38,7 @@ struct Scene {
 
 impl Scene {
     fn new(kind: EngineKind, which: Which, faults: Vec<Fault>, when: When, seed: u64) -> Self {
-        Self { kind, which, faults, when, seed, budget: None }
+        Self { kind, which, retires: false, faults, when, seed, budget: None }
     }
 }
 
@@ -58,7 +59,7 @@ struct Ending {
 }
 
 async fn play(scene: &Scene, check: Check) -> Figures {
-    let load = Load::new(scene.kind, crowd(scene.seed, TABLES, NOW)).await;
+    let load = Load::of(scene.kind, crowd(scene.seed, TABLES, NOW), NOW, scene.retires).await;
     let (proxy, faults) = faulty(engine(scene.kind).endpoint(), scene.faults.clone(), scene.when);
     let function = load.bed.through(&proxy).await;
     let began = Instant::now();
@@ -174,27 +175,37 @@ fn quick_faults() -> Vec<Fault> {
     Fault::ALL.into_iter().filter(quick).collect()
 }
 
-#[test]
-fn faults_at_random_lose_nothing() {
-    let mut random = fastrand::Rng::with_seed(seed() + 1);
+/// A few rounds of them, for a hundredth to a third of the requests.
+fn at_random(rounds: usize, seed: u64, retires: bool) -> Figures {
+    let mut random = fastrand::Rng::with_seed(seed);
     let faults = quick_faults();
     let mut scenes = Vec::new();
-    for round in 0..amount(3, 60) {
+    for round in 0..rounds {
         for kind in kinds() {
             for which in Which::BOTH {
                 let seed = random.u64(..);
                 let share = [20, 100, 300][round % 3];
-                scenes.push(Scene::new(kind, which, faults.clone(), When::Random { share, seed }, seed));
+                let scene = Scene::new(kind, which, faults.clone(), When::Random { share, seed }, seed);
+                scenes.push(Scene { retires, ..scene });
             }
         }
     }
-    let figures = all_at_once(12, &scenes, async |scene| {
+    all_at_once(12, &scenes, async |scene| {
         play(scene, |scene, ending| {
             assert!(ending.outcome.is_none() || ending.faults == 0 || ending.retried + ending.skipped > 0, "{scene:?}");
         })
         .await
-    });
-    figures.tell("faults at random");
+    })
+}
+
+#[test]
+fn faults_at_random_lose_nothing() {
+    at_random(amount(3, 60), seed() + 1, false).tell("faults at random");
+}
+
+#[test]
+fn faults_at_random_lose_nothing_where_rows_are_retired() {
+    at_random(amount(3, 60), seed() + 6, true).tell("faults at random, retire");
 }
 
 /// Whatever fails comes again, as the stream's mapping does it, until nothing does.

@@ -27,6 +27,7 @@ enum Moment {
 struct Death {
     kind: EngineKind,
     which: Which,
+    retires: bool,
     seed: u64,
     request: usize,
     moment: Moment,
@@ -36,11 +37,17 @@ fn kill(id: u32) {
     assert!(Command::new("kill").args(["-KILL", &id.to_string()]).status().unwrap().success());
 }
 
+fn program(which: Which, retires: bool, endpoint: &str, prefix: &str) -> Command {
+    let mut command = which.janitor(endpoint, prefix);
+    command.env("EXPIRED_ROWS", if retires { "retire" } else { "delete" });
+    command
+}
+
 /// The numbers of the requests from the lease to the end: what comes before is the dry run that `--apply` shows first.
-async fn requests(kind: EngineKind, which: Which, seed: u64) -> std::ops::RangeInclusive<usize> {
-    let load = Load::new(kind, crowd(seed, TABLES, real_now())).await;
+async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> std::ops::RangeInclusive<usize> {
+    let load = Load::of(kind, crowd(seed, TABLES, real_now()), real_now(), retires).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Forward);
-    let ended = which.janitor(proxy.endpoint(), &load.bed.prefix).output().unwrap();
+    let ended = program(which, retires, proxy.endpoint(), &load.bed.prefix).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
     load.drop_table().await;
     let operations = proxy.seen();
@@ -49,7 +56,7 @@ async fn requests(kind: EngineKind, which: Which, seed: u64) -> std::ops::RangeI
 }
 
 async fn die(death: &Death) -> Figures {
-    let load = Load::new(death.kind, crowd(death.seed, TABLES, real_now())).await;
+    let load = Load::of(death.kind, crowd(death.seed, TABLES, real_now()), real_now(), death.retires).await;
     let victim: Arc<AtomicU32> = Arc::default();
     let (mut seen, id, at) = (0, Arc::clone(&victim), *death);
     let proxy = Proxy::start(engine(death.kind).endpoint(), move |_: &Request| {
@@ -77,7 +84,7 @@ async fn die(death: &Death) -> Figures {
             }
         }
     });
-    let child = death.which.janitor(proxy.endpoint(), &load.bed.prefix).spawn().unwrap();
+    let child = program(death.which, death.retires, proxy.endpoint(), &load.bed.prefix).spawn().unwrap();
     victim.store(child.id(), Ordering::SeqCst);
     let ended = child.wait_with_output().unwrap();
     let died = ended.status.code().is_none();
@@ -102,16 +109,16 @@ async fn die(death: &Death) -> Figures {
     figures
 }
 
-fn deaths(which: Which, points: usize) -> Vec<Death> {
+fn deaths(which: Which, retires: bool, points: usize) -> Vec<Death> {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut random = fastrand::Rng::with_seed(seed() + which as u64);
     let mut deaths = Vec::new();
     while deaths.len() < points {
         let seed = random.u64(..);
         let kind = if random.u8(..4) == 0 { kinds()[kinds().len() - 1] } else { EngineKind::Embedded };
-        for request in runtime.block_on(requests(kind, which, seed)) {
+        for request in runtime.block_on(requests(kind, which, retires, seed)) {
             for moment in [Moment::Before, Moment::After, Moment::Later(random.u64(..20_000))] {
-                deaths.push(Death { kind, which, seed, request, moment });
+                deaths.push(Death { kind, which, retires, seed, request, moment });
             }
         }
     }
@@ -122,10 +129,17 @@ fn deaths(which: Which, points: usize) -> Vec<Death> {
 
 #[test]
 fn a_cleanup_that_is_killed_anywhere_is_finished_by_the_next() {
-    all_at_once(4, &deaths(Which::Cleanup, amount(20, 320)), die).tell("killed cleanups");
+    all_at_once(4, &deaths(Which::Cleanup, false, amount(20, 320)), die).tell("killed cleanups");
 }
 
 #[test]
 fn a_repair_that_is_killed_anywhere_is_finished_by_the_next() {
-    all_at_once(4, &deaths(Which::Repair, amount(20, 320)), die).tell("killed repairs");
+    all_at_once(4, &deaths(Which::Repair, false, amount(20, 320)), die).tell("killed repairs");
+}
+
+#[test]
+fn a_retiring_run_that_is_killed_anywhere_is_finished_by_the_next() {
+    let mut all = deaths(Which::Cleanup, true, amount(6, 160));
+    all.extend(deaths(Which::Repair, true, amount(6, 160)));
+    all_at_once(4, &all, die).tell("killed runs that retire");
 }

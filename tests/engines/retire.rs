@@ -29,6 +29,7 @@ bed::on_both_engines!(
     a_row_that_changes_before_its_update_is_left_as_the_application_wrote_it,
     retiring_costs_no_more_than_deleting,
     max_deletes_and_the_share_hold_for_retired_rows,
+    data_that_the_application_updates_in_place_is_kept_by_restore,
     restore_gives_every_row_back_as_it_was,
     what_the_application_has_rewritten_is_not_restored,
 );
@@ -350,4 +351,27 @@ async fn what_the_application_has_rewritten_is_not_restored(kind: EngineKind) {
     assert_eq!((done.sum(|counts| counts.restored), done.sum(|counts| counts.lost_race)), (1, 1));
     let expected: Vec<Item> = [&fresh[0], &fresh[1], &written[2]].into_iter().cloned().collect();
     assert_eq!(rows(&bed).await.into_values().collect::<Vec<_>>(), expected);
+}
+
+/// An update in place keeps `retired_from`, and cannot be told from the retirement: the TTL goes back, the data stays (docs/ttl.md).
+async fn data_that_the_application_updates_in_place_is_kept_by_restore(kind: EngineKind) {
+    let bed = Bed::new(kind).await.retiring().await;
+    let mut written = session("updated", Some(AttributeValue::N((NOW + 30 * DAY).to_string())));
+    items::write(&bed.function.client, &bed.table, std::slice::from_ref(&written)).await;
+    Which::Cleanup.run(&bed.function, json!({}), NOW).await.unwrap();
+    let data = text(&format!("{{\"created_at\": {NOW}}}"));
+    let update = bed.function.client.update_item().table_name(&bed.table).key("id", written["id"].clone());
+    let update = update.key("bucket_name", written["bucket_name"].clone()).update_expression("SET #d = :d, #t = :t");
+    let update = update.expression_attribute_names("#d", "data").expression_attribute_names("#t", "ttl_timestamp");
+    let ttl = AttributeValue::N((NOW + 4_200).to_string());
+    let update = update.expression_attribute_values(":d", data.clone()).expression_attribute_values(":t", ttl);
+    update.send().await.unwrap();
+    // Alive again: no run ends it.
+    let report = Which::Cleanup.run(&bed.function, json!({}), NOW + 60).await.unwrap();
+    assert_eq!(report.counts.rows_ended(), 0);
+    let restored = restore(&open(&bed, kind).await, &all(), EpochSeconds::new(NOW + 60), false).await;
+    assert_eq!(restored.sum(|counts| counts.restored), 1);
+    assert_eq!(restored.buckets["_oauth_sessions"].reasons, BTreeMap::from([("kept", 1)]));
+    written.insert("data".to_owned(), data);
+    assert_eq!(rows(&bed).await.into_values().collect::<Vec<_>>(), [written]);
 }

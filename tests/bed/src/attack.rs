@@ -30,6 +30,7 @@ pub struct Figures {
     pub attempts: u64,
     pub faults: u64,
     pub judged: u64,
+    /// Or retired.
     pub deleted: u64,
     pub lost_races: u64,
     pub live_lost: u64,
@@ -45,7 +46,7 @@ impl Figures {
     /// Adds what a run says of itself.
     pub fn ran(&mut self, report: &RunReport) {
         self.judged += report.counts.rows_read();
-        self.deleted += report.counts.rows_deleted();
+        self.deleted += report.counts.rows_ended();
         self.lost_races += report.counts.lost_races();
     }
 
@@ -53,7 +54,7 @@ impl Figures {
     pub fn answered(&mut self, report: &serde_json::Value) {
         let rows = |of: &str| report["rows"][of].as_u64().unwrap_or(0);
         self.judged += rows("read");
-        self.deleted += rows("deleted");
+        self.deleted += rows("deleted") + rows("retired");
         self.lost_races += rows("lost_race");
     }
 

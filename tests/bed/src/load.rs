@@ -15,6 +15,7 @@ use shared::time::EpochSeconds;
 use crate::aftermath::Aftermath;
 use crate::attack::Figures;
 use crate::engine::{EngineKind, shared as engine};
+use crate::items;
 use crate::janitor::Janitor;
 use crate::stream::removal;
 use crate::tables::{random_table, specimens};
@@ -110,6 +111,22 @@ impl Load {
         Self { bed, rows, removed: Vec::new(), endpoint: engine(kind).endpoint() }
     }
 
+    /// The same with functions that retire. A TTL that is near, or past, is taken away: each dead row has to be written.
+    pub async fn new_retiring(kind: EngineKind, mut rows: Vec<ModelRow>, now: i64) -> Self {
+        for row in &mut rows {
+            if matches!(row.ttl, model::ModelTtl::Number(at) if at <= now + 8 * 86_400) {
+                row.ttl = model::ModelTtl::Absent;
+            }
+        }
+        let load = Self::new(kind, rows).await;
+        Self { bed: load.bed.retiring().await, ..load }
+    }
+
+    /// Where `retires`, dead rows are retired.
+    pub async fn of(kind: EngineKind, rows: Vec<ModelRow>, now: i64, retires: bool) -> Self {
+        if retires { Self::new_retiring(kind, rows, now).await } else { Self::new(kind, rows).await }
+    }
+
     /// The same, after TTL has taken half of the tokens that it may take: the cascade is told of them.
     pub async fn new_after_ttl(kind: EngineKind, rows: Vec<ModelRow>, now: i64) -> Self {
         let mut random = fastrand::Rng::with_seed(rows.len() as u64);
@@ -130,9 +147,15 @@ impl Load {
         self.removed.iter().enumerate().map(record).collect()
     }
 
+    /// The keys that are there to stay: a retired row is as good as gone.
+    async fn there(&self) -> BTreeSet<Key> {
+        let items = items::all(&crate::tables::client(self.endpoint).await, &self.bed.table).await;
+        items.into_iter().filter(|(_, item)| !item.contains_key("retired_from")).map(|(key, _)| key).collect()
+    }
+
     /// The rows that are still there.
     pub async fn rest(&self) -> Vec<ModelRow> {
-        let keys = self.bed.keys().await;
+        let keys = self.there().await;
         self.rows.iter().filter(|row| keys.contains(&row.key())).cloned().collect()
     }
 
@@ -155,7 +178,7 @@ impl Load {
         let gone_with_removed: Vec<Key> =
             self.removed.iter().filter_map(|token| self.provider_gone_with(token, &allowed, now)).collect();
         allowed.extend(gone_with_removed);
-        let there = self.bed.keys().await;
+        let there = self.there().await;
         let lost = |key: &Key| !there.contains(key) && !allowed.contains(key);
         self.rows.iter().map(ModelRow::key).filter(lost).inspect(|key| eprintln!("lost: {key:?}")).count() as u64
     }
@@ -196,7 +219,7 @@ impl Load {
     /// What the report says was deleted is what is gone, as far as it is certain.
     pub async fn check_counts(&self, report: &RunReport, before: usize) {
         let gone = (before - self.rest().await.len()) as u64;
-        let (sure, unsure) = (report.counts.rows_deleted(), report.counts.uncertain());
+        let (sure, unsure) = (report.counts.rows_ended(), report.counts.uncertain());
         assert!((sure..=sure + unsure).contains(&gone), "{gone} rows are gone: {}", report.to_json());
     }
 
