@@ -18,6 +18,9 @@ use bed::process::{processes_of, repository_root, tool};
 use bed::proxy::{self, Proxy};
 use bed::tables::new_table;
 use bed::tables::{misjudged, scan, write_rows};
+use dynamo::Dynamo;
+use jobs::run::clock::RunClock;
+use jobs::run::pause;
 use serde_json::{Value, json};
 use shared::bucket::JANITOR_OWNER;
 use shared::time::EpochSeconds;
@@ -262,6 +265,24 @@ async fn an_execution_waits_for_room_longer_than_for_a_fault() {
     let told = stage.execute_throttled("run", &input("daily-cleanup", 2), 15, || ());
     assert_eq!(told["status"], "SUCCEEDED", "{told}");
     stage.check(&rows).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_execution_ends_well_and_writes_nothing() {
+    let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), |_| proxy::Fate::Forward);
+    let stage = Stage::set_behind(proxy.endpoint(), "daily-cleanup", &settled(now(), 2, 1), 60, "100000").await;
+    let clock = RunClock::start(EpochSeconds::new(now()), None);
+    let table = Dynamo::new(Stage::client().await, stage.table(), None, clock);
+    pause::pause(&table, &clock, 3_600, Some("restoring a backup")).await.unwrap();
+    let before = bed::items::scan(&Stage::client().await, &stage.table()).await;
+    let told = stage.execute("run", &input("daily-cleanup", 4), || ());
+    assert_eq!(told["status"], "SUCCEEDED", "{told}");
+    let output = &told["output"];
+    assert_eq!((&output["complete"], &output["paused"]), (&json!(false), &json!(true)), "{output}");
+    assert_eq!(tasks(&told).len(), 2, "start and finish: {told}");
+    assert_eq!(bed::items::scan(&Stage::client().await, &stage.table()).await, before);
+    let reads = ["DescribeTable", "BatchGetItem", "GetItem", "Query"];
+    assert!(proxy.seen().iter().all(|operation| reads.contains(&operation.as_str())), "{:?}", proxy.seen());
 }
 
 /// Nobody looks at the output of an execution that succeeded; of one that failed there is an alarm.

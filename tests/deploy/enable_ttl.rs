@@ -173,6 +173,9 @@ fn rejected(code: &str, message: &str) -> Fate {
     Fate::Answer(400, body.to_string())
 }
 
+/// The setting, the pause, the change, and the setting again.
+const SWITCHED_ON: [&str; 5] =
+    ["DescribeTable", "DescribeTimeToLive", "BatchGetItem", "UpdateTimeToLive", "DescribeTimeToLive"];
 const TOO_SOON: &str = "Time to live has been modified multiple times within a fixed interval";
 const SWITCHED_OFF_LATELY: &str =
     "TTL was switched off less than an hour ago; DynamoDB refuses another change for up to an hour: deploy again later";
@@ -191,11 +194,7 @@ async fn ttl_is_on_after_create_and_update_and_stays_on_after_delete() {
             json!({"TableName": bed.table, "TtlAttribute": "ttl_timestamp", "TtlStatus": "ENABLED"})
         );
         assert_eq!(bed.ttl().await.as_deref(), Some("ttl_timestamp"));
-        assert_eq!(
-            bed.proxy.seen(),
-            ["DescribeTable", "DescribeTimeToLive", "UpdateTimeToLive", "DescribeTimeToLive"],
-            "looks first, and sees for itself"
-        );
+        assert_eq!(bed.proxy.seen(), SWITCHED_ON, "looks first, and sees for itself");
 
         // Lambda delivers an event twice at times.
         let again = bed.create();
@@ -287,11 +286,7 @@ async fn accepts_at_once_that_dynamodb_is_turning_ttl_on() {
     assert_eq!(answer["Status"], "SUCCESS", "{answer}");
     assert_eq!(answer["Data"]["TtlStatus"], "ENABLING");
     assert!(answer["Reason"].as_str().unwrap().contains("is being switched on by DynamoDB"), "{answer}");
-    assert_eq!(
-        bed.proxy.seen(),
-        ["DescribeTable", "DescribeTimeToLive", "UpdateTimeToLive", "DescribeTimeToLive"],
-        "it looks once more, and does not wait"
-    );
+    assert_eq!(bed.proxy.seen(), SWITCHED_ON, "it looks once more, and does not wait");
     assert_eq!(bed.ttl().await.as_deref(), Some("ttl_timestamp"));
 }
 

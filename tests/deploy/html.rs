@@ -116,6 +116,11 @@ async fn every_number_on_the_page_is_the_one_in_the_json() {
         let names = known.map(|(name, _)| name).filter(|name| !left_out.contains(&name.as_str()));
         expected.extend(names.map(|name| format!("/report/{part}/{name}")));
     }
+    let clients = &report["clients"];
+    assert!(clients["clients"].as_u64() > Some(0) && clients["unused"].as_u64() > Some(0), "{clients}");
+    expected.extend(["clients", "unused"].map(|figure| format!("/report/clients/{figure}")));
+    let tokens = clients["registered_themselves"].as_object().unwrap().keys();
+    expected.extend(tokens.map(|figure| format!("/report/clients/registered_themselves/{figure}")));
     for figure in ["rows", "bytes", "dead_rows", "due_index_rows", "oldest_dead_age_seconds", "backlog", "findings"] {
         expected.push(format!("/body/{figure}"));
     }

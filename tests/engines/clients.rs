@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bed::Bed;
+use bed::attack::amount;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Fate, Specimen};
 use bed::janitor::{Ended, Janitor, janitor};
 use bed::proxy::{Fate as RequestFate, Proxy};
+use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use shared::bucket::OAUTH_OWNER;
 use shared::pyjson::dumps;
@@ -300,7 +302,9 @@ async fn measured(rows: usize) -> (u64, f64, f64) {
     let kind = EngineKind::Embedded;
     let bed = Bed::new(kind).await;
     let clients = rows / 3;
-    bed.write(&large(clients)).await;
+    let seed = large(clients);
+    let writes = seed.chunks(1_000).map(|rows| bed.write(rows));
+    futures_util::stream::iter(writes).buffer_unordered(8).collect::<()>().await;
     let (mut units, mut start) = (0.0, None);
     loop {
         let scan = bed.function.client.scan().table_name(&bed.table).set_exclusive_start_key(start);
@@ -332,12 +336,10 @@ async fn measured(rows: usize) -> (u64, f64, f64) {
 
 #[tokio::test]
 async fn memory_is_flat_and_the_table_is_read_once() {
-    let small = measured(20_000).await;
-    let large = measured(200_000).await;
-    println!(
-        "20,000 rows: peak {} KiB, {} of {} units; 200,000 rows: peak {} KiB, {} of {} units",
-        small.0, small.1, small.2, large.0, large.1, large.2
-    );
+    let rows = amount(20_000, 200_000);
+    let small = measured(rows / 10).await;
+    let large = measured(rows).await;
+    println!("{} and {rows} rows: peak KiB, units, units of a Scan: {small:?}, {large:?}", rows / 10);
     assert!(small.0 > 0 && large.0 * 2 <= small.0 * 3, "{small:?} {large:?}");
     assert!(large.1 <= large.2 * 1.05, "{large:?}");
 }

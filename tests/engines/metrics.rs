@@ -39,6 +39,7 @@ bed::on_both_engines!(
     emits_what_an_alarm_takes_for_neglect_only_where_rows_are_deleted,
     tells_when_a_job_is_overdue,
     finds_a_cascade_that_listens_to_another_stream,
+    more_than_1000_unused_clients_are_a_finding_of_the_full_audit,
     estimates_a_table_that_is_too_large_to_count,
     leaves_a_provisioned_table_its_units_however_large_its_rows,
     an_audit_above_its_budget_is_not_begun,
@@ -431,6 +432,33 @@ async fn finds_a_cascade_that_listens_to_another_stream(kind: EngineKind) {
 }
 
 /// State rows as runs leave them, and what is found in them.
+async fn more_than_1000_unused_clients_are_a_finding_of_the_full_audit(kind: EngineKind) {
+    let client = |number: usize, age: i64| {
+        let data = format!("{{\"created_at\": {}}}", NOW - age);
+        put(OAUTH, "mcp_clients", &format!("mcp_{number:032x}"), &data, None)
+    };
+    // As many as are not worth a word; one that is young; one that a token names.
+    let mut rows: Vec<Specimen> = (0..1_000).map(|number| client(number, 31 * DAY)).collect();
+    rows.extend([client(1_000, 29 * DAY), client(1_001, 31 * DAY)]);
+    rows.push(put("ada", "mcp_tokens", "aw_1", &format!("{{\"client_id\": \"mcp_{:032x}\"}}", 1_001), None));
+    let bed = Bed::with(kind, &rows).await;
+    let found = async || {
+        let measured = measure(&bed, json!({"scope": "all"})).await;
+        let clients = &report(&measured)["clients"];
+        let findings = measured.findings.into_iter().filter(|finding| finding.kind == "unused-clients");
+        ([&clients["clients"], &clients["unused"]].map(|count| count.as_u64().unwrap()), findings.collect::<Vec<_>>())
+    };
+    let (counts, findings) = found().await;
+    assert_eq!((counts, findings.len()), ([1_002, 1_000], 0));
+    bed.write(&[client(1_002, 31 * DAY)]).await;
+    let (counts, findings) = found().await;
+    assert_eq!((counts, findings.len()), ([1_003, 1_001], 1));
+    assert!(findings[0].text.starts_with("1001 of 1003 clients registered"), "{}", findings[0].text);
+    // The hourly count does not read the actors' rows, and so knows nothing of clients.
+    let hourly = measure(&bed, json!({"scope": "system"})).await;
+    assert!(hourly.clients.is_none() && !kinds(&hourly).contains(&"unused-clients"));
+}
+
 async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
     let run = |at: i64, outcome: &str| json!({"at": at, "previous_at": at - DAY, "outcome": outcome});
     let skipped = json!({"at": NOW, "outcome": "skipped", "read": 9, "skipped": 3});

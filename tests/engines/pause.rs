@@ -12,6 +12,8 @@ use jobs::run::clock::RunClock;
 use jobs::run::pause;
 use jobs::run::report::Outcome;
 use model::rows::NOW;
+use runtime::cloudformation::Properties;
+use runtime::custom_resource::set_up;
 use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
@@ -26,7 +28,7 @@ bed::on_both_engines!(
     a_pause_row_that_cannot_be_read_holds_until_it_is_resumed,
     every_janitor_command_that_writes_is_refused_while_paused,
     the_audit_and_the_metrics_show_a_pause,
-    table_setup_fails_with_the_reason_while_paused,
+    table_setup_while_paused_changes_nothing_and_fails_only_if_something_is_off,
 );
 
 const WRITES: [&str; 6] =
@@ -238,11 +240,21 @@ async fn the_audit_and_the_metrics_show_a_pause(kind: EngineKind) {
     }
 }
 
-async fn table_setup_fails_with_the_reason_while_paused(kind: EngineKind) {
+async fn table_setup_while_paused_changes_nothing_and_fails_only_if_something_is_off(kind: EngineKind) {
     let paused = Paused::new(kind, NOW, 3_600).await;
     let clock = RunClock::start(AT, None);
-    let properties = runtime::cloudformation::Properties { table: paused.bed.table.clone(), ttl: true, stream: true };
-    let refused = runtime::custom_resource::set_up(&paused.function, &properties, clock).await.unwrap_err();
-    assert!(refused.contains("the janitor is paused until"), "{refused}");
+    let properties = Properties { table: paused.bed.table.clone(), ttl: true, stream: true };
+    for part in [properties.clone(), Properties { stream: false, ..properties.clone() }] {
+        let refused = set_up(&paused.function, &part, clock).await.unwrap_err();
+        assert!(refused.contains("the janitor is paused until") && refused.contains("is off"), "{refused}");
+    }
+    assert_eq!(paused.writes(), Vec::<String>::new());
+    // A deployment that changes only a setting of the stack finds both on.
+    paused.pause(NOW, 0).await;
+    let done = set_up(&paused.bed.function, &properties, clock).await.unwrap();
+    assert!(done.reason.contains("was switched on"), "{}", done.reason);
+    paused.pause(NOW, 3_600).await;
+    let done = set_up(&paused.function, &properties, clock).await.unwrap();
+    assert_eq!(done.reason.matches("was on already").count(), 2, "{}", done.reason);
     assert_eq!(paused.writes(), Vec::<String>::new());
 }

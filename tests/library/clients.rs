@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use bed::attack::amount;
 use bed::engine::{EngineKind, shared as engine};
 use bed::janitor::janitor;
 use bed::python::Application;
 use serde_json::Value;
-
-/// Registrations through the library's own registry.
-const CLIENTS: &str = "10000";
 
 fn ids(list: &Value) -> BTreeSet<String> {
     let clients = list.as_array().unwrap().iter();
@@ -17,20 +15,22 @@ fn ids(list: &Value) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn removes_exactly_the_unused_of_10000_clients_and_every_other_client_still_works() {
+async fn removes_exactly_the_unused_clients_and_every_other_client_still_works() {
+    // Registrations through the library's own registry.
+    let clients = amount("2000", "10000");
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let prefix = format!("clients{:08x}", fastrand::u32(..));
     let table = format!("{prefix}_attributes");
     let application = Application::new(endpoint, &prefix);
     let began = Instant::now();
-    let world = application.run("actingweb_clients.py", &["--seed", CLIENTS], "");
+    let world = application.run("actingweb_clients.py", &["--seed", clients], "");
     let seeded: Value = serde_json::from_str(&world).unwrap();
-    println!("{CLIENTS} registrations took {:?}", began.elapsed());
+    println!("{clients} registrations took {:?}", began.elapsed());
     let unused = ids(&seeded["unused"]);
     let listed = janitor(endpoint, &table, &["clients", "--json"], "");
     let document = listed.json();
     assert_eq!((listed.code, ids(&document["list"])), (0, unused.clone()));
-    assert_eq!(document["clients"].to_string(), CLIENTS);
+    assert_eq!(document["clients"].to_string(), clients);
     assert_eq!(document["unused"], unused.len());
     for client in seeded["unused"].as_array().unwrap().iter().chain(seeded["others"].as_array().unwrap()) {
         let secret = client["secret"].as_str();

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
+use jobs::run::RunError;
 use jobs::run::clock::RunClock;
-use jobs::run::pause;
 use jobs::store::{InspectTable, TtlSetting};
 use jobs::table_setup::ttl::{self, SwitchError, Switched, TtlStep};
 use serde_json::json;
@@ -127,8 +127,7 @@ async fn enable(
                 let question = Question { what: &what, deed: "switch it on", undone: "nothing was changed" };
                 confirm(question, target.watch, out).await?;
             }
-            pause::check(&table, table.clock()).await?;
-            let clock = RunClock::start(now(), Some(wait)).watched_by(Some(target.watch));
+            let clock = RunClock::start(table.clock().wall(), Some(wait)).watched_by(Some(target.watch));
             let line = |took: Duration| format!("waiting for DynamoDB to switch TTL on: {}", seconds(took.as_secs()));
             let work = ttl::switch_on(&table, name, &clock, POLL);
             match screen.while_telling(line, work).await.map_err(|error| switch_failed(error, name))? {
@@ -165,6 +164,7 @@ fn switch_failed(error: SwitchError, name: &str) -> Failure {
     match error {
         SwitchError::OtherAttribute { table, attribute } => other_attribute(&table, &attribute),
         SwitchError::Store(error) => error.into(),
+        SwitchError::Paused(pause) => RunError::Paused(pause).into(),
         SwitchError::SwitchedOffLately => Failure::unfinished(
             "TTL was switched off less than an hour ago, and DynamoDB refuses another change for up to an hour: run this again later",
         ),

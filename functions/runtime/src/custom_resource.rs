@@ -11,7 +11,6 @@ use crate::cloudformation::{Action, Done, Properties, Request, Status};
 use crate::lambda::Function;
 use dynamo::Dynamo;
 use jobs::run::clock::RunClock;
-use jobs::run::pause;
 use jobs::table_setup::stream::{self, Stream};
 use jobs::table_setup::ttl::{self, SwitchError, Switched};
 use shared::bucket::TTL_ATTRIBUTE;
@@ -65,16 +64,14 @@ pub async fn set_up(function: &Function, properties: &Properties, clock: RunCloc
     let store = Dynamo::open_unpaced(function.client.clone(), table, function.endpoint(), clock)
         .await
         .map_err(|error| SwitchError::from(error).to_string())?;
-    // A failure here, not a success that did nothing: the stack would count on a TTL that is off.
-    pause::check(&store, store.clock()).await.map_err(|error| error.to_string())?;
     let mut done = Done::default();
     done.add("TableName", table);
     if properties.stream {
-        let stream = stream::switch_on(&store, table, &clock, POLL).await.map_err(|e| e.to_string())?;
+        let stream = stream::switch_on(&store, table, store.clock(), POLL).await.map_err(|e| e.to_string())?;
         add_stream(&mut done, table, &stream);
     }
     if properties.ttl {
-        let switched = ttl::switch_on(&store, table, &clock, POLL).await.map_err(|e| e.to_string())?;
+        let switched = ttl::switch_on(&store, table, store.clock(), POLL).await.map_err(|e| e.to_string())?;
         add_ttl(&mut done, table, switched);
     }
     if !properties.stream && !properties.ttl {

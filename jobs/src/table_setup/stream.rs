@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::run::clock::RunClock;
-use crate::store::{EnableAnswer, StoreError, StreamSetting, SwitchStream, TableStream};
+use crate::run::pause::{self, Pause};
+use crate::store::{EnableAnswer, ReadRows, StoreError, StreamSetting, SwitchStream, TableStream};
 
 /// The stream, when it is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub enum StreamError {
         "another change to table {table} is in progress and did not finish in time: deploy again when the table is active"
     )]
     TableBusy { table: String },
+    #[error("{0}: the stream is off, and is not switched on")]
+    Paused(Pause),
     #[error("{0}")]
     Store(#[from] StoreError),
 }
@@ -71,7 +74,7 @@ pub fn plan(table: &TableStream, said_on: bool) -> StreamStep {
 ///
 /// # Errors
 /// When there is no usable stream at the end.
-pub async fn switch_on<S: SwitchStream>(
+pub async fn switch_on<S: SwitchStream + ReadRows>(
     store: &S,
     table: &str,
     clock: &RunClock,
@@ -88,14 +91,19 @@ pub async fn switch_on<S: SwitchStream>(
                 return Err(StreamError::View { table: table.to_owned(), view });
             }
             (StreamStep::Wait(wait), _) => wait,
-            (StreamStep::Enable | StreamStep::Accept | StreamStep::Refuse, _) => match store.enable_stream().await? {
-                answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn) => {
-                    asked |= answer == EnableAnswer::Accepted;
-                    said_on = true;
-                    Wait::NotShown
+            (StreamStep::Enable | StreamStep::Accept | StreamStep::Refuse, _) => {
+                if let Some(pause) = pause::read(store, clock).await? {
+                    return Err(StreamError::Paused(pause));
                 }
-                EnableAnswer::TooSoon | EnableAnswer::TableBusy => Wait::TableBusy,
-            },
+                match store.enable_stream().await? {
+                    answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn) => {
+                        asked |= answer == EnableAnswer::Accepted;
+                        said_on = true;
+                        Wait::NotShown
+                    }
+                    EnableAnswer::TooSoon | EnableAnswer::TableBusy => Wait::TableBusy,
+                }
+            }
         };
         tracing::info!(table, waiting = ?wait, "waiting for DynamoDB");
         tokio::time::sleep(clock.time_left().map_or(poll, |left| poll.min(left))).await;
@@ -111,12 +119,12 @@ pub async fn switch_on<S: SwitchStream>(
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
     use std::time::Duration;
 
     use super::{Stream, StreamError, StreamStep, Wait, plan, switch_on};
     use crate::run::clock::RunClock;
     use crate::store::{EnableAnswer, Result, StreamSetting, SwitchStream, TableStream};
+    use crate::table_setup::script::Script;
     use shared::time::EpochSeconds;
 
     const ARN: &str = "arn:aws:dynamodb:r:1:table/t_attributes/stream/s";
@@ -145,26 +153,30 @@ mod tests {
         }
     }
 
-    /// Answers in turn; the last answer of each kind for ever.
-    struct Script {
-        tables: RefCell<Vec<TableStream>>,
-        answers: RefCell<Vec<EnableAnswer>>,
-        asked: RefCell<u32>,
-    }
-
-    fn next<T: Clone>(answers: &RefCell<Vec<T>>) -> T {
-        let mut answers = answers.borrow_mut();
-        if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() }
-    }
-
-    impl SwitchStream for Script {
+    impl SwitchStream for Script<TableStream, EnableAnswer> {
         async fn table_stream(&self) -> Result<TableStream> {
-            Ok(next(&self.tables))
+            Ok(self.see())
         }
 
         async fn enable_stream(&self) -> Result<EnableAnswer> {
-            *self.asked.borrow_mut() += 1;
-            Ok(next(&self.answers))
+            Ok(self.ask())
+        }
+    }
+
+    async fn run(script: &Script<TableStream, EnableAnswer>) -> Result<Stream, StreamError> {
+        let clock = RunClock::start(EpochSeconds::new(0), Some(Duration::from_mins(1)));
+        let seen = switch_on(script, "t_attributes", &clock, Duration::from_secs(2)).await;
+        assert!(clock.elapsed() < Duration::from_mins(1), "the answer needs time, too");
+        seen
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_janitor_is_paused_a_stream_that_is_on_is_used_and_none_is_switched_on() {
+        for (tables, is_used) in [(vec![on("OLD_IMAGE", false)], true), (vec![off(true), off(false)], false)] {
+            let script = Script { is_paused: true, ..Script::new(tables, vec![EnableAnswer::Accepted]) };
+            let seen = run(&script).await;
+            assert_eq!((seen.is_ok(), script.asked.get()), (is_used, 0), "{seen:?}");
+            assert!(is_used || matches!(seen, Err(StreamError::Paused(_))), "{seen:?}");
         }
     }
 
@@ -197,12 +209,8 @@ mod tests {
             (vec![off(true)], vec![Accepted], Err(StreamError::TableBusy { table: table() }), 0),
         ] {
             let words = format!("{tables:?} {answers:?}");
-            let script =
-                Script { tables: RefCell::new(tables), answers: RefCell::new(answers), asked: RefCell::new(0) };
-            let clock = RunClock::start(EpochSeconds::new(0), Some(Duration::from_mins(1)));
-            let seen = switch_on(&script, "t_attributes", &clock, Duration::from_secs(2)).await;
-            assert_eq!((seen, script.asked.into_inner()), (outcome, asked), "{words}");
-            assert!(clock.elapsed() < Duration::from_mins(1), "the answer needs time, too");
+            let script = Script::new(tables, answers);
+            assert_eq!((run(&script).await, script.asked.get()), (outcome, asked), "{words}");
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::run::clock::RunClock;
-use crate::store::{EnableAnswer, InspectTable, StoreError, SwitchTtl, TtlSetting};
+use crate::run::pause::{self, Pause};
+use crate::store::{EnableAnswer, InspectTable, ReadRows, StoreError, SwitchTtl, TtlSetting};
 use shared::bucket::TTL_ATTRIBUTE;
 
 /// How it ended well.
@@ -68,6 +69,8 @@ pub enum SwitchError {
         "DynamoDB did not answer in time: check the network, the region and AWS_ENDPOINT_URL_DYNAMODB, or give the function a longer timeout"
     )]
     OutOfTime,
+    #[error("{0}: TTL is off, and is not switched on")]
+    Paused(Pause),
     #[error("{0}")]
     Store(StoreError),
 }
@@ -113,7 +116,7 @@ fn give_up(table: &str, wait: Option<Wait>) -> Result<Switched, SwitchError> {
 ///
 /// # Errors
 /// When TTL is not on at the end, and is not being switched on.
-pub async fn switch_on<S: InspectTable + SwitchTtl>(
+pub async fn switch_on<S: InspectTable + SwitchTtl + ReadRows>(
     store: &S,
     table: &str,
     clock: &RunClock,
@@ -136,7 +139,7 @@ pub async fn switch_on<S: InspectTable + SwitchTtl>(
             TtlStep::AcceptEnabling => return Ok(Switched::BeingEnabled),
             TtlStep::Refuse => return Err(other_attribute(table, setting)),
             TtlStep::Wait(wait) => wait,
-            TtlStep::Enable => match store.enable_ttl().await {
+            TtlStep::Enable => match enable(store, clock).await? {
                 Ok(answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn)) => {
                     asked |= answer == EnableAnswer::Accepted;
                     said_on = true;
@@ -158,6 +161,18 @@ pub async fn switch_on<S: InspectTable + SwitchTtl>(
     }
 }
 
+/// Unless the janitor is paused. A fault of DynamoDB is the inner error.
+async fn enable<S: SwitchTtl + ReadRows>(
+    store: &S,
+    clock: &RunClock,
+) -> Result<Result<EnableAnswer, StoreError>, SwitchError> {
+    match pause::read(store, clock).await {
+        Ok(None) => Ok(store.enable_ttl().await),
+        Ok(Some(pause)) => Err(SwitchError::Paused(pause)),
+        Err(error) => Ok(Err(error)),
+    }
+}
+
 fn other_attribute(table: &str, setting: TtlSetting) -> SwitchError {
     let attribute = match setting {
         TtlSetting::On { attribute } | TtlSetting::Enabling { attribute } | TtlSetting::Disabling { attribute } => {
@@ -170,12 +185,12 @@ fn other_attribute(table: &str, setting: TtlSetting) -> SwitchError {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
     use std::time::Duration;
 
     use super::{SwitchError, Switched, TtlStep, Wait, plan, switch_on};
     use crate::run::clock::RunClock;
     use crate::store::{Billing, EnableAnswer, InspectTable, Result, StoreError, SwitchTtl, TableFigures, TtlSetting};
+    use crate::table_setup::script::Script;
     use shared::time::EpochSeconds;
 
     const OURS: &str = "ttl_timestamp";
@@ -211,19 +226,9 @@ mod tests {
         }
     }
 
-    /// Answers in turn; the last answer of each kind for ever.
-    struct Script {
-        settings: RefCell<Vec<Result<TtlSetting>>>,
-        answers: RefCell<Vec<Result<EnableAnswer>>>,
-        asked: RefCell<u32>,
-    }
+    type Table = Script<Result<TtlSetting>, Result<EnableAnswer>>;
 
-    fn next<T: Clone>(answers: &RefCell<Vec<T>>) -> T {
-        let mut answers = answers.borrow_mut();
-        if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() }
-    }
-
-    impl InspectTable for Script {
+    impl InspectTable for Table {
         fn figures(&self) -> &TableFigures {
             const FIGURES: &TableFigures = &TableFigures {
                 arn: String::new(),
@@ -236,14 +241,13 @@ mod tests {
         }
 
         async fn ttl_setting(&self) -> Result<TtlSetting> {
-            next(&self.settings)
+            self.see()
         }
     }
 
-    impl SwitchTtl for Script {
+    impl SwitchTtl for Table {
         async fn enable_ttl(&self) -> Result<EnableAnswer> {
-            *self.asked.borrow_mut() += 1;
-            next(&self.answers)
+            self.ask()
         }
     }
 
@@ -255,12 +259,14 @@ mod tests {
         settings: Vec<Result<TtlSetting>>,
         answers: Vec<Result<EnableAnswer>>,
     ) -> (Result<Switched, SwitchError>, u32) {
-        let script =
-            Script { settings: RefCell::new(settings), answers: RefCell::new(answers), asked: RefCell::new(0) };
+        run_script(Script::new(settings, answers)).await
+    }
+
+    async fn run_script(script: Table) -> (Result<Switched, SwitchError>, u32) {
         let clock = RunClock::start(EpochSeconds::new(0), Some(Duration::from_mins(1)));
         let outcome = switch_on(&script, "t_attributes", &clock, Duration::from_secs(2)).await;
         assert!(clock.elapsed() < Duration::from_mins(1), "the answer needs time, too");
-        (outcome, script.asked.into_inner())
+        (outcome, script.asked.get())
     }
 
     #[tokio::test(start_paused = true)]
@@ -285,6 +291,22 @@ mod tests {
             (vec![off(), disabling(OURS), off(), on(OURS)], vec![Accepted], Switched::NowOn, 2),
         ] {
             assert_eq!(run(&settings, &answers).await, (Ok(outcome), asked), "{settings:?} {answers:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_janitor_is_paused_a_ttl_that_is_on_is_accepted_and_none_is_switched_on() {
+        for (settings, is_well) in [
+            (vec![on(OURS)], true),
+            (vec![enabling(OURS)], true),
+            (vec![TtlSetting::Off], false),
+            (vec![disabling(OURS), TtlSetting::Off], false),
+        ] {
+            let settings: Vec<_> = settings.into_iter().map(Ok).collect();
+            let script = Script { is_paused: true, ..Script::new(settings, vec![Ok(EnableAnswer::Accepted)]) };
+            let (outcome, asked) = run_script(script).await;
+            assert_eq!((outcome.is_ok(), asked), (is_well, 0), "{outcome:?}");
+            assert!(is_well || matches!(outcome, Err(SwitchError::Paused(_))), "{outcome:?}");
         }
     }
 
