@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::duration::{EXAMPLES, duration};
 pub use crate::flags::Overrides;
-use crate::flags::{self, Cleanup, Explain, Flags, Metrics, Repair, Takes};
+use crate::flags::{self, Cleanup, Ending, Explain, Flags, Metrics, Repair, Takes};
 use shared::bucket::BUCKETS;
 use shared::settings::Mode;
 
@@ -131,11 +131,7 @@ Examples:
 Examples:
   janitor doctor --prefix myapp --profile prod
   janitor doctor --prefix myapp --mode dry-run         without the permissions to write and delete")]
-    Doctor {
-        /// The kind of run to check for
-        #[arg(long, value_enum, default_value_t)]
-        mode: DoctorMode,
-    },
+    Doctor(Doctor),
     /// Explain why a row is kept or deleted: the rule, the times, related rows, and what each job would do
     ///
     /// Takes a row by its owner, bucket and name, or reads a token, session id, code or client id from standard input, so
@@ -256,6 +252,15 @@ pub struct Pausing {
     /// The reason, which reports and logs show
     #[arg(long, value_name = "TEXT")]
     pub why: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+pub struct Doctor {
+    /// The kind of run to check for
+    #[arg(long, value_enum, default_value_t)]
+    pub mode: DoctorMode,
+    #[command(flatten)]
+    pub flags: Flags<Ending>,
 }
 
 /// What `doctor` checks for.

@@ -49,6 +49,16 @@ macro_rules! flags_of_jobs {
 
 flags_of_jobs!(Cleanup, Repair, Metrics, Explain);
 
+/// How expired rows end.
+#[derive(Clone, Debug, Default)]
+pub struct Ending;
+
+impl Takes for Ending {
+    fn takes(setting: &Setting) -> bool {
+        setting.name == "EXPIRED_ROWS"
+    }
+}
+
 /// The settings that were given as flags.
 #[derive(Clone, Debug, Default)]
 pub struct Flags<T> {

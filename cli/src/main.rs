@@ -59,7 +59,7 @@ async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         Command::Pause(options) => pause::pause(&common, &options, screen, out).await,
         Command::Resume => pause::resume(&common, screen, out).await,
         Command::Status => status::status(&common, screen, out).await,
-        Command::Doctor { mode } => doctor::doctor(&common, mode.into(), screen, out).await,
+        Command::Doctor(options) => doctor::doctor(&common, &options, screen, out).await,
         Command::Completions { shell } => generate::completions(shell, out),
         Command::Generate { folder } => generate::all(&folder, out),
         Command::Settings => settings::print(common.json, out),

@@ -2,7 +2,8 @@
 //! organisation's policies nor the table's own.
 //!
 //! Nothing here can change the table. IAM decides before a condition is looked at, and each write has a condition that no row
-//! and no absence meets, on a key of our own that nobody writes. A PartiQL delete of an absent row deletes nothing.
+//! and no absence meets, on a key of our own that nobody writes. A PartiQL delete of an absent row deletes nothing,
+//! and an update of one fails: it never creates a row.
 
 use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 
@@ -49,25 +50,32 @@ impl AskPermission for Dynamo {
                 };
                 self.condition_failed(operation, self.call(operation, Phase::Work, delete).await)
             }
-            Permission::PartiQLDelete => {
-                // Rows of ours are in the bucket of states: were this one there, the condition would not hold.
-                let delete = || {
-                    let statement =
-                        format!("DELETE FROM \"{table}\" WHERE \"{ID}\"=? AND \"{SORT}\"=? AND \"{BUCKET}\"=?");
-                    let values = [key.owner.as_str(), &key.sort, NEVER].map(text);
-                    let delete = client.execute_statement().statement(statement).set_parameters(Some(values.into()));
-                    delete.return_consumed_capacity(ReturnConsumedCapacity::None).send()
-                };
-                match self.call(operation, Phase::Work, delete).await {
-                    Ok(_) => Ok(()),
-                    answer => self.condition_failed(operation, answer),
-                }
+            Permission::PartiQLDelete => match self.execute(operation, format!(r#"DELETE FROM "{table}""#), &key).await
+            {
+                // Of an absent row.
+                Ok(()) => Ok(()),
+                answer => self.condition_failed(operation, answer),
+            },
+            Permission::PartiQLUpdate => {
+                let update = format!(r#"UPDATE "{table}" SET "{NEVER}" = 0"#);
+                self.condition_failed(operation, self.execute(operation, update, &key).await)
             }
         }
     }
 }
 
 impl Dynamo {
+    /// The statement, on the condition that the row is in a bucket that none is in: rows of ours are in the bucket of states.
+    async fn execute(&self, operation: &'static str, verb: String, key: &RowKey) -> Result<()> {
+        let execute = || {
+            let statement = format!(r#"{verb} WHERE "{ID}" = ? AND "{SORT}" = ? AND "{BUCKET}" = ?"#);
+            let values = [key.owner.as_str(), &key.sort, NEVER].map(text);
+            let execute = self.client.execute_statement().statement(statement).set_parameters(Some(values.into()));
+            execute.return_consumed_capacity(ReturnConsumedCapacity::None).send()
+        };
+        self.call(operation, Phase::Work, execute).await.map(drop)
+    }
+
     /// The condition that cannot hold did not: the action itself is allowed.
     fn condition_failed<T>(&self, operation: &'static str, answer: Result<T>) -> Result<()> {
         match answer {

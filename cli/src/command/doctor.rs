@@ -7,7 +7,7 @@ use jobs::status::{Check, State, examine};
 use serde_json::json;
 use shared::settings::{Mode, Purpose};
 
-use crate::args::Common;
+use crate::args::{Common, Doctor};
 use crate::fail::{DONE, FINDINGS, Failure};
 use crate::screen::Screen;
 use crate::target::Target;
@@ -18,8 +18,9 @@ const FIRST: [&str; 4] = ["region", "credentials", "table", "permissions"];
 
 /// # Errors
 /// When the result could not be written.
-pub async fn doctor(common: &Common, mode: Mode, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
-    let checks = checks(common, mode).await?;
+pub async fn doctor(common: &Common, options: &Doctor, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+    let mode = options.mode.into();
+    let checks = checks(common, options, mode).await?;
     if screen.json {
         writeln!(out, "{}", json!({"mode": mode.name(), "checks": checks}))?;
     } else {
@@ -31,8 +32,10 @@ pub async fn doctor(common: &Common, mode: Mode, screen: Screen, out: &mut impl 
     Ok(if is_well { DONE } else { FINDINGS })
 }
 
-async fn checks(common: &Common, mode: Mode) -> Result<Vec<Check>, Failure> {
-    let target = match Target::signed_in(common, common.overrides(), Purpose::Cleanup).await? {
+async fn checks(common: &Common, options: &Doctor, mode: Mode) -> Result<Vec<Check>, Failure> {
+    let mut overrides = common.overrides();
+    overrides.extend(options.flags.given.clone());
+    let target = match Target::signed_in(common, overrides, Purpose::Cleanup).await? {
         Ok(target) => target,
         Err(missing) => {
             let failed = if missing == SignInError::NoRegion { "region" } else { "credentials" };
@@ -55,7 +58,7 @@ async fn checks(common: &Common, mode: Mode) -> Result<Vec<Check>, Failure> {
         Err(failure) => return Ok(stopped_at("table", checks, &failure.text)),
     };
     checks.push(Check::new("table", State::Ok, format!("{} has ActingWeb's keys", target.settings.table)));
-    checks.extend(examine(&table, mode, table.clock()).await);
+    checks.extend(examine(&table, mode, target.settings.expired_rows, table.clock()).await);
     Ok(checks)
 }
 

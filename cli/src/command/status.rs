@@ -6,7 +6,6 @@ use jobs::status::{self, LastRun, Status};
 use jobs::store::InspectTable;
 use serde_json::json;
 use shared::settings::Purpose;
-use shared::time::{EpochSeconds, Utc};
 
 use super::stop_on_signals;
 use crate::args::Common;
@@ -32,15 +31,7 @@ pub async fn status(common: &Common, screen: Screen, out: &mut impl Write) -> Re
 
 fn tell(status: &Status, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "{}\n", screen.bold(&place.head(&status.table)))?;
-    let pause = status.pause.as_ref().map_or_else(
-        || "not paused".to_owned(),
-        |pause| {
-            let until =
-                pause.until.map_or_else(|| "it is resumed".to_owned(), |at| Utc(EpochSeconds::new(at)).to_string());
-            let why = pause.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-            format!("paused until {until}{why}")
-        },
-    );
+    let pause = status.pause.as_ref().map_or_else(|| "not paused".to_owned(), ToString::to_string);
     let lease = status.lease.as_ref().map_or_else(
         || "free: no run is working".to_owned(),
         |held| format!("held by {} for another {} s unless renewed", held.by, held.seconds),

@@ -6,7 +6,7 @@ use strum::Display;
 use crate::metrics::{RECOVERY_OFF, TtlHealth};
 use crate::run::clock::RunClock;
 use crate::store::{AskPermission, InspectRecovery, InspectTable, Permission, Recovery, StoreError};
-use shared::settings::Mode;
+use shared::settings::{ExpiredRows, Mode};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display)]
 #[serde(rename_all = "kebab-case")]
@@ -36,7 +36,7 @@ impl Check {
 }
 
 /// Everything that can be asked of an open table.
-pub async fn examine<S>(store: &S, mode: Mode, clock: &RunClock) -> Vec<Check>
+pub async fn examine<S>(store: &S, mode: Mode, expired_rows: ExpiredRows, clock: &RunClock) -> Vec<Check>
 where
     S: InspectTable + InspectRecovery + AskPermission,
 {
@@ -45,9 +45,14 @@ where
         None => Check::new("clock", State::Ok, "agrees with DynamoDB's"),
     };
     let mut checks = vec![clock, ttl(TtlHealth::from(store.ttl_setting().await)), recovery(store.recovery().await)];
-    let needed: &[&[Permission]] = match mode {
-        Mode::DryRun => &[&Permission::TO_READ],
-        Mode::Delete => &[&Permission::TO_READ, &Permission::TO_DELETE],
+    let needed: &[&[Permission]] = match (mode, expired_rows) {
+        (Mode::DryRun, _) => &[&Permission::TO_READ],
+        (Mode::Delete, ExpiredRows::Delete) => {
+            &[&Permission::TO_READ, &Permission::TO_WRITE, &[Permission::PartiQLDelete]]
+        }
+        (Mode::Delete, ExpiredRows::Retire) => {
+            &[&Permission::TO_READ, &Permission::TO_WRITE, &[Permission::PartiQLUpdate]]
+        }
     };
     for permission in needed.iter().copied().flatten() {
         checks.push(permitted(*permission, store.ask(*permission).await));

@@ -16,6 +16,7 @@ use crate::repair::Repair;
 use crate::run::Job;
 use crate::run::clock::RunClock;
 use crate::run::lease::{self, LEASE};
+use crate::run::pause::{self, Pause};
 use crate::run::report::Outcome;
 use crate::run::state::JobState;
 use crate::store::{Budget, InspectRecovery, InspectTable, ReadRows, Recovery, Result, ScanTable};
@@ -23,10 +24,6 @@ use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
 use shared::integrity::Lookup;
 use shared::row::RowKey;
 use shared::settings::{Scope, Settings};
-use shared::time::EpochSeconds;
-
-/// The state row of a pause. `run::pause` writes it.
-const PAUSE: &str = "pause";
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
@@ -49,13 +46,6 @@ pub struct Status {
     pub findings: Vec<Value>,
     pub read_units: f64,
     pub requests: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Pause {
-    /// Null when the row cannot be read: such a pause holds until it is removed.
-    pub until: Option<i64>,
-    pub why: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -87,8 +77,7 @@ where
     let mut measured = metrics::measure_with(store, &settings, clock, &Sampling::brief(now)).await?;
     let recovery = store.recovery().await;
     measured.findings.extend(metrics::recovery_finding(&measured, &recovery));
-    let key = |name: &str| RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{name}"));
-    let own = store.get_consistent(&[key(LEASE), key(PAUSE)]).await?;
+    let lease = store.get_consistent(&[RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{LEASE}"))]).await?;
     let is_counted = measured.ended == Ended::Complete;
     let finding = |finding: &Finding| serde_json::json!({"kind": finding.kind, "text": finding.text});
     Ok(Status {
@@ -102,8 +91,8 @@ where
             Ok(Recovery::NotOffered) => "not-offered",
             Err(_) => "unknown",
         },
-        pause: own.get(1).and_then(value).and_then(|pause| paused(&pause, now)),
-        lease: own.first().and_then(value).and_then(|lease| {
+        pause: pause::read(store, clock).await?,
+        lease: lease.first().and_then(value).and_then(|lease| {
             let (by, seconds) = lease::holder(&lease, now)?;
             Some(Holder { by, seconds })
         }),
@@ -124,12 +113,6 @@ fn value(lookup: &Lookup) -> Option<Value> {
     Some(row.data.text().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default())
 }
 
-fn paused(pause: &Value, now: EpochSeconds) -> Option<Pause> {
-    let until = pause["until"].as_i64();
-    let why = pause["why"].as_str().map(|why| why.chars().filter(|c| !c.is_control()).take(200).collect());
-    until.is_none_or(|until| now.get() < until).then_some(Pause { until, why })
-}
-
 fn last_run(measured: &Measurement, name: &str) -> Option<LastRun> {
     let state: &JobState = measured.runs.get(name)?;
     let run = state.last_run.as_ref()?;
@@ -143,24 +126,4 @@ fn last_run(measured: &Measurement, name: &str) -> Option<LastRun> {
         consecutive_incomplete_runs: state.consecutive_incomplete_runs,
         next_at: run.at.saturating_add(metrics::interval(run).unwrap_or(period)),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::{Pause, paused};
-    use shared::time::EpochSeconds;
-
-    #[test]
-    fn a_pause_holds_until_its_end_and_one_that_cannot_be_read_holds() {
-        let now = EpochSeconds::new(1_000);
-        let until = |until| Some(Pause { until, why: None });
-        assert_eq!(paused(&json!({"until": 1_001}), now), until(Some(1_001)));
-        assert_eq!(paused(&json!({"until": 1_000}), now), None);
-        assert_eq!(paused(&json!(null), now), until(None));
-        assert_eq!(paused(&json!({"until": "soon"}), now), until(None));
-        let why = paused(&json!({"until": 2_000, "why": "mig\u{1b}[2Jration"}), now).and_then(|pause| pause.why);
-        assert_eq!(why.as_deref(), Some("mig[2Jration"));
-    }
 }

@@ -366,12 +366,13 @@ pub enum Permission {
     PutItem,
     DeleteItem,
     PartiQLDelete,
+    PartiQLUpdate,
 }
 
 impl Permission {
     pub const TO_READ: [Self; 4] = [Self::Query, Self::BatchGetItem, Self::Scan, Self::GetItem];
-    /// State rows, and deletes.
-    pub const TO_DELETE: [Self; 3] = [Self::PutItem, Self::DeleteItem, Self::PartiQLDelete];
+    /// State rows.
+    pub const TO_WRITE: [Self; 2] = [Self::PutItem, Self::DeleteItem];
 
     /// As in a policy, without the service.
     pub fn action(self) -> &'static str {
