@@ -5,5 +5,6 @@ mod clocks;
 mod live_application;
 mod malformed_rows;
 mod old_releases;
+mod retire;
 mod revoke;
 mod seeded_rows;

@@ -106,7 +106,16 @@ impl Application {
     /// # Panics
     /// When something live is gone or something dead is left.
     pub fn judge(&self, manifest: &Manifest) -> String {
-        self.run("actingweb_judge.py", &["--manifest", manifest.path()], "")
+        self.judge_within(manifest, 0)
+    }
+
+    /// The same where dead rows may be left to a TTL so many seconds ahead.
+    ///
+    /// # Panics
+    /// When something live is gone, or something dead is left to nothing.
+    pub fn judge_within(&self, manifest: &Manifest, seconds: i64) -> String {
+        let seconds = seconds.to_string();
+        self.run("actingweb_judge.py", &["--manifest", manifest.path(), "--ttl-within", &seconds], "")
     }
 }
 

@@ -1,7 +1,8 @@
 //! The runs, a step at a time: every read and every delete is a step, and others act in between. All decisions are the crate's own.
 
 use shared::cascade;
-use shared::expiry::{self, DeleteReason, KeepReason, Verdict};
+use shared::disposal::{self, Restoration};
+use shared::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
 use shared::integrity::{self, Indexed, Lookup, Question, Referrers, Sighting};
 use shared::row::Row;
 
@@ -381,18 +382,22 @@ impl Taking<'_> {
     }
 
     fn dispose(&mut self, which: Which, cell: Cell) {
-        let until = self.run.now + RETIREMENT;
-        match (self.run.kind, cell.retired_from) {
-            (Kind::Restore, Some(ttl)) => self.world.put(which, Some(Cell { ttl, retired_from: None, ..cell })),
-            (Kind::Restore, None) => {}
-            (Kind::Cascade, _) => self.world.remove(self.setup, which),
+        let row = self.setup.row(which, cell);
+        let policy = Policy { retire: Some(RETIREMENT.into()), ..self.setup.policy() };
+        match self.run.kind {
+            Kind::Restore => {
+                if let Some(restoration) = Restoration::of(row) {
+                    let ttl = cell.retired_from.flatten();
+                    assert_eq!(*restoration.ttl(), self.setup.row(which, Cell { ttl, retired_from: None, ..cell }).ttl);
+                    self.world.put(which, Some(Cell { ttl, retired_from: None, ..cell }));
+                }
+            }
+            Kind::Cascade => self.world.remove(self.setup, which),
             _ if !self.setup.retire => self.world.remove(self.setup, which),
-            // DynamoDB removes it within the week.
-            (_, Some(_)) => {}
-            _ if cell.ttl.is_some_and(|ttl| ttl <= until) => {}
-            (_, None) => {
-                let retired = Cell { ttl: Some(until), retired_from: Some(cell.ttl), ..cell };
-                self.world.put(which, Some(retired));
+            _ if disposal::is_left_to_ttl(&row, self.now(), &policy) => {}
+            _ => {
+                let retired_from = Some(cell.retired_from.unwrap_or(cell.ttl));
+                self.world.put(which, Some(Cell { ttl: Some(self.run.now + RETIREMENT), retired_from, ..cell }));
             }
         }
     }
