@@ -350,11 +350,7 @@ async fn a_table_that_may_not_be_read_fails_the_invocation() {
     for denied in ["DescribeTable", "BatchGetItem"] {
         let proxy = Proxy::start(engine(LOCAL).endpoint(), move |request| {
             let answer = json!({"__type": "AccessDeniedException", "message": ""});
-            if request.operation == denied {
-                RequestFate::Answer(400, answer.to_string())
-            } else {
-                RequestFate::Forward
-            }
+            if request.is_work(denied) { RequestFate::Answer(400, answer.to_string()) } else { RequestFate::Forward }
         });
         let rie = start("ttl-cascade", proxy.endpoint(), &bed.table);
         let removed = |n, bucket| removal(&bed.table, n, "ada", bucket, &format!("aw_{n}"), Some("{}"));

@@ -458,7 +458,7 @@ async fn a_batch_that_fails_as_a_whole_fails_the_invocation_without_a_metric() {
     // Before the first of them is tried, and while they are.
     for operation in ["DescribeTable", "BatchGetItem"] {
         let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
-            if request.operation == operation {
+            if request.is_work(operation) {
                 let denied = json!({"__type": "AccessDeniedException", "message": ""});
                 return RequestFate::Answer(400, denied.to_string());
             }

@@ -367,7 +367,7 @@ async fn a_store_fault_is_never_read_as_absence(kind: EngineKind) {
         |_: &proxy::Request| proxy::Fate::CutAfter,
     ] {
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| match request.operation.as_str() {
-            "BatchGetItem" => answer(request),
+            "BatchGetItem" if request.is_work("BatchGetItem") => answer(request),
             // Only what a lookup decides is of interest here.
             "BatchExecuteStatement" if !request.body.contains("_index:") => {
                 let statements = request.body.matches("\"Statement\"").count();
@@ -428,7 +428,7 @@ async fn a_share_that_could_not_be_read_is_not_below_the_limit(kind: EngineKind)
     let bed = Bed::with(kind, &(0..150).map(dangling).chain(sessions(0, 1)).collect::<Vec<_>>()).await;
     let before = bed.keys().await;
     let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
-        "BatchGetItem" => proxy::unprocessed(request),
+        "BatchGetItem" if request.is_work("BatchGetItem") => proxy::unprocessed(request),
         _ => proxy::Fate::Forward,
     });
     let function = bed.through(&proxy).await;
@@ -653,11 +653,7 @@ async fn a_denied_permission_is_named() {
         let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 1, 9)).await;
         let before = bed.keys().await;
         let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
-            if request.operation == operation {
-                proxy::Fate::Answer(400, denied.to_owned())
-            } else {
-                proxy::Fate::Forward
-            }
+            if request.is_work(operation) { proxy::Fate::Answer(400, denied.to_owned()) } else { proxy::Fate::Forward }
         });
         let function = bed.through(&proxy).await;
         let text = one_line(function.client, function.environment, json!({})).await;

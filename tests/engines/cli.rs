@@ -607,6 +607,7 @@ async fn the_guide_lists_the_keys_of_every_document() {
         ("ttl set", &[&of_row[..], &["60"]].concat()),
         ("ttl remove", &of_row),
         ("ttl backfill", &[]),
+        ("restore", &[]),
         ("revoke", &["--actor", "actor0"]),
         ("clients", &[]),
         ("resume", &[]),

@@ -310,7 +310,7 @@ async fn measured(rows: usize) -> (u64, f64, f64) {
         let scan = bed.function.client.scan().table_name(&bed.table).set_exclusive_start_key(start);
         let capacity = aws_sdk_dynamodb::types::ReturnConsumedCapacity::Total;
         let page = scan.return_consumed_capacity(capacity).send().await.unwrap();
-        units += page.consumed_capacity().and_then(|used| used.capacity_units()).unwrap();
+        units += page.consumed_capacity().and_then(aws_sdk_dynamodb::types::ConsumedCapacity::capacity_units).unwrap();
         start = page.last_evaluated_key;
         if start.is_none() {
             break;

@@ -269,3 +269,66 @@ async fn flags_that_skip_the_question_and_the_hints_do() {
     let unknown = nobody.run(&["cleanup", "--profile", "nosuch", "--region", "us-east-1"]);
     assert!(unknown.code == 2 && unknown.err.contains("profile"), "{unknown:?}");
 }
+
+#[tokio::test]
+async fn the_flags_of_retiring_decide_what_is_retired_and_restored() {
+    let now = real_now();
+    let in_five_days = Some(now + 5 * DAY);
+    let bed = Bed::with(
+        EngineKind::Embedded,
+        &[
+            put(OAUTH, "_oauth_sessions", "expired", &json!({"created_at": now - DAY}), in_five_days),
+            put(
+                "ada",
+                "mcp_tokens",
+                "aw_lost",
+                &json!({"created_at": now - DAY, "expires_at": now + DAY}),
+                in_five_days,
+            ),
+        ],
+    )
+    .await;
+    bed.switch_ttl("ttl_timestamp", true).await;
+    let janitor = Janitor::on(engine(EngineKind::Embedded).endpoint(), &bed.prefix);
+    let retired = |arguments: &[&str]| janitor.run(arguments).json()["report"]["rows"]["retired"].clone();
+    // Within the days a row is left to the TTL that it has.
+    assert_eq!(retired(&["cleanup", "--json", "--expired-rows", "retire", "--retire-days", "7"]), 0);
+    assert_eq!(retired(&["cleanup", "--json", "--expired-rows", "retire", "--retire-days", "1"]), 1);
+    assert_eq!(retired(&["repair", "--json", "--expired-rows", "retire", "--retire-days", "7"]), 0);
+    assert_eq!(retired(&["repair", "--json", "--expired-rows", "retire", "--retire-days", "1"]), 1);
+    let run =
+        first_run(&janitor, &["run", "--every", "10s", "--json", "--expired-rows", "retire", "--retire-days", "1"]);
+    assert_eq!(run["answer"]["report"]["rows"]["retired"], 1, "{run}");
+    let dead = |arguments: &[&str]| janitor.run(arguments).json()["body"]["dead_rows"].clone();
+    assert_eq!(dead(&["audit", "--json", "--expired-rows", "retire", "--retire-days", "7"]), 0);
+    assert_eq!(dead(&["audit", "--json", "--expired-rows", "retire", "--retire-days", "1"]), 1);
+    let said = |days: &str| {
+        let flags = ["explain", "--expired-rows", "retire", "--retire-days", days];
+        janitor.run(&[&flags[..], &[OAUTH, "_oauth_sessions", "expired"]].concat()).out
+    };
+    assert!(said("1").contains("retires") && !said("7").contains("retires"), "{} {}", said("1"), said("7"));
+
+    let apply = &["cleanup", "--json", "--expired-rows", "retire", "--retire-days", "1", "--apply", "--yes"];
+    assert_eq!(retired(apply), 1);
+    let found = |arguments: &[&str]| janitor.run(arguments).json()["retired"].clone();
+    assert_eq!(found(&["restore", "--json", "--owner", OAUTH]), 1);
+    assert_eq!(found(&["restore", "--json", "--owner", "ada"]), 0);
+    // When it was retired follows from its TTL and the days.
+    assert_eq!(found(&["restore", "--json", "--since", "1h", "--retire-days", "1"]), 1);
+    assert_eq!(found(&["restore", "--json", "--since", "1h", "--retire-days", "30"]), 0);
+}
+
+#[tokio::test]
+async fn clients_are_removed_up_to_the_limit() {
+    let now = real_now();
+    let client = |n: usize| {
+        let id = format!("mcp_{n:032x}");
+        put(OAUTH, "mcp_clients", &id, &json!({"client_id": id, "created_at": now - 90 * DAY}), None)
+    };
+    let bed = Bed::with(EngineKind::Embedded, &(0..4).map(client).collect::<Vec<_>>()).await;
+    let janitor = Janitor::on(engine(EngineKind::Embedded).endpoint(), &bed.prefix);
+    let before = bed.keys().await;
+    let ended = janitor.run(&["clients", "--json", "--apply", "--yes", "--max-deletes", "2"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(before.difference(&bed.keys().await).count(), 2);
+}

@@ -19,6 +19,7 @@ mod metrics;
 mod pause;
 mod random_tables;
 mod repair;
+mod restore;
 mod retire;
 mod segments;
 mod status;

@@ -613,7 +613,7 @@ async fn a_read_that_failed_is_not_absence() {
         let bed = Bed::with(kind, &rows).await;
         let before = bed.keys().await;
         let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
-            "BatchGetItem" => proxy::unprocessed(request),
+            "BatchGetItem" if request.is_work("BatchGetItem") => proxy::unprocessed(request),
             _ => proxy::Fate::Forward,
         });
         let function = bed.through(&proxy).await;

@@ -139,11 +139,13 @@ def bill(rows, cascade=False):
     return lines
 
 
-def table(rows, cascade=False):
-    lines = ["| | arithmetic | a month |", "|---|---|---:|"]
-    parts = bill(rows, cascade)
-    lines += [f"| {what} | {arithmetic} | {'free' if what == 'dashboard' else dollars(amount)} |" for what, arithmetic, amount in parts]
-    return [*lines, f"| **all** | | **{dollars(total(rows, cascade))}** |"]
+def table():
+    """The example with its arithmetic, and the large table beside it."""
+    lines = [f"| | arithmetic of the example | {EXAMPLE:,} rows | {LARGE:,} rows |", "|---|---|---:|---:|"]
+    for (what, arithmetic, amount), (_, _, large) in zip(bill(EXAMPLE), bill(LARGE), strict=True):
+        cells = ("free", "free") if what == "dashboard" else (dollars(amount), dollars(large))
+        lines.append(f"| {what} | {arithmetic} | {cells[0]} | {cells[1]} |")
+    return [*lines, f"| **all** | | **{dollars(total(EXAMPLE))}** | **{dollars(total(LARGE))}** |"]
 
 
 def total(rows, cascade=False):
@@ -168,7 +170,7 @@ def summary():
 
 def page():
     text = PAGE.read_text()
-    for name, lines in (("summary", summary()), ("example", table(EXAMPLE)), ("large", table(LARGE))):
+    for name, lines in (("summary", summary()), ("example", table())):
         begin, end = f"<!-- {name}: written by tests/python/costs.py -->\n", f"<!-- end of {name} -->"
         before, rest = text.split(begin)
         _, after = rest.split(end)

@@ -99,15 +99,10 @@ def partitions(rows):
 def deletes_a_second(rows, pace=PACE_WRITE, read_pace=PACE_READ, application=0, splits=None, functions=1):
     """The slowest of: the pace, what the collection's partitions have left, reading, and the function's processor."""
     room = max(0, (splits or partitions(rows)) * PARTITION_WRITE - application)
-    bounds = {
-        "rate": pace / WRITE_UNITS,
-        "partition": room / WRITE_UNITS / IN_COLLECTION,
-        "reading": read_pace / (MEASURED.read_units / DEAD),
-    }
+    bounds = [pace / WRITE_UNITS, room / WRITE_UNITS / IN_COLLECTION, read_pace / (MEASURED.read_units / DEAD)]
     if MEASURED.cpu:
-        bounds["processor"] = functions * PROCESSOR / MEASURED.cpu
-    which = min(bounds, key=bounds.get)
-    return bounds[which], which
+        bounds.append(functions * PROCESSOR / MEASURED.cpu)
+    return min(bounds)
 
 
 def money(rows, seconds, functions=1):
@@ -146,23 +141,23 @@ def power(rows):
 
 def backlog_table():
     lines = [
-        "| rows, 70 % dead | daily runs of 15 min | state machine, default rate | state machine, 90 % of the partitions' maximum | limited by | "
+        "| rows, 70 % dead | daily runs of 15 min | state machine, default rate | state machine, 90 % of the partitions' maximum | "
         "cost of deleting | cost with TTL |",
-        "|---:|---:|---:|---:|---|---:|---:|",
+        "|---:|---:|---:|---:|---:|---:|",
     ]
     for rows in SIZES:
-        rate, bound = deletes_a_second(rows)
+        rate = deletes_a_second(rows)
         seconds = rows * DEAD / rate
         runs = math.ceil(seconds / RUN_SECONDS)
         ceiling = 0.9 * partitions(rows)
-        fast, fast_bound = deletes_a_second(
+        fast = deletes_a_second(
             rows, ceiling * PARTITION_WRITE, ceiling * PARTITION_READ, functions=SIDE_BY_SIDE)
-        machine, _ = deletes_a_second(rows, functions=SIDE_BY_SIDE)
+        machine = deletes_a_second(rows, functions=SIDE_BY_SIDE)
         machine_seconds = rows * DEAD / machine
         cost = money(rows, machine_seconds, SIDE_BY_SIDE) + transitions(machine_seconds) * TRANSITION_PRICE
         took = spoken(seconds) if runs == 1 else f"{runs:,} runs"
         lines.append(
-            f"| {power(rows)} | {took} | {spoken(machine_seconds)} | {spoken(rows * DEAD / fast)} | {bound}, {fast_bound} | "
+            f"| {power(rows)} | {took} | {spoken(machine_seconds)} | {spoken(rows * DEAD / fast)} | "
             f"{dollars(cost)} | {dollars(deferred_money(rows))} |")
     return lines
 
@@ -177,7 +172,7 @@ def traffic_table():
         for splits in (1, 2, 4, 8):
             # Half of what is left: the application's own peaks are higher than its mean.
             pace = max(0, splits * PARTITION_WRITE - application) / 2
-            rate, _ = deletes_a_second(
+            rate = deletes_a_second(
                 10**7, pace, PARTITION_READ * splits / 2, application, splits, functions=SIDE_BY_SIDE)
             cells.append(f"{pace:,.0f}: {spoken(10**7 * DEAD / rate)}")
         lines.append(f"| {application} | " + " | ".join(cells) + " |")

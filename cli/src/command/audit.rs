@@ -5,6 +5,7 @@ use std::io::Write;
 use jobs::metrics::{Counts, Ended, Measurement, OwnerKind, answer, measure, recovery_finding};
 use jobs::store::{Billing, InspectRecovery};
 use shared::settings::Purpose;
+use shared::time::Utc;
 
 use super::stop_on_signals;
 use crate::args::{Auditing, Common};
@@ -76,6 +77,12 @@ fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<
     }
     let lag = if is_counted { format!("; {}", lag(&measured.census.total())) } else { String::new() };
     writeln!(out, "{}", screen.paragraph("TTL       ", &format!("{}{lag}", measured.ttl.name().replace('-', " "))))?;
+    if let (true, Some(until)) = (is_counted, measured.census.total().retired_until) {
+        let rows = grouped(measured.census.total().retired);
+        let said =
+            format!("{rows} rows; TTL removes the last from {}, until then `janitor restore` has them", Utc(until));
+        writeln!(out, "{}", screen.paragraph("retired   ", &said))?;
+    }
     for (name, state) in &measured.runs {
         let complete = state.last_complete_at.map_or_else(
             || "has not completed a run".to_owned(),

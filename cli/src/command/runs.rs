@@ -156,11 +156,11 @@ async fn ask(
 ) -> Result<(), Failure> {
     let (rows, deed) = (grouped(dry.counts.rows_ended()), Deed::of(&target.settings));
     let Progress { dead_units, write_pace, .. } = target.watch.progress();
-    let pace = write_pace.map_or_else(String::new, |pace| format!(" at {} per second", units(pace)));
+    let at = write_pace.map_or_else(String::new, |pace| format!(" at {} per second", units(pace)));
     // The rows are read again, while the writes keep to the pace.
     let took = at_pace(dead_units, write_pace).max(dry.elapsed_ms.div_ceil(1_000));
     let what = format!(
-        "This {}s {rows} rows of {}. It uses about {} write units{pace}, and takes about {}.{}",
+        "This {}s {rows} rows of {}. It uses about {} write units{at}, and takes about {}.{}",
         deed.infinitive,
         place.of(&dry.table),
         grouped(dead_units),

@@ -44,6 +44,12 @@ pub(super) fn section(answer: Answer) -> Markup {
             "Dead rows wait for the cleanup. Due rows are index rows past their TTL: their targets decide whether they are dead. "
             (scale_note)
         }
+        @if answer.count("/body/retired_rows") > 0 {
+            p class="lead" {
+                "Retired: " (answer.rows("/body/retired_rows")) ", not among the dead. TTL removes the last from "
+                (answer.time("/body/retired_rows_gone_by")) "; until then " code { "janitor restore" } " puts them back."
+            }
+        }
         table role="table" class="chart buckets wide" {
             thead role="rowgroup" {
                 tr role="row" {

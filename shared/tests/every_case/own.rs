@@ -78,10 +78,12 @@ fn hold(case: &Case, bucket: &'static Bucket, axes: Axes, wishes: &Wishes) -> u6
                 let ttl = model::rows::number(i128::from(*now) + 7 * 86_400);
                 let retired = Row { ttl, retired_from: case.row.retired_from(), ..case.row.clone() };
                 assert_eq!(judge(&retired, bucket, at(*now), &rules), verdict, "retired: {}", context());
-                let again =
-                    disposal::condemn(retired, bucket, at(*now), &rules).map(|row| row.dispose(at(*now), &rules));
-                // Before 1970 DynamoDB acts on no TTL.
-                assert!(matches!(again, Ok(Disposal::LeaveToTtl(_))), "retired twice: {}", context());
+                // After the year 5138 a TTL would be one in milliseconds, which DynamoDB does not act on.
+                if usable(model::verdict::Time::At(wide + 7 * 86_400), wide).is_some() {
+                    let again = disposal::condemn(retired, bucket, at(*now), &rules);
+                    let again = again.map(|row| row.dispose(at(*now), &rules));
+                    assert!(matches!(again, Ok(Disposal::LeaveToTtl(_))), "retired twice: {}", context());
+                }
             }
         }
     }

@@ -78,19 +78,19 @@ pub async fn write(client: &Client, table: &str, items: &[Item]) {
     }
 }
 
-/// Every item of the table, as a line, but the janitor's own state: that is its to change.
+/// Every item of the table, but the janitor's own state: that is its to change.
 ///
 /// # Panics
 /// When the engine refuses.
-pub async fn scan(client: &Client, table: &str) -> BTreeMap<Key, String> {
+pub async fn all(client: &Client, table: &str) -> BTreeMap<Key, Item> {
     let (mut items, mut start) = (BTreeMap::new(), None);
     loop {
         let page = client.scan().table_name(table).consistent_read(true).set_exclusive_start_key(start).send().await;
         let page = page.unwrap();
-        for item in page.items() {
-            let (owner, sort) = key(item);
+        for item in page.items.unwrap_or_default() {
+            let (owner, sort) = key(&item);
             if !(owner == JANITOR_OWNER && is_state(&sort)) {
-                items.insert((owner, sort), line(item));
+                items.insert((owner, sort), item);
             }
         }
         start = page.last_evaluated_key;
@@ -98,6 +98,14 @@ pub async fn scan(client: &Client, table: &str) -> BTreeMap<Key, String> {
             return items;
         }
     }
+}
+
+/// The same, each item as a line.
+///
+/// # Panics
+/// When the engine refuses.
+pub async fn scan(client: &Client, table: &str) -> BTreeMap<Key, String> {
+    all(client, table).await.into_iter().map(|(key, item)| (key, line(&item))).collect()
 }
 
 /// The rows that runs write.

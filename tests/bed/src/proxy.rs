@@ -30,6 +30,12 @@ impl Request {
         Some((parts.next()?, parts.nth(1)?))
     }
 
+    /// Whether it is such a request, and not the read of the pause that each run begins with.
+    #[must_use]
+    pub fn is_work(&self, operation: &str) -> bool {
+        self.operation == operation && !self.body.contains("state:pause")
+    }
+
     /// A header's value.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {

@@ -1,0 +1,106 @@
+//! `janitor restore` as a program, and what the audit says about retired rows. By the machine's clock, as a person would.
+
+use std::collections::BTreeMap;
+
+use bed::Bed;
+use bed::engine::EngineKind;
+use bed::items::Item;
+use bed::janitor::Janitor;
+use model::Key;
+use serde_json::json;
+
+use crate::cli::{OAUTH, now, of, put};
+use crate::retire::rows;
+
+bed::on_both_engines!(
+    restore_lists_what_is_retired_and_puts_it_back_on_request,
+    restore_writes_nothing_while_paused,
+    the_audit_says_how_many_rows_are_retired_and_when_they_are_gone,
+);
+
+const DAY: i64 = 86_400;
+
+/// Three rows that a janitor has retired, one that lives, and the table before it.
+async fn retired(kind: EngineKind) -> (Bed, Janitor, BTreeMap<Key, Item>) {
+    let now = now();
+    let session = |name| put(OAUTH, "_oauth_sessions", name, &json!({"created_at": now - DAY}), None);
+    let dangling = put(OAUTH, "_refresh_token_index", "rt_1", &json!("gone"), Some(now + 20 * DAY));
+    let alive = put(OAUTH, "spa_access_tokens", "a", &json!({"expires_at": now + DAY}), Some(now + 2 * DAY));
+    let bed = Bed::with(kind, &[session("one"), session("two"), dangling, alive]).await;
+    bed.switch_ttl("ttl_timestamp", true).await;
+    let before = rows(&bed).await;
+    let janitor = of(kind, &bed).with("EXPIRED_ROWS", "retire");
+    for (run, n) in [("cleanup", 2), ("repair", 1)] {
+        let ended = janitor.run(&[run, "--apply", "--yes", "--json"]);
+        assert_eq!((ended.code, &ended.json()["report"]["rows"]["retired"]), (0, &json!(n)), "{ended:?}");
+    }
+    assert_eq!(rows(&bed).await.values().filter(|item| item.contains_key("retired_from")).count(), 3);
+    (bed, janitor, before)
+}
+
+async fn restore_lists_what_is_retired_and_puts_it_back_on_request(kind: EngineKind) {
+    let (bed, janitor, before) = retired(kind).await;
+    let after = rows(&bed).await;
+    let dry = janitor.run(&["restore", "--json"]);
+    let document = dry.json();
+    assert_eq!((dry.code, &document["mode"], &document["complete"]), (0, &json!("dry-run"), &json!(true)), "{dry:?}");
+    assert_eq!((&document["retired"], &document["restored"]), (&json!(3), &json!(3)), "{dry:?}");
+    assert_eq!(document["buckets"]["_oauth_sessions"]["reasons"], json!({"expired": 2}));
+    assert_eq!(document["buckets"]["_refresh_token_index"]["reasons"], json!({"dangling": 1}));
+    let until = document["buckets"]["_oauth_sessions"]["until"].as_i64().unwrap();
+    assert!((now() + 7 * DAY - 600..=now() + 7 * DAY).contains(&until), "{dry:?}");
+
+    let text = janitor.run(&["restore"]);
+    let said = text.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["dry run of the restore", "would restore 3 of", "Nothing was written.", "janitor pause"] {
+        assert!(text.code == 0 && said.contains(part), "{part}: {text:?}");
+    }
+    let one = janitor.run(&["restore", "--bucket", "_refresh_token_index", "--since", "1h", "--json"]).json();
+    assert_eq!(one["retired"], 1, "{one}");
+    // Nobody can be asked: there is no terminal.
+    let unasked = janitor.run(&["restore", "--apply"]);
+    assert_eq!(unasked.code, 2, "{unasked:?}");
+    assert_eq!(rows(&bed).await, after, "nothing was written so far");
+
+    let real = janitor.run(&["restore", "--apply", "--yes", "--json"]);
+    assert_eq!((real.code, &real.json()["restored"]), (0, &json!(3)), "{real:?}");
+    assert_eq!(rows(&bed).await, before);
+    for arguments in [&["restore", "--json"][..], &["restore", "--apply", "--yes", "--json"]] {
+        let nothing = janitor.run(arguments);
+        assert_eq!((nothing.code, &nothing.json()["retired"]), (1, &json!(0)), "{nothing:?}");
+    }
+    let nothing = janitor.run(&["restore", "--apply", "--yes"]);
+    assert!(nothing.code == 1 && nothing.out.contains("No such row is retired"), "{nothing:?}");
+    assert_eq!(rows(&bed).await, before);
+}
+
+async fn restore_writes_nothing_while_paused(kind: EngineKind) {
+    let (bed, janitor, before) = retired(kind).await;
+    let after = rows(&bed).await;
+    assert_eq!(janitor.run(&["pause", "--for", "1h"]).code, 0);
+    let refused = janitor.run(&["restore", "--apply", "--yes"]);
+    let said = format!("{}{}", refused.out, refused.err).replace('\n', " ");
+    assert!(refused.code == 3 && said.contains("the janitor is paused until"), "{refused:?}");
+    assert_eq!(rows(&bed).await, after);
+    // A dry run writes nothing anyway.
+    assert_eq!(janitor.run(&["restore", "--json"]).json()["restored"], 3);
+    assert_eq!(janitor.run(&["resume"]).code, 0);
+    assert_eq!(janitor.run(&["restore", "--apply", "--yes"]).code, 0);
+    assert_eq!(rows(&bed).await, before);
+}
+
+async fn the_audit_says_how_many_rows_are_retired_and_when_they_are_gone(kind: EngineKind) {
+    let (_bed, janitor, _) = retired(kind).await;
+    let file = std::env::temp_dir().join(format!("retired-{:08x}.html", fastrand::u32(..)));
+    let audited = janitor.run(&["audit", "--json", "--html", file.to_str().unwrap()]);
+    let page = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let body = &audited.json()["body"];
+    let gone_by = body["retired_rows_gone_by"].as_i64().unwrap();
+    assert_eq!(body["retired_rows"], 3, "{body}");
+    assert!(page.contains("data-json=\"/body/retired_rows\">3 rows</data>"), "{page}");
+    assert!(page.contains(&format!("data-json=\"/body/retired_rows_gone_by\" data-value=\"{gone_by}\"")), "{page}");
+    let text = janitor.run(&["audit"]).out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let utc = shared::time::Utc(shared::time::EpochSeconds::new(gone_by));
+    assert!(text.contains(&format!("retired 3 rows; TTL removes the last from {utc}")), "{text}");
+}
