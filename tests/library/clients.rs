@@ -17,7 +17,7 @@ fn ids(list: &Value) -> BTreeSet<String> {
 #[tokio::test]
 async fn removes_exactly_the_unused_clients_and_every_other_client_still_works() {
     // Registrations through the library's own registry.
-    let clients = amount("2000", "10000");
+    let clients = amount("1000", "10000");
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let prefix = format!("clients{:08x}", fastrand::u32(..));
     let table = format!("{prefix}_attributes");
