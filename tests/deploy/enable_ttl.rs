@@ -382,7 +382,7 @@ async fn what_dynamodb_denies_throttles_or_has_no_time_for_is_named() {
     };
     let bed = Bed::with(EngineKind::Embedded, 6, &[], busy).await;
     let reason = bed.fails_to_create();
-    assert!(reason.starts_with("another change of table"), "{reason}");
+    assert!(reason.starts_with("another change to table"), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -172,7 +172,7 @@ fn switch_failed(error: SwitchError, name: &str) -> Failure {
             "DynamoDB did not show TTL of table {name} as on in time: check with janitor ttl status, and run this again"
         )),
         SwitchError::TableBusy { .. } => Failure::unfinished(format!(
-            "another change of table {name} is under way: run this again when the table is active"
+            "another change to table {name} is in progress: run this again when the table is active"
         )),
         SwitchError::TableMissing { .. } | SwitchError::ForeignKeys { .. } => Failure::usage(error.to_string()),
     }
