@@ -251,6 +251,12 @@ fn millions() -> Value {
         "read_units": 4_000.0, "write_units": 1_000.0});
     answer["report"]["ttl"]["never_removed"] =
         json!({"absent": 12_345_678, "not_a_number": 1, "not_whole_seconds": 2, "milliseconds": 3, "too_old": 4});
+    answer
+}
+
+/// A count that ended early: the page has no numbers of rows.
+fn unfinished() -> Value {
+    let mut answer = millions();
     answer["report"]["complete"] = json!(false);
     answer["report"]["outcome"] = json!("out-of-time");
     answer
@@ -298,10 +304,18 @@ async fn the_page_reads_well_in_a_real_browser() {
     let (bed, _) = cleaned_table().await;
     let (_, answer) = audited(&bed, &folder.join("real.html"));
     let one = with_buckets(json!({"system": {"buckets": {"_oauth_sessions": bucket(1, 1, 0)}}}));
-    for (name, answer) in [("empty", empty()), ("one", one), ("millions", millions()), ("hostile", hostile())] {
+    let pages = [
+        ("empty", empty()),
+        ("one", one),
+        ("millions", millions()),
+        ("unfinished", unfinished()),
+        ("hostile", hostile()),
+    ];
+    for (name, answer) in pages {
         std::fs::write(folder.join(format!("{name}.html")), page(&answer)).unwrap();
     }
-    let pages = ["real", "empty", "one", "millions", "hostile"].map(|name| folder.join(format!("{name}.html")));
+    let names = ["real", "empty", "one", "millions", "unfinished", "hostile"];
+    let pages = names.map(|name| folder.join(format!("{name}.html")));
     let bars = looked_at(&folder, &pages);
 
     // On a linear scale a bar is as long as its number says.
