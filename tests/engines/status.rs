@@ -47,7 +47,7 @@ async fn status_shows_the_runs_the_lease_and_a_pause(kind: EngineKind) {
 
     let text = janitor.run(&["status"]).out;
     for part in
-        ["paused until ", "(a migration)", "held by index-repair-1", "daily-cleanup  complete ", "next expected in 2"]
+        ["paused until ", "(a migration)", "held by index-repair-1", "daily-cleanup  complete ", "next expected in "]
     {
         assert!(text.contains(part), "{part}: {text}");
     }
