@@ -40,7 +40,7 @@ pub fn line(progress: &Progress, took: Duration) -> String {
     parts.join(", ")
 }
 
-/// Seconds of so many write units at a pace.
+/// Seconds that write units take at a pace.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown only")]
 pub fn at_pace(units: u64, pace: Option<f64>) -> u64 {
     pace.map_or(0, |pace| (units as f64 / pace.max(LEAST_RATE)).ceil() as u64)

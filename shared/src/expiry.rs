@@ -13,7 +13,7 @@ pub struct Policy {
     pub grace: i64,
     /// Delete what only ActingWeb 3.2.1 read.
     pub remove_legacy: bool,
-    /// Retire dead rows for so many seconds instead of deleting them. Only where the table's TTL is on.
+    /// Retire dead rows for this number of seconds instead of deleting them. Only where the table's TTL is on.
     pub retire: Option<i64>,
 }
 

@@ -33,7 +33,7 @@ use shared::row::RowKey;
 /// The holder in the lease.
 const NAME: &str = "clients";
 
-/// Clients between two readings of the table: so many that the readings cost no more than the deletes, within bounds.
+/// Clients between two reads of the table, within bounds: enough that the reads cost no more than the deletes.
 const FEWEST: u64 = 1_000;
 const MOST: u64 = 50_000;
 /// Write units per client: an index row or two, and the record.

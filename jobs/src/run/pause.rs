@@ -173,7 +173,7 @@ mod tests {
         assert!(shown.len() < 300 && !shown.contains('\u{1b}'), "{shown}");
     }
 
-    /// A pause row in memory, and whether the work was told to stop.
+    /// A pause row in memory, and whether the work was stopped.
     #[derive(Default)]
     struct Memory {
         row: RefCell<Option<Row>>,

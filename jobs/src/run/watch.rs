@@ -47,7 +47,7 @@ impl Watch {
         self.with(|progress| progress.clone())
     }
 
-    /// A run opens a table of so many rows.
+    /// A run opens a table with this number of rows.
     pub fn expect(&self, rows: u64) {
         self.with(|progress| progress.expected = rows);
         self.restart();

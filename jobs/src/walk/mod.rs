@@ -43,7 +43,7 @@ pub struct Context<'a, S> {
     concurrency: usize,
     /// Rows read with eventual consistency, and how many of them were absent.
     eventual_reads: Cell<(usize, usize)>,
-    /// Is told of every row that a dry run would delete.
+    /// Receives every row that a dry run would delete.
     planned: &'a dyn Fn(&Condemned),
 }
 

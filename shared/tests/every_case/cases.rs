@@ -24,7 +24,7 @@ pub(crate) fn wishes() -> Wishes {
     Wishes { window: 172_800, grace: 3_600, legacy: false, retire: None }
 }
 
-/// The crate's policy. All of its fields are named: a decision is told no more than these, and a dry run is not among them.
+/// The crate's policy. All of its fields are named: a decision gets no more than these, and a dry run is not among them.
 pub(crate) fn policy(wishes: &Wishes) -> Policy {
     let Wishes { window, grace, legacy, retire } = *wishes;
     Policy {

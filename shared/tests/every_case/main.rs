@@ -8,7 +8,7 @@
 //! [`outside`] tests this argument: rows and times at random, outside the classes, have the verdict of the model as well. That a
 //! field is read as missing, malformed or a number whatever its spelling is [`outside`]'s too.
 //!
-//! A dry verdict equals a real one because no decision is told which it is: see [`cases::policy`].
+//! A dry verdict equals a real one because no decision knows which it is: see [`cases::policy`].
 
 mod backfill;
 mod cases;
