@@ -28,7 +28,7 @@ impl AskPermission for Dynamo {
             Permission::Query => {
                 let size = PageSize::Rows(1);
                 let of = PageOf { size, ..PageOf::all(JANITOR_OWNER, "", Consistency::Eventual) };
-                self.page(of).await.map(drop)
+                self.page(&of).await.map(drop)
             }
             Permission::BatchGetItem => self.get_eventual(&[key]).await.map(drop),
             Permission::Scan => {

@@ -14,8 +14,8 @@ use shared::integrity::Lookup;
 use shared::row::{Row, RowKey};
 
 impl ReadRows for Dynamo {
-    async fn page(&self, of: PageOf<'_>) -> Result<Page> {
-        let start = of.after.map(|sort| to_key(&RowKey::new(of.owner, sort)));
+    async fn page(&self, of: &PageOf) -> Result<Page<String>> {
+        let start = of.after.as_deref().map(|sort| to_key(&RowKey::new(&of.owner, sort)));
         let limit = match of.size {
             PageSize::Whole if self.pace.has_room_for(self.pace.page_units(None, of.reading)) => None,
             PageSize::Paced | PageSize::Whole => Some(self.pace.page_rows(of.reading)),
@@ -32,9 +32,9 @@ impl ReadRows for Dynamo {
                     .table_name(&self.table)
                     .consistent_read(of.reading == Consistency::Strong)
                     .expression_attribute_names("#id", ID)
-                    .expression_attribute_values(":owner", text(of.owner));
+                    .expression_attribute_values(":owner", text(&of.owner));
                 // DynamoDB takes no empty string for the beginning of a key.
-                let query = match (of.prefix, of.until) {
+                let query = match (of.prefix.as_str(), of.until.as_deref()) {
                     ("", _) => query.key_condition_expression("#id = :owner"),
                     (prefix, None) => query
                         .key_condition_expression("#id = :owner AND begins_with(#sort, :prefix)")

@@ -5,8 +5,8 @@ use aws_sdk_dynamodb::Client;
 use super::Dynamo;
 use jobs::run::clock::RunClock;
 use jobs::store::{
-    Budget, InspectRecovery, InspectTable, Page, PageOf, ReadRows, Recovery, Result, ScanPage, ScanTable, TableFigures,
-    TtlSetting, Usage,
+    Budget, Consistency, InspectRecovery, InspectTable, Page, PageOf, ReadRows, Recovery, Result, ScanTable,
+    TableFigures, TtlSetting, Usage,
 };
 use shared::integrity::Lookup;
 use shared::row::RowKey;
@@ -80,8 +80,8 @@ use shared::settings::Settings;
     feature = "revoke",
     doc = "Where revocations are compiled in, the whole table can be told to revoke:
 ```
-# use {dynamo::Dynamo, jobs::store::{RevokeRows, ScanConsistently}};
-fn revokes(_: &(impl RevokeRows + ScanConsistently)) {}
+# use {dynamo::Dynamo, jobs::store::RevokeRows};
+fn revokes(_: &impl RevokeRows) {}
 fn pass(whole: &Dynamo) { revokes(whole) }
 ```
 and this one cannot:
@@ -109,7 +109,7 @@ impl ReadOnly {
 }
 
 impl ReadRows for ReadOnly {
-    async fn page(&self, of: PageOf<'_>) -> Result<Page> {
+    async fn page(&self, of: &PageOf) -> Result<Page<String>> {
         self.0.page(of).await
     }
 
@@ -123,8 +123,14 @@ impl ReadRows for ReadOnly {
 }
 
 impl ScanTable for ReadOnly {
-    async fn scan(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage> {
-        self.0.scan(segment, segments, after).await
+    async fn scan(
+        &self,
+        segment: i32,
+        segments: i32,
+        after: Option<&RowKey>,
+        reading: Consistency,
+    ) -> Result<Page<RowKey>> {
+        self.0.scan(segment, segments, after, reading).await
     }
 }
 

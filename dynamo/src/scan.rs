@@ -10,7 +10,7 @@ use super::attributes::Write;
 use super::call::Phase;
 use super::convert::{ID, Item, text, to_key, to_row};
 use super::read::sum;
-use jobs::store::{ActorLookup, Consistency, ReadActors, RestoreClient, Result, ScanPage, ScanTable, StoreError};
+use jobs::store::{ActorLookup, Consistency, Page, ReadActors, RestoreClient, Result, ScanTable, StoreError};
 use shared::bucket::OAUTH_OWNER;
 use shared::row::{Row, RowKey};
 
@@ -22,19 +22,13 @@ const ACTORS_SUFFIX: &str = "_actors";
 const CLIENT_INDEX: &str = "_client_index";
 
 impl ScanTable for Dynamo {
-    async fn scan(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage> {
-        self.scan_page(segment, segments, after, Consistency::Eventual).await
-    }
-}
-
-impl Dynamo {
-    pub(super) async fn scan_page(
+    async fn scan(
         &self,
         segment: i32,
         segments: i32,
         after: Option<&RowKey>,
         reading: Consistency,
-    ) -> Result<ScanPage> {
+    ) -> Result<Page<RowKey>> {
         let limit = self.pace.page_rows(reading);
         let reserved = self.pace.page_units(Some(limit), reading);
         self.wait_to_read(reserved).await?;
@@ -57,7 +51,7 @@ impl Dynamo {
         let next = answer.last_evaluated_key.and_then(to_row).map(|row| row.key);
         let rows: Vec<Row> = answer.items.unwrap_or_default().into_iter().filter_map(to_row).collect();
         self.pace.learn(&rows);
-        Ok(ScanPage { rows, next })
+        Ok(Page { rows, next })
     }
 }
 

@@ -5,8 +5,9 @@ use serde_json::Value;
 use super::Dynamo;
 use super::attributes::Write;
 use super::call::Phase;
-use jobs::store::{Consistency, OwnState, PageOf, PageSize, ReadRows, Result, Stored};
+use jobs::store::{Consistency, OwnState, PageOf, PageSize, ReadRows, Result, Stored, collect};
 use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
+use shared::row::Row;
 
 impl OwnState for Dynamo {
     async fn read_state(&self, name: &str) -> Result<Option<Stored>> {
@@ -17,24 +18,9 @@ impl OwnState for Dynamo {
 
     async fn read_states(&self, prefix: &str) -> Result<Vec<Value>> {
         let prefix = format!("{STATE_BUCKET}:{prefix}");
-        let (mut values, mut after) = (Vec::new(), None::<String>);
-        loop {
-            let of = PageOf {
-                owner: JANITOR_OWNER,
-                prefix: &prefix,
-                after: after.as_deref(),
-                until: None,
-                reading: Consistency::Strong,
-                size: PageSize::Whole,
-            };
-            let page = self.page(of).await?;
-            let rows = page.rows.iter().filter(|row| row.bucket.text() == Some(STATE_BUCKET));
-            values.extend(rows.filter_map(|row| serde_json::from_str::<Value>(row.data.text()?).ok()));
-            after = page.next;
-            if after.is_none() {
-                return Ok(values);
-            }
-        }
+        let of = PageOf { size: PageSize::Whole, ..PageOf::all(JANITOR_OWNER, prefix, Consistency::Strong) };
+        let is_state = |row: &Row| row.bucket.text() == Some(STATE_BUCKET);
+        collect(self, of, |row| serde_json::from_str(row.data.text().filter(|_| is_state(&row))?).ok()).await
     }
 
     async fn swap_state(&self, name: &str, expected: Option<&str>, value: Option<&Value>) -> Result<bool> {
@@ -50,18 +36,8 @@ impl OwnState for Dynamo {
 
     async fn holds_state(&self) -> Result<bool> {
         let prefix = format!("{STATE_BUCKET}:");
-        let reading = Consistency::Strong;
-        let page = self
-            .page(PageOf {
-                owner: JANITOR_OWNER,
-                prefix: &prefix,
-                after: None,
-                until: None,
-                reading,
-                size: PageSize::Rows(1),
-            })
-            .await?;
-        Ok(!page.rows.is_empty())
+        let of = PageOf { size: PageSize::Rows(1), ..PageOf::all(JANITOR_OWNER, prefix, Consistency::Strong) };
+        Ok(!self.page(&of).await?.rows.is_empty())
     }
 
     async fn write_state(&self, name: &str, value: &Value) -> Result<()> {

@@ -39,8 +39,6 @@ pub fn answer(measured: &Measurement) -> Value {
 }
 
 fn report(measured: &Measurement) -> Value {
-    let findings: Vec<Value> =
-        measured.findings.iter().map(|finding| json!({"kind": finding.kind, "text": finding.text})).collect();
     let total = measured.census.total();
     let counted = |value: Value| if measured.ended == Ended::Complete { value } else { Value::Null };
     json!({
@@ -51,7 +49,7 @@ fn report(measured: &Measurement) -> Value {
         "overdue": measured.is_overdue(),
         "table": measured.table,
         "now": measured.now.get(),
-        "findings": findings,
+        "findings": measured.findings,
         "rows": counted(counts(&total)),
         "dead_age": counted(ages(&total.dead_ages)),
         "owners": counted(owners(measured)),

@@ -10,8 +10,9 @@ use shared::index;
 use shared::row::{Row, Ttl, TtlFault, TtlState};
 use shared::time::EpochSeconds;
 
-/// Kinds of owners that rows are counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Kinds of owners that rows are counted by. The names are those in the answer and in the metrics, fixed by its users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum OwnerKind {
     System,
     Actor,
@@ -27,15 +28,8 @@ impl OwnerKind {
     pub const ALL: [OwnerKind; 5] =
         [OwnerKind::System, OwnerKind::Actor, OwnerKind::Legacy, OwnerKind::Janitor, OwnerKind::Unknown];
 
-    /// The name in the answer and in the metrics, fixed by its users.
     pub const fn name(self) -> &'static str {
-        match self {
-            OwnerKind::System => "system",
-            OwnerKind::Actor => "actor",
-            OwnerKind::Legacy => "legacy",
-            OwnerKind::Janitor => "janitor",
-            OwnerKind::Unknown => "unknown",
-        }
+        self.into_str()
     }
 }
 

@@ -21,7 +21,9 @@ const LEAST_INTERVAL: i64 = 1_200;
 /// How far ahead of ours another machine's clock may be.
 const CLOCKS_APART: i64 = 300;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The names are those in the answer, fixed by its users.
+#[derive(Clone, Copy, Debug, PartialEq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Trend {
     /// The last run reached the end: the next one takes all that has died since, in about so many days.
     ClearsWithNextRun { days: f64 },
@@ -36,15 +38,8 @@ pub enum Trend {
 }
 
 impl Trend {
-    /// The name in the answer, fixed by its users.
     pub const fn name(self) -> &'static str {
-        match self {
-            Trend::ClearsWithNextRun { .. } => "clears-with-next-run",
-            Trend::LeftToTtl => "left-to-ttl",
-            Trend::Shrinks { .. } => "shrinks",
-            Trend::Grows => "grows",
-            Trend::Unknown => "unknown",
-        }
+        self.into_str()
     }
 
     pub const fn days_until_clear(self) -> Option<f64> {

@@ -226,9 +226,8 @@ async fn writes_new_names<S: ReadRows>(store: &S, wanted: bool) -> Result<bool, 
         .iter()
         .filter(|bucket| bucket.generation == Generation::New && bucket.system_owner() == Some(OAUTH_OWNER));
     for bucket in new.filter(|bucket| wanted && Some(*bucket) != work::client_index(Generation::New)) {
-        let prefix = bucket.sort_prefix();
-        let of = PageOf { size: PageSize::Rows(1), ..PageOf::all(OAUTH_OWNER, &prefix, Consistency::Eventual) };
-        if store.page(of).await?.rows.iter().any(|row| row.is_of(bucket)) {
+        let all = PageOf::all(OAUTH_OWNER, bucket.sort_prefix(), Consistency::Eventual);
+        if store.page(&PageOf { size: PageSize::Rows(1), ..all }).await?.rows.iter().any(|row| row.is_of(bucket)) {
             return Ok(true);
         }
     }

@@ -102,9 +102,8 @@ pub async fn run<S: Store, J: WalkRows<S>>(
 /// Whether any bucket of the system actors has a row of its own. Costs a few of the smallest reads.
 async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
     for (bucket, owner) in BUCKETS.iter().filter_map(|bucket| Some((bucket, bucket.system_owner()?))) {
-        let (prefix, size) = (bucket.sort_prefix(), PageSize::Rows(10));
-        let of = PageOf { owner, prefix: &prefix, after: None, until: None, reading: Consistency::Eventual, size };
-        if store.page(of).await?.rows.iter().any(|row| row.is_of(bucket)) {
+        let all = PageOf::all(owner, bucket.sort_prefix(), Consistency::Eventual);
+        if store.page(&PageOf { size: PageSize::Rows(10), ..all }).await?.rows.iter().any(|row| row.is_of(bucket)) {
             return Ok(true);
         }
     }
@@ -214,7 +213,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         if holds_known_rows(self.store).await? {
             return Ok(false);
         }
-        let others = self.store.scan(0, 1, None).await?;
+        let others = self.store.scan(0, 1, None, Consistency::Eventual).await?;
         let mut others = others.rows.iter().filter(|row| row.key.owner != JANITOR_OWNER).peekable();
         if others.peek().is_none() {
             return Ok(true);
