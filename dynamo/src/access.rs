@@ -1,18 +1,11 @@
-//! A table that can only be looked at.
+//! What may be done with an open table: a type, so that the compiler keeps it.
 
-use aws_sdk_dynamodb::Client;
+use super::Table;
 
-use super::Dynamo;
-use jobs::run::clock::RunClock;
-use jobs::store::{
-    Budget, Consistency, InspectRecovery, InspectTable, Page, PageOf, ReadRows, Recovery, Result, ScanTable,
-    TableFigures, TtlSetting, Usage,
-};
-use shared::integrity::Lookup;
-use shared::row::RowKey;
-use shared::settings::Settings;
+/// A table that can be read and written.
+pub type Dynamo = Table<Whole>;
 
-/// The table of a run that reads: what is inside cannot be reached, and no trait that deletes or writes is implemented.
+/// The table of a run that reads: no trait that deletes or writes is implemented.
 ///
 /// ```
 /// # use dynamo::{Dynamo, ReadOnly};
@@ -71,10 +64,10 @@ use shared::settings::Settings;
 /// fn dates(_: &impl WriteTtl) {}
 /// fn pass(table: &ReadOnly) { dates(table) }
 /// ```
-/// nor the table inside it be had:
-/// ```compile_fail,E0616
+/// nor is it ever the other table:
+/// ```compile_fail,E0308
 /// # use dynamo::{Dynamo, ReadOnly};
-/// fn take_out(table: ReadOnly) -> Dynamo { table.0 }
+/// fn take_out(table: ReadOnly) -> Dynamo { table }
 /// ```
 #[cfg_attr(
     feature = "revoke",
@@ -91,87 +84,7 @@ fn revokes(_: &impl RevokeRows) {}
 fn pass(table: &ReadOnly) { revokes(table) }
 ```"
 )]
-pub struct ReadOnly(Dynamo);
+pub type ReadOnly = Table<Reading>;
 
-impl ReadOnly {
-    /// As [`Dynamo::open`].
-    ///
-    /// # Errors
-    /// When it cannot be described, or is another kind of table.
-    pub async fn open(client: Client, settings: &Settings, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
-        Dynamo::open(client, settings, endpoint, clock).await.map(Self)
-    }
-
-    /// As [`Dynamo::clock`].
-    pub fn clock(&self) -> &RunClock {
-        self.0.clock()
-    }
-}
-
-impl ReadRows for ReadOnly {
-    async fn page(&self, of: &PageOf) -> Result<Page<String>> {
-        self.0.page(of).await
-    }
-
-    async fn get_consistent(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
-        self.0.get_consistent(keys).await
-    }
-
-    async fn get_eventual(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
-        self.0.get_eventual(keys).await
-    }
-}
-
-impl ScanTable for ReadOnly {
-    async fn scan(
-        &self,
-        segment: i32,
-        segments: i32,
-        after: Option<&RowKey>,
-        reading: Consistency,
-    ) -> Result<Page<RowKey>> {
-        self.0.scan(segment, segments, after, reading).await
-    }
-}
-
-impl InspectTable for ReadOnly {
-    fn figures(&self) -> &TableFigures {
-        self.0.figures()
-    }
-
-    async fn ttl_setting(&self) -> Result<TtlSetting> {
-        self.0.ttl_setting().await
-    }
-}
-
-impl InspectRecovery for ReadOnly {
-    async fn recovery(&self) -> Result<Recovery> {
-        self.0.recovery().await
-    }
-}
-
-impl Budget for ReadOnly {
-    fn time_is_up(&self) -> bool {
-        self.0.time_is_up()
-    }
-
-    fn progressed(&self, read: u64, deleted: u64) {
-        self.0.progressed(read, deleted);
-    }
-
-    fn usage(&self) -> Usage {
-        self.0.usage()
-    }
-
-    fn page_units(&self) -> f64 {
-        self.0.page_units()
-    }
-
-    fn lookup_batch(&self) -> usize {
-        self.0.lookup_batch()
-    }
-
-    fn delete_batch(&self) -> usize {
-        self.0.delete_batch()
-    }
-}
+pub enum Whole {}
+pub enum Reading {}
