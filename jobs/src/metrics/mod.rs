@@ -49,10 +49,10 @@ use crate::run::pause::{self, Pause};
 use crate::run::state::JobState;
 use crate::store::{
     Budget, Consistency, InspectTable, Page, PageOf, PageSize, ReadRows, Result, ScanTable, StoreError, TableFigures,
-    Usage, collect, follow,
+    Usage, collect, follow, state_key, state_value,
 };
 use crate::{cleanup, clients, repair};
-use shared::bucket::{BUCKETS, Bucket, JANITOR_OWNER, STATE_BUCKET};
+use shared::bucket::{BUCKETS, Bucket, JANITOR_OWNER};
 use shared::clients::{self as registered, Clients};
 use shared::row::{Row, RowKey};
 use shared::settings::{Mode, Scope, Settings};
@@ -223,9 +223,8 @@ where
 /// The watched functions' state, by the janitor's own rows.
 fn states(own: &[Row]) -> BTreeMap<&'static str, JobState> {
     let state = |name: &'static str| {
-        let key = RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{name}"));
-        let row = own.iter().find(|row| row.key == key)?;
-        Some((name, JobState::from_json(&serde_json::from_str(row.data.text()?).unwrap_or_default())))
+        let row = own.iter().find(|row| row.key == state_key(name))?;
+        Some((name, JobState::from_json(&state_value(row))))
     };
     WATCHED.into_iter().filter_map(state).collect()
 }

@@ -22,10 +22,10 @@ use crate::run::report::{Answer, RunReport, Tally};
 use crate::run::{Checkpoint, Job, WalkRows};
 use crate::store::{
     Budget, Consistency, DeleteRows, OwnState, PageOf, PageSize, ReadActors, ReadRows, RestoreClient, RetireRows,
-    ScanTable, StoreError,
+    ScanTable, StoreError, state_key, state_value,
 };
 use crate::walk::{Context, WalkEnd, Walked, walk};
-use shared::bucket::{BUCKETS, Generation, JANITOR_OWNER, OAUTH_OWNER, STATE_BUCKET};
+use shared::bucket::{BUCKETS, Generation, OAUTH_OWNER};
 use shared::expiry::DeleteReason;
 use shared::integrity::Sighting;
 use shared::row::{Row, RowKey};
@@ -236,12 +236,12 @@ async fn writes_new_names<S: ReadRows>(store: &S, wanted: bool) -> Result<bool, 
 
 /// The state row that remembers a row as unreachable and of unknown age.
 pub(crate) fn seen_key(key: &RowKey) -> RowKey {
-    RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{}", seen::state_name(key)))
+    state_key(&seen::state_name(key))
 }
 
 /// When the repair first saw a row of unknown age, by that state row.
 pub(crate) fn sighting(state: Option<&Row>, key: &RowKey, now: EpochSeconds, grace: i64) -> Sighting {
-    let stored = state.and_then(|row| serde_json::from_str(row.data.text()?).ok()).unwrap_or(Value::Null);
+    let stored = state.map_or(Value::Null, state_value);
     Seen::of([&stored], now, grace).sighting(key)
 }
 

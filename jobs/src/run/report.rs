@@ -4,9 +4,10 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::metric::{self, Document};
+use crate::run::clock::RunClock;
 use crate::store::Usage;
 pub use crate::walk::tally::{BucketCounts, Tally};
-use shared::settings::Mode;
+use shared::settings::{Mode, Settings};
 
 /// How a run ended. The names are part of the report and of the state row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::EnumString, strum::IntoStaticStr)]
@@ -173,6 +174,26 @@ impl<'a, B> Answer<'a, B> {
 }
 
 impl RunReport {
+    /// Of a run that has done nothing.
+    pub(crate) fn new(outcome: Outcome, settings: &Settings, clock: &RunClock) -> Self {
+        Self {
+            outcome,
+            mode: settings.mode,
+            table: settings.table.clone(),
+            now: clock.now().get(),
+            resumed: false,
+            counts: Tally::default(),
+            usage: Usage::default(),
+            elapsed_ms: u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX),
+            findings: Value::Null,
+            notes: Vec::new(),
+            next: None,
+            of_segment: false,
+            consecutive_incomplete_runs: 0,
+            start_backlog: false,
+        }
+    }
+
     pub fn to_json(&self) -> Value {
         json!(self)
     }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 #[cfg(feature = "revoke")]
 use shared::bucket::Bucket;
+use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
 #[cfg(feature = "revoke")]
 use shared::clients::ClientId;
 use shared::disposal::{Condemned, Retirement};
@@ -256,6 +257,16 @@ pub trait PruneClients {
 pub struct Stored {
     pub value: Value,
     pub text: String,
+}
+
+/// The key of a state row.
+pub fn state_key(name: &str) -> RowKey {
+    RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{name}"))
+}
+
+/// The value of a state row that was read as any row is; null when it cannot be read.
+pub fn state_value(row: &Row) -> Value {
+    row.data.text().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// `dynamodb:GetItem`, `PutItem` and `DeleteItem` on rows of our own owner, and of no other.
