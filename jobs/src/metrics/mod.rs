@@ -67,7 +67,7 @@ pub const WATCHED: [&str; 2] = [cleanup::NAME, repair::NAME];
 const MOST_CLIENTS: usize = 500_000;
 
 /// Seconds between two scheduled runs of a watched function.
-fn period(name: &str) -> i64 {
+pub(crate) fn period(name: &str) -> i64 {
     if name == repair::NAME { Repair::PERIOD } else { Cleanup::PERIOD }
 }
 

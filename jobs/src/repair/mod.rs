@@ -114,26 +114,22 @@ where
         from: &Value,
         checkpoint: &Checkpoint<'_, S>,
     ) -> Walked<Value, Findings> {
-        let mut notes = Vec::new();
-        let seen = match Seen::read(context.store, context.now, context.policy.grace).await {
-            Ok(seen) => seen,
+        let (mut notes, mut findings) = (Vec::new(), Findings::default());
+        let read = async {
+            let seen = Seen::read(context.store, context.now, context.policy.grace).await?;
+            Ok((seen, writes_new_names(context.store, self.restore_clients).await?))
+        };
+        let (seen, writes_new_names) = match read.await {
+            Ok(read) => read,
             Err(error) => {
-                let end = WalkEnd::Fault(from.clone(), error);
-                return Walked { counts: Tally::default(), end, findings: Findings::default(), notes };
+                return Walked { counts: Tally::default(), end: WalkEnd::Fault(from.clone(), error), findings, notes };
             }
         };
-        let mut findings = Findings::default();
         match context.store.holds_actors().await {
             Ok(true) => (findings.absent_actors, findings.rows_of_absent_actors) = (Some(0), Some(0)),
             Ok(false) => notes.push("rows of absent actors are not reported: the actors' table is empty".to_owned()),
             Err(error) => notes.push(format!("rows of absent actors are not reported: {error}")),
         }
-        let writes_new_names = match writes_new_names(context.store, self.restore_clients).await {
-            Ok(writes) => writes,
-            Err(error) => {
-                return Walked { counts: Tally::default(), end: WalkEnd::Fault(from.clone(), error), findings, notes };
-            }
-        };
         let walk = RepairWalk {
             context,
             restore_clients: self.restore_clients,

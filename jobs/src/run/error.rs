@@ -50,11 +50,6 @@ fn and_retiring(report: &RunReport) -> String {
 }
 
 impl RunError {
-    /// The run did not start, because a limit or a check forbids it.
-    pub fn is_refusal(&self) -> bool {
-        self.kind() == "Refused"
-    }
-
     /// A stable word for alarms and dashboards.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -362,7 +362,6 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
             findings,
             notes: self.notes.clone(),
             next,
-            of_segment: self.segment.is_some(),
             consecutive_incomplete_runs: incomplete_runs,
             // Not with MAX_DELETES, whatever ended this run: an execution has no such limit.
             start_backlog: enough

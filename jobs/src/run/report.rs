@@ -69,8 +69,6 @@ pub struct RunReport {
     pub notes: Vec<String>,
     /// Where the next run continues; `None` when this one reached the end.
     pub next: Option<Value>,
-    /// Of one segment only: it completes nothing by itself.
-    pub of_segment: bool,
     /// This run included.
     pub consecutive_incomplete_runs: u64,
     /// There were enough incomplete runs to start a backlog execution.
@@ -260,7 +258,6 @@ impl RunReport {
             findings: Value::Null,
             notes: Vec::new(),
             next: None,
-            of_segment: false,
             consecutive_incomplete_runs: 0,
             start_backlog: false,
         }

@@ -9,10 +9,7 @@ use serde::Serialize;
 
 pub use doctor::{Check, State, examine};
 
-use crate::cleanup::Cleanup;
 use crate::metrics::{self, Ended, Finding, Measurement, Sampling, WATCHED};
-use crate::repair::Repair;
-use crate::run::Job;
 use crate::run::clock::RunClock;
 use crate::run::lease::{self, Holder, LEASE};
 use crate::run::pause::{self, Pause};
@@ -102,7 +99,6 @@ where
 fn last_run(measured: &Measurement, name: &str) -> Option<LastRun> {
     let state: &JobState = measured.runs.get(name)?;
     let run = state.last_run.as_ref()?;
-    let period = if name == Cleanup::NAME { Cleanup::PERIOD } else { Repair::PERIOD };
     Some(LastRun {
         at: run.at,
         outcome: Outcome::named(&run.outcome).map_or("unknown", Outcome::name),
@@ -110,6 +106,6 @@ fn last_run(measured: &Measurement, name: &str) -> Option<LastRun> {
         deleted: run.deleted,
         last_complete_at: state.last_complete_at,
         consecutive_incomplete_runs: state.consecutive_incomplete_runs,
-        next_at: run.at.saturating_add(metrics::interval(run).unwrap_or(period)),
+        next_at: run.at.saturating_add(metrics::interval(run).unwrap_or_else(|| metrics::period(name))),
     })
 }
