@@ -45,13 +45,13 @@ pub async fn run<J: WalkRows<Dynamo>>(
 ) -> Result<RunReport, RunError> {
     let mut settings = function.settings(J::NAME, overrides, J::PURPOSE)?;
     settings.pace_shared_by = segment_run.and_then(|segment| segment.concurrency).unwrap_or(1);
+    let job = word(J::NAME);
     tracing::info!(
         table = settings.table,
         mode = settings.mode.name(),
         now = clock.now().get(),
         segment = segment_run.map(|segment| segment.index),
-        "{} started",
-        word(J::NAME)
+        "{job} started"
     );
     let result = Box::pin(run_on_table::<J>(function, &settings, clock, segment_run)).await;
     match &result {
