@@ -1,11 +1,11 @@
 //! Rows that the janitor writes itself: its state, and a restored client's index row. Spelled as ActingWeb spells them.
 
-use aws_sdk_dynamodb::types::{ConsumedCapacity, ReturnConsumedCapacity};
+use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 use serde_json::Value;
 
 use super::Dynamo;
 use super::call::Phase;
-use super::convert::{BUCKET, DATA, ID, NAME, text, to_key, to_row};
+use super::convert::{BUCKET, DATA, ID, NAME, text, to_key};
 use jobs::store::{Result, StoreError};
 use shared::pyjson::dumps;
 use shared::row::RowKey;
@@ -24,32 +24,6 @@ pub(super) enum Write<'a> {
 pub(super) const CONDITION_FAILED: &str = "ConditionalCheckFailedException";
 
 impl Dynamo {
-    /// The text of one attribute, by a consistent read. A row of another bucket under the same key is not it.
-    pub(super) async fn read_text(
-        &self,
-        phase: Phase,
-        owner: &str,
-        bucket: &str,
-        name: &str,
-    ) -> Result<Option<String>> {
-        let key = RowKey::new(owner, format!("{bucket}:{name}"));
-        let answer = self
-            .call("GetItem", phase, || {
-                self.client
-                    .get_item()
-                    .table_name(&self.table)
-                    .consistent_read(true)
-                    .set_key(Some(to_key(&key)))
-                    .return_consumed_capacity(ReturnConsumedCapacity::Total)
-                    .send()
-            })
-            .await?;
-        let used = answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units).unwrap_or(1.0);
-        self.count(|usage| usage.read_units += used);
-        let row = answer.item.and_then(to_row).filter(|row| row.bucket.text() == Some(bucket));
-        Ok(row.and_then(|row| row.data.text().map(str::to_owned)))
-    }
-
     /// Puts a row if `condition` holds, and returns whether it did.
     pub(super) async fn put_row(
         &self,
@@ -94,43 +68,22 @@ impl Dynamo {
         self.written(put.map(|answer| answer.consumed_capacity.and_then(|capacity| capacity.capacity_units)))
     }
 
-    /// Deletes a row of this bucket with this text, and returns whether it was there.
-    pub(super) async fn delete_row(
-        &self,
-        phase: Phase,
-        [owner, bucket, name]: [&str; 3],
-        expected: &str,
-    ) -> Result<bool> {
-        let key = RowKey::new(owner, format!("{bucket}:{name}"));
-        let deleted = self
-            .call("DeleteItem", phase, || {
-                self.client
-                    .delete_item()
-                    .table_name(&self.table)
-                    .set_key(Some(to_key(&key)))
-                    .condition_expression("#bucket = :bucket AND #data = :expected")
-                    .expression_attribute_names("#bucket", BUCKET)
-                    .expression_attribute_names("#data", DATA)
-                    .expression_attribute_values(":bucket", text(bucket))
-                    .expression_attribute_values(":expected", text(expected))
-                    .return_consumed_capacity(ReturnConsumedCapacity::Total)
-                    .send()
-            })
-            .await;
-        self.written(deleted.map(|answer| answer.consumed_capacity.and_then(|capacity| capacity.capacity_units)))
-    }
-
     /// A condition that did not hold is an answer, not an error.
-    fn written(&self, result: Result<Option<f64>>) -> Result<bool> {
+    pub(super) fn written(&self, result: Result<Option<f64>>) -> Result<bool> {
         let (used, held) = match result {
             Ok(used) => (used, true),
             Err(StoreError::Rejected { code, .. }) if code == CONDITION_FAILED => (None, false),
             Err(error) => return Err(error),
         };
-        self.count(|usage| {
-            usage.write_units += used.unwrap_or(1.0);
-            usage.write_units_estimated |= used.is_none();
-        });
+        self.used_writing(used, 1.0);
         Ok(held)
+    }
+
+    /// Counts what a write cost, by its size where the server does not say.
+    pub(super) fn used_writing(&self, reported: Option<f64>, estimated: f64) {
+        self.count(|usage| {
+            usage.write_units += reported.unwrap_or(estimated);
+            usage.write_units_estimated |= reported.is_none();
+        });
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
-use super::Dynamo;
+use super::Table;
 use super::error::{Fault, classify};
 use super::pace::Direction;
 use jobs::store::{Result, StoreError};
@@ -36,7 +36,7 @@ pub(super) struct Answered<T> {
     pub(super) acted_before: bool,
 }
 
-impl Dynamo {
+impl<A> Table<A> {
     pub(super) async fn call<T, E, F>(
         &self,
         operation: &'static str,

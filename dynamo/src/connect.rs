@@ -35,7 +35,7 @@ pub fn connect_locally(endpoint: &str, region: Option<&str>) -> Client {
     Client::from_conf(config.build())
 }
 
-/// The SDK's own retries are off: [`super::Dynamo::call`] retries, where throttles can be seen, counted and slowed down for.
+/// The SDK's own retries are off: [`super::Table::call`] retries, where throttles can be seen, counted and slowed down for.
 fn limited(endpoint: Option<&str>, region: Option<&str>) -> Builder {
     let mut config = Builder::new()
         .behavior_version(BehaviorVersion::latest())

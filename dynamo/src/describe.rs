@@ -5,13 +5,13 @@ use aws_sdk_dynamodb::types::{
     TimeToLiveStatus,
 };
 
-use super::Dynamo;
+use super::Table;
 use super::call::Phase;
 use super::convert::{ID, SORT};
 use super::skew::{self, Exchange};
 use jobs::store::{Billing, InspectRecovery, InspectTable, Recovery, Result, StoreError, TableFigures, TtlSetting};
 
-impl Dynamo {
+impl<A> Table<A> {
     /// The table's figures, once it is known to have ActingWeb's keys, and the seconds that this machine's clock is ahead of
     /// the table's, negative if it is behind.
     pub(super) async fn check(&self) -> Result<(TableFigures, i64)> {
@@ -45,7 +45,7 @@ impl Dynamo {
     }
 }
 
-impl InspectTable for Dynamo {
+impl<A> InspectTable for Table<A> {
     fn figures(&self) -> &TableFigures {
         &self.figures
     }
@@ -72,7 +72,7 @@ impl InspectTable for Dynamo {
     }
 }
 
-impl InspectRecovery for Dynamo {
+impl<A> InspectRecovery for Table<A> {
     async fn recovery(&self) -> Result<Recovery> {
         let operation = "DescribeContinuousBackups";
         let ask = || self.client.describe_continuous_backups().table_name(&self.table).send();

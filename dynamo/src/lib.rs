@@ -1,9 +1,10 @@
 //! The table in DynamoDB: the only crate that imports the AWS SDK.
 //!
-//! Every request goes through [`Dynamo::call`], which paces, retries within bounds, and counts what it cost.
+//! Every request goes through [`Table::call`], which paces, retries within bounds, and counts what it cost.
 
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
+mod access;
 mod attributes;
 mod call;
 #[cfg(feature = "revoke")]
@@ -17,7 +18,6 @@ pub mod http;
 mod pace;
 mod permission;
 mod read;
-mod read_only;
 #[cfg(feature = "revoke")]
 mod revoke;
 mod scan;
@@ -25,18 +25,18 @@ mod scan;
 mod sign_in;
 mod skew;
 mod state;
-mod stream;
-mod ttl;
+mod switch;
 mod write_ttl;
 
+use std::marker::PhantomData;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use aws_sdk_dynamodb::Client;
 
+pub use access::{Dynamo, ReadOnly};
 pub use connect::{connect, connect_locally};
 use pace::Pace;
-pub use read_only::ReadOnly;
 #[cfg(feature = "sign-in")]
 pub use sign_in::{SignIn, SignInError, SignedIn};
 
@@ -44,8 +44,8 @@ use jobs::run::clock::RunClock;
 use jobs::store::{Billing, Budget, Consistency, Result, StopWork, TableFigures, Usage};
 use shared::settings::Settings;
 
-/// One table during one run.
-pub struct Dynamo {
+/// One table during one run, and what may be done with it.
+pub struct Table<A> {
     client: Client,
     table: String,
     /// For error texts: where the requests go.
@@ -57,9 +57,10 @@ pub struct Dynamo {
     /// Whether anybody has answered in this run.
     answered: AtomicBool,
     stopped: AtomicBool,
+    access: PhantomData<A>,
 }
 
-impl Dynamo {
+impl<A> Table<A> {
     /// The table, not looked at yet and not paced: for its set-up, and for tools that write fixtures.
     pub fn new(client: Client, table: impl Into<String>, endpoint: Option<&str>, clock: RunClock) -> Self {
         let billing = Billing::OnDemand { max_read_units: None, max_write_units: None };
@@ -73,6 +74,7 @@ impl Dynamo {
             usage: Mutex::default(),
             answered: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            access: PhantomData,
         }
     }
 
@@ -118,13 +120,13 @@ impl Dynamo {
     }
 }
 
-impl StopWork for Dynamo {
+impl<A> StopWork for Table<A> {
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 }
 
-impl Budget for Dynamo {
+impl<A> Budget for Table<A> {
     fn time_is_up(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || self.clock.time_is_up()
     }

@@ -11,8 +11,10 @@ use super::Dynamo;
 use super::attributes::CONDITION_FAILED;
 use super::call::Phase;
 use super::convert::{BUCKET, ID, SORT, text, to_key};
-use jobs::store::{AskPermission, Consistency, OwnState, PageOf, PageSize, Permission, ReadRows, Result, StoreError};
-use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
+use jobs::store::{
+    AskPermission, Consistency, OwnState, PageOf, PageSize, Permission, ReadRows, Result, StoreError, state_key,
+};
+use shared::bucket::JANITOR_OWNER;
 use shared::row::RowKey;
 
 /// The state row that is never written.
@@ -22,13 +24,13 @@ const IMPOSSIBLE: &str = "attribute_exists(#id) AND attribute_not_exists(#id)";
 
 impl AskPermission for Dynamo {
     async fn ask(&self, permission: Permission) -> Result<()> {
-        let key = RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{NEVER}"));
+        let key = state_key(NEVER);
         let (client, table, operation) = (&self.client, &self.table, permission.action());
         match permission {
             Permission::Query => {
                 let size = PageSize::Rows(1);
                 let of = PageOf { size, ..PageOf::all(JANITOR_OWNER, "", Consistency::Eventual) };
-                self.page(of).await.map(drop)
+                self.page(&of).await.map(drop)
             }
             Permission::BatchGetItem => self.get_eventual(&[key]).await.map(drop),
             Permission::Scan => {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::{ConsumedCapacity, KeysAndAttributes, ReturnConsumedCapacity};
 
-use super::Dynamo;
+use super::Table;
 use super::call::{MAX_ATTEMPTS, Phase};
 use super::convert::{ID, Item, SORT, text, to_key, to_row};
 use super::error::refuses_content;
@@ -13,9 +13,9 @@ use jobs::store::{Consistency, Page, PageOf, PageSize, ReadRows, Result, StoreEr
 use shared::integrity::Lookup;
 use shared::row::{Row, RowKey};
 
-impl ReadRows for Dynamo {
-    async fn page(&self, of: PageOf<'_>) -> Result<Page> {
-        let start = of.after.map(|sort| to_key(&RowKey::new(of.owner, sort)));
+impl<A> ReadRows for Table<A> {
+    async fn page(&self, of: &PageOf) -> Result<Page<String>> {
+        let start = of.after.as_deref().map(|sort| to_key(&RowKey::new(&of.owner, sort)));
         let limit = match of.size {
             PageSize::Whole if self.pace.has_room_for(self.pace.page_units(None, of.reading)) => None,
             PageSize::Paced | PageSize::Whole => Some(self.pace.page_rows(of.reading)),
@@ -32,9 +32,9 @@ impl ReadRows for Dynamo {
                     .table_name(&self.table)
                     .consistent_read(of.reading == Consistency::Strong)
                     .expression_attribute_names("#id", ID)
-                    .expression_attribute_values(":owner", text(of.owner));
+                    .expression_attribute_values(":owner", text(&of.owner));
                 // DynamoDB takes no empty string for the beginning of a key.
-                let query = match (of.prefix, of.until) {
+                let query = match (of.prefix.as_str(), of.until.as_deref()) {
                     ("", _) => query.key_condition_expression("#id = :owner"),
                     (prefix, None) => query
                         .key_condition_expression("#id = :owner AND begins_with(#sort, :prefix)")
@@ -73,7 +73,7 @@ impl ReadRows for Dynamo {
     }
 }
 
-impl Dynamo {
+impl<A> Table<A> {
     async fn look_up(&self, keys: &[RowKey], reading: Consistency) -> Result<Vec<Lookup>> {
         let mut found: HashMap<&RowKey, Lookup> = HashMap::with_capacity(keys.len());
         // A batch may not name a key twice; two rows may well point at one.
@@ -133,38 +133,48 @@ impl Dynamo {
     }
 
     async fn batch_get(&self, keys: &[&RowKey], reading: Consistency) -> Result<(Vec<Row>, Vec<RowKey>)> {
+        let keys: Vec<Item> = keys.iter().map(|key| to_key(key)).collect();
+        let (items, unprocessed) = self.batch_get_items(&self.table, keys, reading, None).await?;
+        let unprocessed = unprocessed.into_iter().filter_map(to_row).map(|row| row.key).collect();
+        Ok((items.into_iter().filter_map(to_row).collect(), unprocessed))
+    }
+
+    /// The items of a table, or one attribute of each, and the keys that were not processed.
+    pub(super) async fn batch_get_items(
+        &self,
+        table: &str,
+        keys: Vec<Item>,
+        reading: Consistency,
+        attribute: Option<&str>,
+    ) -> Result<(Vec<Item>, Vec<Item>)> {
         #[expect(clippy::cast_precision_loss, reason = "at most a hundred keys")]
         let reserved = keys.len() as f64 * reading.price();
         self.wait_to_read(reserved).await?;
+        let names = attribute.map(|name| HashMap::from([("#only".to_owned(), name.to_owned())]));
         let request = KeysAndAttributes::builder()
             .consistent_read(reading == Consistency::Strong)
-            .set_keys(Some(keys.iter().map(|key| to_key(key)).collect()))
+            .set_projection_expression(attribute.map(|_| "#only".to_owned()))
+            .set_expression_attribute_names(names)
+            .set_keys(Some(keys))
             .build()
             .map_err(|_| StoreError::Rejected {
                 operation: "BatchGetItem",
-                table: self.table.clone(),
+                table: table.to_owned(),
                 code: "a request without keys".to_owned(),
             })?;
         let answer = self
             .call("BatchGetItem", Phase::Work, || {
                 self.client
                     .batch_get_item()
-                    .request_items(&self.table, request.clone())
+                    .request_items(table, request.clone())
                     .return_consumed_capacity(ReturnConsumedCapacity::Total)
                     .send()
             })
             .await?;
         self.used_reading(reserved, sum(answer.consumed_capacity()));
-        let unprocessed = answer
-            .unprocessed_keys
-            .unwrap_or_default()
-            .into_values()
-            .flat_map(|open| open.keys)
-            .filter_map(to_row)
-            .map(|row| row.key)
-            .collect();
-        let items: Vec<Item> = answer.responses.unwrap_or_default().into_values().flatten().collect();
-        Ok((items.into_iter().filter_map(to_row).collect(), unprocessed))
+        let unprocessed = answer.unprocessed_keys.unwrap_or_default().into_values().flat_map(|open| open.keys);
+        let items = answer.responses.unwrap_or_default().into_values().flatten();
+        Ok((items.collect(), unprocessed.collect()))
     }
 
     /// Counts what a read cost, and settles what was reserved for it.

@@ -2,15 +2,14 @@
 
 use std::collections::HashSet;
 
-use aws_sdk_dynamodb::types::{ConsumedCapacity, KeysAndAttributes, ReturnConsumedCapacity};
+use aws_sdk_dynamodb::types::{ConsumedCapacity, ReturnConsumedCapacity};
 use serde_json::json;
 
-use super::Dynamo;
 use super::attributes::Write;
 use super::call::Phase;
 use super::convert::{ID, Item, text, to_key, to_row};
-use super::read::sum;
-use jobs::store::{ActorLookup, Consistency, ReadActors, RestoreClient, Result, ScanPage, ScanTable, StoreError};
+use super::{Dynamo, Table};
+use jobs::store::{ActorLookup, Consistency, Page, ReadActors, RestoreClient, Result, ScanTable, StoreError};
 use shared::bucket::OAUTH_OWNER;
 use shared::row::{Row, RowKey};
 
@@ -21,20 +20,14 @@ const ACTORS_SUFFIX: &str = "_actors";
 /// The bucket under which ActingWeb from 3.10 looks clients up.
 const CLIENT_INDEX: &str = "_client_index";
 
-impl ScanTable for Dynamo {
-    async fn scan(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage> {
-        self.scan_page(segment, segments, after, Consistency::Eventual).await
-    }
-}
-
-impl Dynamo {
-    pub(super) async fn scan_page(
+impl<A> ScanTable for Table<A> {
+    async fn scan(
         &self,
         segment: i32,
         segments: i32,
         after: Option<&RowKey>,
         reading: Consistency,
-    ) -> Result<ScanPage> {
+    ) -> Result<Page<RowKey>> {
         let limit = self.pace.page_rows(reading);
         let reserved = self.pace.page_units(Some(limit), reading);
         self.wait_to_read(reserved).await?;
@@ -57,7 +50,7 @@ impl Dynamo {
         let next = answer.last_evaluated_key.and_then(to_row).map(|row| row.key);
         let rows: Vec<Row> = answer.items.unwrap_or_default().into_iter().filter_map(to_row).collect();
         self.pace.learn(&rows);
-        Ok(ScanPage { rows, next })
+        Ok(Page { rows, next })
     }
 }
 
@@ -85,33 +78,14 @@ impl ReadActors for Dynamo {
         wanted.dedup();
         let (mut there, mut unknown) = (HashSet::new(), HashSet::new());
         for chunk in wanted.chunks(self.pace.lookup_batch()) {
-            #[expect(clippy::cast_precision_loss, reason = "at most a hundred keys")]
-            let reserved = chunk.len() as f64;
-            self.wait_to_read(reserved).await?;
             let keys: Vec<Item> = chunk.iter().map(|id| Item::from([(ID.to_owned(), text(*id))])).collect();
-            let request = KeysAndAttributes::builder()
-                .consistent_read(true)
-                .projection_expression("#id")
-                .expression_attribute_names("#id", ID)
-                .set_keys(Some(keys))
-                .build()
-                .map_err(|_| unreadable(&table))?;
-            let answer = self
-                .call("BatchGetItem", Phase::Work, || {
-                    self.client
-                        .batch_get_item()
-                        .request_items(&table, request.clone())
-                        .return_consumed_capacity(ReturnConsumedCapacity::Total)
-                        .send()
-                })
+            let (items, unprocessed) = self
+                .batch_get_items(&table, keys, Consistency::Strong, Some(ID))
                 .await
                 .map_err(|error| about(error, &table))?;
-            self.used_reading(reserved, sum(answer.consumed_capacity()));
             let id = |mut item: Item| item.remove(ID).and_then(|id| id.as_s().ok().cloned());
-            there.extend(answer.responses.unwrap_or_default().into_values().flatten().filter_map(id));
-            unknown.extend(
-                answer.unprocessed_keys.unwrap_or_default().into_values().flat_map(|open| open.keys).filter_map(id),
-            );
+            there.extend(items.into_iter().filter_map(id));
+            unknown.extend(unprocessed.into_iter().filter_map(id));
         }
         Ok(ids
             .iter()

@@ -79,12 +79,8 @@ impl WriteTtl for Dynamo {
             // An answer that got lost is asked for again, and then our own write is what is in the way.
             Answer::Refused(item) => (None, item.and_then(to_row).is_some_and(|found| is_ours(&found, row, ttl))),
         };
-        let used = reported.unwrap_or(units);
-        self.pace.settle_write(units, used);
-        self.count(|usage| {
-            usage.write_units += used;
-            usage.write_units_estimated |= reported.is_none();
-        });
+        self.pace.settle_write(units, reported.unwrap_or(units));
+        self.used_writing(reported, units);
         Ok(written)
     }
 }

@@ -9,7 +9,7 @@ use bed::proxy::{Fate, Proxy};
 use bed::stream::{event, removal};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
-use jobs::run::lease::{Acquire, Lease};
+use jobs::run::lease::{Holder, Lease};
 use jobs::store::StoreError;
 use model::rows::NOW;
 use serde_json::{Value, json};
@@ -175,9 +175,9 @@ async fn a_lease_holds_whichever_clock_wrote_it(kind: EngineKind) {
         let second = open(load.bed.function.client.clone(), tables).await;
         assert!((first.clock().wall().since(second.clock().wall())).abs() <= 3, "{off}");
         let held = Lease::own(&first, first.clock(), "first").acquire().await.unwrap();
-        let Acquire::Acquired(held) = held else { panic!("{off}: nobody holds it") };
+        let Ok(held) = held else { panic!("{off}: nobody holds it") };
         let other = Lease::own(&second, second.clock(), "second").acquire().await.unwrap();
-        let Acquire::Held { seconds, .. } = other else { panic!("{off}: two runs at a time") };
+        let Err(Holder { seconds, .. }) = other else { panic!("{off}: two runs at a time") };
         assert!((56..=63).contains(&seconds), "{off}: held for {seconds} s");
         held.release().await;
     }

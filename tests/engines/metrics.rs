@@ -768,7 +768,6 @@ fn a_report(outcome: Outcome) -> RunReport {
         findings: Value::Null,
         notes: Vec::new(),
         next: None,
-        of_segment: false,
         consecutive_incomplete_runs: 0,
         start_backlog: false,
     }

@@ -55,7 +55,7 @@ fn tell(status: &Status, place: &Place, screen: Screen, out: &mut impl Write) ->
         writeln!(out, "{}", screen.paragraph(&format!("{name:<15}"), &text))?;
     }
     for finding in &status.findings {
-        let text = finding["text"].as_str().unwrap_or_default();
+        let text = &finding.text;
         writeln!(out, "{}", screen.warn(&screen.paragraph("finding: ", text)))?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::lambda::{Function, parsed};
+use crate::lambda::{Function, log_finished, parsed};
 use jobs::cascade::{self, Batch, Broken, CascadeReport};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
@@ -28,7 +28,7 @@ pub async fn run(
     now: EpochSeconds,
     budget: Option<Duration>,
 ) -> Result<CascadeReport, RunError> {
-    let clock = function.clock(now, budget);
+    let clock = RunClock::start(now, budget);
     // The event is the stream's: settings come from the environment alone.
     let settings = function.settings(cascade::NAME, &Map::new(), Purpose::Cascade)?;
     let batch = parsed(cascade::NAME, Batch::read(&event, &settings.table))?;
@@ -75,31 +75,8 @@ async fn run_batch(
 }
 
 fn log(report: &CascadeReport) {
-    let CascadeReport { run, records, .. } = report;
-    let (deleted, would_delete) = run.done_or_planned(run.counts.rows_deleted());
-    tracing::info!(
-        table = run.table,
-        outcome = run.outcome.name(),
-        mode = run.mode.name(),
-        records.received = records.received,
-        records.ignored = records.ignored,
-        records.malformed = records.malformed,
-        records.written_again = records.written_again,
-        records.failed = records.failed,
-        rows.read = run.counts.rows_read(),
-        rows.deleted = deleted,
-        rows.would_delete = would_delete,
-        rows.lost_race = run.counts.lost_races(),
-        rows.skipped = run.counts.rows_skipped(),
-        units.read = run.usage.read_units,
-        units.write = run.usage.write_units,
-        requests = run.usage.requests,
-        throttles = run.usage.throttles,
-        elapsed_ms = run.elapsed_ms,
-        notes = run.notes.join("; "),
-        json.buckets = run.counts.to_string(),
-        "cascade finished"
-    );
+    let records = &report.records;
+    log_finished(cascade::NAME, &report.run, Some(records));
     if records.of_other_tables > 0 {
         tracing::warn!(
             records.of_other_tables = records.of_other_tables,

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::cloudformation::{Action, Done, Properties, Request, Status};
 use crate::lambda::Function;
+use crate::serve::InvocationError;
 use dynamo::Dynamo;
 use jobs::run::clock::RunClock;
 use jobs::table_setup::stream::{self, Stream};
@@ -37,9 +38,8 @@ pub enum Unanswered {
     NotDelivered { status: Status, cause: String },
 }
 
-impl Unanswered {
-    /// A stable word for alarms and dashboards.
-    pub fn kind(&self) -> &'static str {
+impl InvocationError for Unanswered {
+    fn kind(&self) -> &'static str {
         match self {
             Unanswered::NoAddress => "Event",
             Unanswered::NotDelivered { .. } => "NotDelivered",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::event::{self, Overrides};
-use crate::lambda::{Function, parsed, word};
+use crate::lambda::{Function, log_finished, parsed, word};
 use dynamo::Dynamo;
 use jobs::backlog::{self, Finish, Request, SegmentAnswer, SegmentRun, Start};
 use jobs::run::clock::RunClock;
@@ -21,7 +21,7 @@ pub async fn answer<J: WalkRows<Dynamo>>(
     now: EpochSeconds,
     budget: Option<Duration>,
 ) -> Result<Value, RunError> {
-    let clock = function.clock(now, budget);
+    let clock = RunClock::start(now, budget);
     match parsed(J::NAME, event::overrides(event).and_then(backlog::parse::<J>))? {
         Request::Run(overrides) => {
             let mut report = run::<J>(function, &overrides, clock, None).await?;
@@ -56,30 +56,7 @@ pub async fn run<J: WalkRows<Dynamo>>(
     let result = Box::pin(run_on_table::<J>(function, &settings, clock, segment_run)).await;
     match &result {
         Ok(report) => {
-            let (deleted, would_delete) = report.done_or_planned(report.counts.rows_deleted());
-            let (retired, would_retire) = report.done_or_planned(report.counts.rows_retired());
-            tracing::info!(
-                table = report.table,
-                outcome = report.outcome.name(),
-                complete = report.outcome.is_complete(),
-                mode = report.mode.name(),
-                rows.read = report.counts.rows_read(),
-                rows.deleted = deleted,
-                rows.would_delete = would_delete,
-                rows.retired = retired,
-                rows.would_retire = would_retire,
-                rows.lost_race = report.counts.lost_races(),
-                rows.skipped = report.counts.rows_skipped(),
-                units.read = report.usage.read_units,
-                units.write = report.usage.write_units,
-                requests = report.usage.requests,
-                throttles = report.usage.throttles,
-                elapsed_ms = report.elapsed_ms,
-                notes = report.notes.join("; "),
-                // Nobody reads the answer of a scheduled run: the counts by bucket and reason are logged here.
-                json.buckets = report.counts.to_string(),
-                "{job} finished"
-            );
+            log_finished(J::NAME, report, None);
             function.emit(report.document(J::NAME).as_ref(), clock.now());
         }
         Err(error) => function.failed(J::NAME, error, clock.now()),

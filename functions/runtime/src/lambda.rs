@@ -1,13 +1,13 @@
 //! What the invocations of one container have in common: connection, environment, metrics output.
 
-use std::time::Duration;
-
 use crate::event::Overrides;
 use crate::logging;
 use dynamo::{Client, Dynamo};
+use jobs::cascade::Records;
 use jobs::metric::Document;
 use jobs::run::RunError;
-use jobs::run::clock::{RunClock, Watch};
+use jobs::run::clock::RunClock;
+use jobs::run::report::RunReport;
 use jobs::{cascade, cleanup, metrics, repair};
 use shared::settings::{self, ConfigError, Environment, Purpose, Settings};
 use shared::time::EpochSeconds;
@@ -16,27 +16,17 @@ pub struct Function {
     pub client: Client,
     pub environment: Environment,
     emit: fn(&str),
-    watch: Option<&'static Watch>,
 }
 
 impl Function {
     /// Without an output for metrics.
     pub fn new(client: Client, environment: Environment) -> Self {
-        Self { client, environment, emit: |_| {}, watch: None }
+        Self { client, environment, emit: |_| {} }
     }
 
     /// The same, with an output for metrics: one line each.
     pub fn telling(self, emit: fn(&str)) -> Self {
         Self { emit, ..self }
-    }
-
-    /// The same, with an observer that sees the progress of a run and can stop it.
-    pub fn watched_by(self, watch: &'static Watch) -> Self {
-        Self { watch: Some(watch), ..self }
-    }
-
-    pub fn clock(&self, now: EpochSeconds, budget: Option<Duration>) -> RunClock {
-        RunClock::start(now, budget).watched_by(self.watch)
     }
 
     pub(crate) fn endpoint(&self) -> Option<&str> {
@@ -74,6 +64,40 @@ pub(crate) fn parsed<T>(run: &str, result: Result<T, ConfigError>) -> Result<T, 
 pub(crate) fn log_failure(job: &str, error: &RunError) {
     let job = word(job);
     tracing::error!(error.kind = error.kind(), error.text = %error, "{job} failed");
+}
+
+/// The end of a run, or of a batch of the cascade with its records.
+pub(crate) fn log_finished(job: &str, report: &RunReport, records: Option<&Records>) {
+    let (deleted, would_delete) = report.done_or_planned(report.counts.rows_deleted());
+    let (retired, would_retire) = report.done_or_planned(report.counts.rows_retired());
+    let job = word(job);
+    tracing::info!(
+        table = report.table,
+        outcome = report.outcome.name(),
+        complete = report.outcome.is_complete(),
+        mode = report.mode.name(),
+        records.received = records.map(|records| records.received),
+        records.ignored = records.map(|records| records.ignored),
+        records.malformed = records.map(|records| records.malformed),
+        records.written_again = records.map(|records| records.written_again),
+        records.failed = records.map(|records| records.failed),
+        rows.read = report.counts.rows_read(),
+        rows.deleted = deleted,
+        rows.would_delete = would_delete,
+        rows.retired = retired,
+        rows.would_retire = would_retire,
+        rows.lost_race = report.counts.lost_races(),
+        rows.skipped = report.counts.rows_skipped(),
+        units.read = report.usage.read_units,
+        units.write = report.usage.write_units,
+        requests = report.usage.requests,
+        throttles = report.usage.throttles,
+        elapsed_ms = report.elapsed_ms,
+        notes = report.notes.join("; "),
+        // Nobody reads the answer of a scheduled run: the counts by bucket and reason are logged here.
+        json.buckets = report.counts.to_string(),
+        "{job} finished"
+    );
 }
 
 /// The job's name in log messages.

@@ -28,7 +28,7 @@ pub async fn measure(
     now: EpochSeconds,
     budget: Option<Duration>,
 ) -> Result<Measurement, RunError> {
-    let clock = function.clock(now, budget);
+    let clock = RunClock::start(now, budget);
     let overrides = parsed(metrics::NAME, event::overrides(event))?;
     let settings = function.settings(metrics::NAME, &overrides, Purpose::Metrics)?;
     tracing::info!(table = settings.table, scope = settings.scope.name(), now = clock.now().get(), "metrics started");

@@ -9,7 +9,6 @@ use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
 use serde_json::Value;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::custom_resource::Unanswered;
 use crate::guard::{self, Refused};
 use crate::lambda::Function;
 use crate::logging;
@@ -69,12 +68,6 @@ pub trait InvocationError: Display {
 impl InvocationError for RunError {
     fn kind(&self) -> &'static str {
         RunError::kind(self)
-    }
-}
-
-impl InvocationError for Unanswered {
-    fn kind(&self) -> &'static str {
-        Unanswered::kind(self)
     }
 }
 

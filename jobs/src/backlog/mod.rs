@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::run::Job;
-pub use segment_run::{SegmentRun, Totals};
+pub use crate::run::report::Totals;
+pub use segment_run::SegmentRun;
 use shared::settings::{ConfigError, Mode, shown};
 pub use steps::{finish, run_segment, start};
 

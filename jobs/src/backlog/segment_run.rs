@@ -2,14 +2,12 @@
 //!
 //! No row, no name, no secret: the cursor holds no more of a token than a state row's does.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::check_lease;
 use crate::run::Job;
-use crate::run::report::{Outcome, RunReport};
+use crate::run::report::{Outcome, RunReport, Totals};
 use shared::bucket::BUCKETS;
 use shared::segment::Segment;
 
@@ -30,30 +28,6 @@ pub struct SegmentRun {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     pub totals: Totals,
-}
-
-/// The figures of several runs, added up.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Totals {
-    pub runs: u64,
-    pub read: u64,
-    pub deleted: u64,
-    pub retired: u64,
-    pub left_to_ttl: u64,
-    pub lost_race: u64,
-    pub skipped: u64,
-    pub uncertain: u64,
-    pub read_units: f64,
-    pub write_units: f64,
-    pub requests: u64,
-    pub throttles: u64,
-    /// The sum over all runs, concurrent ones included.
-    pub elapsed_ms: u64,
-    /// Rows deleted by bucket, where there were any.
-    pub deleted_in: BTreeMap<String, u64>,
-    /// The job's findings, where they are counts.
-    pub found: BTreeMap<String, u64>,
 }
 
 impl SegmentRun {
@@ -91,52 +65,6 @@ impl SegmentRun {
         // A run that did not start says nothing of where to continue.
         let cursor = report.next.clone().or_else(|| paused.then(|| self.cursor.clone()));
         Self { done: cursor.is_none(), cursor: cursor.unwrap_or_default(), paused, totals, ..self.clone() }
-    }
-}
-
-impl Totals {
-    fn of(report: &RunReport) -> Self {
-        let counts = &report.counts;
-        let found = report.findings.as_object().into_iter().flatten();
-        Self {
-            runs: 1,
-            read: counts.rows_read(),
-            deleted: counts.rows_deleted(),
-            retired: counts.rows_retired(),
-            left_to_ttl: counts.rows_left_to_ttl(),
-            lost_race: counts.lost_races(),
-            skipped: counts.rows_skipped(),
-            uncertain: counts.uncertain(),
-            read_units: report.usage.read_units,
-            write_units: report.usage.write_units,
-            requests: report.usage.requests,
-            throttles: report.usage.throttles,
-            elapsed_ms: report.elapsed_ms,
-            deleted_in: counts.deleted_by_bucket(),
-            found: found.filter_map(|(kind, n)| Some((kind.clone(), n.as_u64()?))).collect(),
-        }
-    }
-
-    pub fn add(&mut self, other: &Totals) {
-        self.runs = self.runs.saturating_add(other.runs);
-        self.read = self.read.saturating_add(other.read);
-        self.deleted = self.deleted.saturating_add(other.deleted);
-        self.retired = self.retired.saturating_add(other.retired);
-        self.left_to_ttl = self.left_to_ttl.saturating_add(other.left_to_ttl);
-        self.lost_race = self.lost_race.saturating_add(other.lost_race);
-        self.skipped = self.skipped.saturating_add(other.skipped);
-        self.uncertain = self.uncertain.saturating_add(other.uncertain);
-        self.read_units += other.read_units;
-        self.write_units += other.write_units;
-        self.requests = self.requests.saturating_add(other.requests);
-        self.throttles = self.throttles.saturating_add(other.throttles);
-        self.elapsed_ms = self.elapsed_ms.saturating_add(other.elapsed_ms);
-        for (sum, more) in [(&mut self.deleted_in, &other.deleted_in), (&mut self.found, &other.found)] {
-            for (name, n) in more {
-                let sum = sum.entry(name.clone()).or_default();
-                *sum = sum.saturating_add(*n);
-            }
-        }
     }
 }
 

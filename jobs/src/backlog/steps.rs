@@ -96,18 +96,7 @@ pub(super) fn state_after(state: &JobState, finish: &Finish) -> Option<JobState>
     if state.last_execution.as_ref() == Some(&execution) {
         return None;
     }
-    let totals = finish.totals();
-    let run = LastRun {
-        at: *started_at,
-        read: totals.read,
-        deleted: totals.deleted,
-        retired: totals.retired,
-        left_to_ttl: totals.left_to_ttl,
-        lost_race: totals.lost_race,
-        skipped: totals.skipped,
-        deleted_in: totals.deleted_in,
-        ..LastRun::default()
-    };
+    let run = LastRun::new(*started_at, finish.totals());
     Some(JobState { last_execution: Some(execution), ..state.after_run(run, Outcome::Complete) })
 }
 

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::Batch;
 use crate::run::clock::RunClock;
-use crate::run::report::{Outcome, RunReport, Tally};
-use crate::store::{StoreError, Usage};
+use crate::run::report::{Outcome, RunReport};
+use crate::store::StoreError;
 use shared::cascade::Ignored;
 use shared::settings::Settings;
 
@@ -48,22 +48,7 @@ pub struct Broken {
 
 impl CascadeReport {
     pub(crate) fn new(settings: &Settings, clock: &RunClock, records: Records) -> Self {
-        let run = RunReport {
-            outcome: Outcome::Complete,
-            mode: settings.mode,
-            table: settings.table.clone(),
-            now: clock.now().get(),
-            resumed: false,
-            counts: Tally::default(),
-            usage: Usage::default(),
-            elapsed_ms: 0,
-            findings: Value::Null,
-            notes: Vec::new(),
-            next: None,
-            of_segment: false,
-            consecutive_incomplete_runs: 0,
-            start_backlog: false,
-        };
+        let run = RunReport::new(Outcome::Complete, settings, clock);
         Self { run, records, failed: Vec::new() }
     }
 

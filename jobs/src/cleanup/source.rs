@@ -1,10 +1,8 @@
 //! The steps of the walk and the rows of each, in order, as pieces of work.
 
-use std::collections::VecDeque;
-
 use super::cursor::Cursor;
 use super::steps::{STEPS, Step};
-use crate::store::{Budget, Consistency, PageOf, PageSize, ReadRows, Result};
+use crate::store::{Budget, Consistency, PageOf, ReadRows, Result, Rows, pages};
 use crate::walk::tally::Tally;
 use crate::walk::{Context, Source};
 use shared::bucket::{Bucket, Rule};
@@ -36,16 +34,12 @@ pub(super) struct SystemRows<'a, S> {
     step: usize,
     /// Name of the last row examined in this step.
     name: String,
-    sources: Vec<BucketRows>,
+    sources: Vec<BucketRows<'a>>,
 }
 
-/// One bucket's rows, a page at a time.
-struct BucketRows {
+struct BucketRows<'a> {
     bucket: &'static Bucket,
-    rows: VecDeque<Row>,
-    after: Option<String>,
-    until: Option<String>,
-    at_end: bool,
+    rows: Rows<'a>,
 }
 
 impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
@@ -104,7 +98,8 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
             Some(Step::Index(kind)) => kind.buckets().collect(),
             None => Vec::new(),
         };
-        self.sources = buckets.into_iter().map(|bucket| BucketRows::new(bucket, self.segment, &self.name)).collect();
+        let open = |bucket| BucketRows::open(self.context.store, bucket, self.segment, &self.name);
+        self.sources = buckets.into_iter().filter_map(open).collect();
     }
 
     fn examine(&self, row: Row, bucket: &'static Bucket, counts: &mut Tally, units: &mut Vec<Unit>) {
@@ -129,7 +124,7 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
     /// The rows with the next name: one, or one per generation. The buckets are sorted by name, so this is a merge.
     async fn next_group(&mut self) -> Result<Option<Vec<(Row, &'static Bucket)>>> {
         for source in &mut self.sources {
-            source.fill(self.context.store).await?;
+            source.rows.fill().await?;
         }
         let Some(name) = self.sources.iter().filter_map(BucketRows::head).min().map(str::to_owned) else {
             return Ok(None);
@@ -138,42 +133,30 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
             .sources
             .iter_mut()
             .filter(|source| source.head() == Some(&name))
-            .filter_map(|source| Some((source.rows.pop_front()?, source.bucket)))
+            .filter_map(|source| Some((source.rows.pop()?, source.bucket)))
             .collect();
         self.name = name;
         Ok(Some(group))
     }
 }
 
-impl BucketRows {
-    /// The rows of the bucket, or of a segment of it, after the name `from`.
-    fn new(bucket: &'static Bucket, segment: Option<Segment>, from: &str) -> Self {
+impl<'a> BucketRows<'a> {
+    /// The rows of the bucket, or of a segment of it, after the name `from`; `None` if the segment ends there.
+    fn open<S: ReadRows>(store: &'a S, bucket: &'static Bucket, segment: Option<Segment>, from: &str) -> Option<Self> {
         let (begin, end) = segment.map_or((None, None), |segment| segment.range(bucket.names));
         let name = begin.unwrap_or_default().max(from.to_owned());
         let after = (!name.is_empty()).then(|| bucket.sort_key(&name));
         let until = end.map(|name| bucket.sort_key(&name));
         // DynamoDB rejects a start behind the end.
-        let at_end = until.is_some() && after >= until;
-        Self { bucket, rows: VecDeque::new(), after, until, at_end }
+        if until.is_some() && after >= until {
+            return None;
+        }
+        // Half the cost: a row that has changed since fails the delete's condition, and a missed one is there tomorrow.
+        let all = PageOf::all(bucket.system_owner()?, bucket.sort_prefix(), Consistency::Eventual);
+        Some(Self { bucket, rows: Rows::new(pages(store, PageOf { after, until, ..all })) })
     }
 
     fn head(&self) -> Option<&str> {
-        self.rows.front().and_then(|row| row.name_in(self.bucket))
-    }
-
-    async fn fill<S: ReadRows>(&mut self, store: &S) -> Result<()> {
-        while self.rows.is_empty() && !self.at_end {
-            let prefix = self.bucket.sort_prefix();
-            let owner = self.bucket.system_owner().unwrap_or_default();
-            let (after, until) = (self.after.as_deref(), self.until.as_deref());
-            // Half the cost: a row that has changed since fails the delete's condition, and a missed one is there tomorrow.
-            let reading = Consistency::Eventual;
-            let page =
-                store.page(PageOf { owner, prefix: &prefix, after, until, reading, size: PageSize::Paced }).await?;
-            self.at_end = page.next.is_none();
-            self.after = page.next;
-            self.rows = page.rows.into();
-        }
-        Ok(())
+        self.rows.peek().and_then(|row| row.name_in(self.bucket))
     }
 }

@@ -12,18 +12,14 @@
 //! When the work ends early, index rows of clients that were not decided are put back. A run that is killed leaves records
 //! without an index row; the next run decides them.
 
-use std::pin::pin;
-
-use futures_util::StreamExt;
-
-use super::add;
+use super::read;
 use crate::run::clock::RunClock;
 use crate::run::lease::Lease;
 use crate::run::pause::{self, Pause};
 use crate::run::{RunError, acquire};
 use crate::store::{
-    Budget, Consistency, DeleteOutcome, Deletes, InspectTable, OwnState, PruneClients, ReadRows, Result,
-    ScanConsistently, StopWork, StoreError, follow,
+    Budget, Consistency, DeleteOutcome, Deletes, InspectTable, OwnState, PruneClients, ReadRows, Result, ScanTable,
+    StopWork, StoreError,
 };
 use shared::bucket::Bucket;
 use shared::clients::{ClientId, Clients, Pruned, Unused};
@@ -70,9 +66,9 @@ pub struct Prune {
 }
 
 /// Everything that a removal needs.
-pub trait PruneStore: ReadRows + ScanConsistently + PruneClients + OwnState + InspectTable + Budget + StopWork {}
+pub trait PruneStore: ReadRows + ScanTable + PruneClients + OwnState + InspectTable + Budget + StopWork {}
 
-impl<S: ReadRows + ScanConsistently + PruneClients + OwnState + InspectTable + Budget + StopWork> PruneStore for S {}
+impl<S: ReadRows + ScanTable + PruneClients + OwnState + InspectTable + Budget + StopWork> PruneStore for S {}
 
 /// Removes the clients that `clients` says are unused, under the lease.
 pub async fn prune<S: PruneStore>(
@@ -119,7 +115,8 @@ impl<S: PruneStore> Work<'_, S> {
         loop {
             let ended = self.close(&mut waiting, clients, at_a_time).await?;
             if !self.open.is_empty() {
-                self.read_again(clients).await?;
+                // Step 2: what was learned before stays true, so the same `clients` learns more.
+                read(self.store, clients, Consistency::Strong).await?;
                 self.decide(clients).await?;
             }
             if let Some(ended) = ended {
@@ -213,19 +210,6 @@ impl<S: PruneStore> Work<'_, S> {
         self.done.rows_deleted += deleted;
         self.store.progressed(0, deleted);
         (outcomes, stopped)
-    }
-
-    /// Step 2: what was learned before stays true, so the same `clients` learns more.
-    async fn read_again(&self, clients: &mut Clients) -> Result<()> {
-        let scan = |after: Option<RowKey>| async move {
-            let page = self.store.scan_consistently(0, 1, after.as_ref()).await?;
-            Ok((page.rows, page.next))
-        };
-        let mut pages = pin!(follow(None, scan));
-        while let Some(rows) = pages.next().await {
-            add(self.store, clients, &rows?)?;
-        }
-        Ok(())
     }
 
     /// Step 3.

@@ -205,16 +205,14 @@ impl Moment {
 }
 
 fn shown_fields(fields: &Fields, now: EpochSeconds) -> Vec<(&'static str, FieldShown)> {
-    let time = |field| match field {
-        Field::Missing => None,
-        Field::Malformed => Some(FieldShown::Malformed("malformed")),
-        Field::Is(at) => Some(FieldShown::At(Moment::new(at, now))),
-    };
-    let used = match fields.used {
-        Field::Missing => None,
-        Field::Malformed => Some(FieldShown::Malformed("malformed")),
-        Field::Is(used) => Some(FieldShown::Is(used)),
-    };
+    fn shown<T>(field: Field<T>, show: impl FnOnce(T) -> FieldShown) -> Option<FieldShown> {
+        match field {
+            Field::Missing => None,
+            Field::Malformed => Some(FieldShown::Malformed("malformed")),
+            Field::Is(value) => Some(show(value)),
+        }
+    }
+    let time = |field| shown(field, |at| FieldShown::At(Moment::new(at, now)));
     [
         ("created_at", time(fields.created_at)),
         ("seen_at", time(fields.seen_at)),
@@ -222,7 +220,7 @@ fn shown_fields(fields: &Fields, now: EpochSeconds) -> Vec<(&'static str, FieldS
         ("expires_at", time(fields.expires_at)),
         ("exp", time(fields.exp)),
         ("used_at", time(fields.used_at)),
-        ("used", used),
+        ("used", shown(fields.used, FieldShown::Is)),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name, value?)))

@@ -61,26 +61,22 @@ pub struct Relation {
 }
 
 /// How two rows are tied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, strum::Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, strum::Display, strum::IntoStaticStr)]
+#[serde(into = "&'static str")]
 pub enum Tie {
     /// An index row that leads, or would lead, to the row.
-    #[serde(rename = "index row")]
     #[strum(serialize = "index row")]
     IndexRow,
     /// What an index row points at.
-    #[serde(rename = "target")]
     #[strum(serialize = "target")]
     Target,
     /// The provider row that a token names.
-    #[serde(rename = "provider row")]
     #[strum(serialize = "provider row")]
     Provider,
     /// The access token that a refresh token was issued with.
-    #[serde(rename = "access token")]
     #[strum(serialize = "access token")]
     AccessToken,
     /// A token that names a provider row.
-    #[serde(rename = "named by")]
     #[strum(serialize = "named by")]
     Referrer,
 }

@@ -1,10 +1,11 @@
 //! What was measured, as the answer and as metrics.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::census::{Counts, OwnerKind};
 use super::forecast::overdue_after;
-use super::lag::Ages;
 use super::{Ended, Estimate, Measurement, NAME, TtlHealth, WATCHED, period};
 use crate::metric::{self, Document};
 use crate::run::report::Outcome;
@@ -39,8 +40,6 @@ pub fn answer(measured: &Measurement) -> Value {
 }
 
 fn report(measured: &Measurement) -> Value {
-    let findings: Vec<Value> =
-        measured.findings.iter().map(|finding| json!({"kind": finding.kind, "text": finding.text})).collect();
     let total = measured.census.total();
     let counted = |value: Value| if measured.ended == Ended::Complete { value } else { Value::Null };
     json!({
@@ -51,20 +50,20 @@ fn report(measured: &Measurement) -> Value {
         "overdue": measured.is_overdue(),
         "table": measured.table,
         "now": measured.now.get(),
-        "findings": findings,
-        "rows": counted(counts(&total)),
-        "dead_age": counted(ages(&total.dead_ages)),
+        "findings": measured.findings,
+        "rows": counted(json!(total)),
+        "dead_age": counted(json!(total.dead_ages)),
         "owners": counted(owners(measured)),
         "ttl": {
             "setting": measured.ttl.name(),
-            "lag": counted(lag(&total)),
-            "lag_age": counted(ages(total.lags.ages())),
-            "never_removed": counted(never(&total)),
+            "lag": counted(json!(total.lags)),
+            "lag_age": counted(json!(total.lags.ages())),
+            "never_removed": counted(json!(total.never)),
         },
         "runs": runs(measured),
         "pause": measured.pause,
         "clients": measured.clients,
-        "forecast": counted(measured.forecast.to_json()),
+        "forecast": counted(json!(measured.forecast)),
         "table_figures": figures(measured),
         "capacity": {
             "expected_read_units": measured.expected_units,
@@ -81,10 +80,8 @@ fn report(measured: &Measurement) -> Value {
 /// The kinds of owners that are in the scope, each with its buckets.
 fn owners(measured: &Measurement) -> Value {
     let of = |kind: &OwnerKind| {
-        let buckets: Map<String, Value> =
-            measured.census.buckets(*kind).map(|(name, bucket)| (name.to_owned(), counts(bucket))).collect();
-        let mut owner = counts(&measured.census.of(*kind));
-        owner["buckets"] = Value::Object(buckets);
+        let mut owner = json!(measured.census.of(*kind));
+        owner["buckets"] = json!(measured.census.buckets(*kind).collect::<BTreeMap<_, _>>());
         (kind.name().to_owned(), owner)
     };
     Value::Object(in_scope(measured).map(of).collect())
@@ -94,38 +91,6 @@ fn in_scope(measured: &Measurement) -> impl Iterator<Item = &'static OwnerKind> 
     let all = measured.scope == Scope::All;
     // Rows of actors live under the OAuth system actor, too: an hourly count sees those and no others.
     OwnerKind::ALL.iter().filter(move |kind| all || **kind != OwnerKind::Legacy)
-}
-
-fn counts(counts: &Counts) -> Value {
-    json!({
-        "rows": counts.rows,
-        "bytes": counts.bytes,
-        "dead": counts.dead,
-        "retired": counts.retired,
-        "due": counts.due,
-        "created_last_hour": counts.created_last_hour,
-        "oldest_dead_age_seconds": counts.oldest_dead,
-        "ttl_lag": lag(counts),
-        "never_removed_by_ttl": never(counts),
-    })
-}
-
-fn lag(counts: &Counts) -> Value {
-    json!({
-        "rows": counts.lags.rows(),
-        "median_seconds": counts.lags.percentile(50),
-        "p95_seconds": counts.lags.percentile(95),
-        "oldest_seconds": counts.lags.oldest(),
-    })
-}
-
-/// How many rows of which age: each cell holds what the one before it does not reach, the last one all that is older.
-fn ages(ages: &Ages) -> Value {
-    ages.cells().map(|(up_to, rows)| json!({"up_to_seconds": up_to, "rows": rows})).collect()
-}
-
-fn never(counts: &Counts) -> Value {
-    Value::Object(counts.never.iter().map(|(why, rows)| (why.name().to_owned(), json!(rows))).collect())
 }
 
 fn runs(measured: &Measurement) -> Map<String, Value> {
@@ -208,7 +173,7 @@ impl Measurement {
                 .field("rows_by_kind", self.by_kind(|counts| counts.rows))
                 .field("created_last_hour", self.by_kind(|counts| counts.created_last_hour))
                 .field("owners", owners(self))
-                .field("forecast", self.forecast.to_json());
+                .field("forecast", json!(self.forecast));
         }
         let findings: Vec<&str> = self.findings.iter().map(|finding| finding.kind).collect();
         document

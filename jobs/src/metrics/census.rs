@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::lag::{Ages, Lags};
 use shared::bucket::{JANITOR_OWNER, Owner};
 use shared::disposal;
@@ -10,8 +12,9 @@ use shared::index;
 use shared::row::{Row, Ttl, TtlFault, TtlState};
 use shared::time::EpochSeconds;
 
-/// Kinds of owners that rows are counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Kinds of owners that rows are counted by. The names are those in the answer and in the metrics, fixed by its users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum OwnerKind {
     System,
     Actor,
@@ -27,41 +30,27 @@ impl OwnerKind {
     pub const ALL: [OwnerKind; 5] =
         [OwnerKind::System, OwnerKind::Actor, OwnerKind::Legacy, OwnerKind::Janitor, OwnerKind::Unknown];
 
-    /// The name in the answer and in the metrics, fixed by its users.
     pub const fn name(self) -> &'static str {
-        match self {
-            OwnerKind::System => "system",
-            OwnerKind::Actor => "actor",
-            OwnerKind::Legacy => "legacy",
-            OwnerKind::Janitor => "janitor",
-            OwnerKind::Unknown => "unknown",
-        }
+        self.into_str()
     }
 }
 
-/// Why DynamoDB's TTL will never remove a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Why DynamoDB's TTL will never remove a row. The names are those in the answer, fixed by its users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
+#[serde(into = "&'static str")]
+#[strum(serialize_all = "snake_case")]
 pub enum Never {
     /// It has no TTL, and the library gives rows of its bucket one: written before 3.7.4, or consumed before 3.8.2.
     Absent,
+    #[strum(transparent)]
     Fault(TtlFault),
-}
-
-impl Never {
-    /// The name in the answer, fixed by its users.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Never::Absent => "absent",
-            Never::Fault(fault) => fault.into_str(),
-        }
-    }
 }
 
 /// 2010: ActingWeb kept no tokens before.
 const EARLIEST: i64 = 1_262_304_000;
 
-/// What is known of some rows.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What is known of some rows. What is skipped is in the answer once, for all of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counts {
     pub rows: u64,
     pub bytes: u64,
@@ -69,18 +58,24 @@ pub struct Counts {
     /// Retired: dead, and removed by TTL soon. They are not among the dead.
     pub retired: u64,
     /// When the last of them is gone.
+    #[serde(skip)]
     pub retired_until: Option<EpochSeconds>,
     /// Index rows whose TTL is past, or says nothing: dead or not, their targets say.
     pub due: u64,
     /// Of the dead and the due, those that became so after the last run.
+    #[serde(skip)]
     pub since_last_run: u64,
     /// Written in the hour before the count, by their own field or their TTL.
     pub created_last_hour: u64,
     /// For how long the one that died first has been dead.
+    #[serde(rename = "oldest_dead_age_seconds")]
     pub oldest_dead: Option<u64>,
     /// For how long the dead have been dead.
+    #[serde(skip)]
     pub dead_ages: Ages,
+    #[serde(rename = "ttl_lag")]
     pub lags: Lags,
+    #[serde(rename = "never_removed_by_ttl")]
     pub never: BTreeMap<Never, u64>,
 }
 
@@ -100,10 +95,6 @@ impl Counts {
         for (why, n) in &other.never {
             *self.never.entry(*why).or_default() += n;
         }
-    }
-
-    pub fn never_removed(&self) -> u64 {
-        self.never.values().sum()
     }
 
     /// What so many times as many rows of the same kind come to. The oldest age stays: of what was not read nothing is known.

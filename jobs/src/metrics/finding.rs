@@ -8,15 +8,16 @@ use crate::store::{Recovery, Result, TtlSetting};
 use shared::bucket::TTL_ATTRIBUTE;
 
 /// One thing that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
     /// A stable word for it.
     pub kind: &'static str,
     pub text: String,
 }
 
-/// Whether the table's TTL does what the rows count on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Whether the table's TTL does what the rows count on. The names are those in the answer, fixed by its users.
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum TtlHealth {
     On,
     /// On, but for another attribute than the rows carry.
@@ -45,16 +46,8 @@ impl From<Result<TtlSetting>> for TtlHealth {
 }
 
 impl TtlHealth {
-    /// The name in the answer, fixed by its users.
     pub const fn name(&self) -> &'static str {
-        match self {
-            TtlHealth::On => "on",
-            TtlHealth::OtherAttribute(_) => "other-attribute",
-            TtlHealth::Off => "off",
-            TtlHealth::TurningOn => "turning-on",
-            TtlHealth::TurningOff => "turning-off",
-            TtlHealth::Unknown(_) => "unknown",
-        }
+        self.into_str()
     }
 
     pub(crate) fn finding(&self) -> Option<Finding> {

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::census::{Census, OwnerKind};
 use crate::cleanup::Cleanup;
@@ -21,7 +22,9 @@ const LEAST_INTERVAL: i64 = 1_200;
 /// How far ahead of ours another machine's clock may be.
 const CLOCKS_APART: i64 = 300;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The names are those in the answer, fixed by its users.
+#[derive(Clone, Copy, Debug, PartialEq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Trend {
     /// The last run reached the end: the next one takes all that has died since, in about so many days.
     ClearsWithNextRun { days: f64 },
@@ -36,15 +39,8 @@ pub enum Trend {
 }
 
 impl Trend {
-    /// The name in the answer, fixed by its users.
     pub const fn name(self) -> &'static str {
-        match self {
-            Trend::ClearsWithNextRun { .. } => "clears-with-next-run",
-            Trend::LeftToTtl => "left-to-ttl",
-            Trend::Shrinks { .. } => "shrinks",
-            Trend::Grows => "grows",
-            Trend::Unknown => "unknown",
-        }
+        self.into_str()
     }
 
     pub const fn days_until_clear(self) -> Option<f64> {
@@ -56,19 +52,28 @@ impl Trend {
 }
 
 /// All of the system actors' rows: those that the daily cleanup reads every day.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Forecast {
     /// Dead rows and due index rows that wait for a run. What a complete run has looked at and left is not among them.
     pub backlog: u64,
     /// Rows that have come since the last run over all of them, less what has gone otherwise.
+    #[serde(rename = "arrived_since_last_run")]
     pub arrived: Option<i64>,
+    #[serde(rename = "died_since_last_run")]
     pub died: Option<u64>,
     /// By the runs of the last day, or of the last interval if that is longer.
+    #[serde(rename = "deleted_lately")]
     pub deleted: u64,
+    #[serde(rename = "seconds_since_last_run")]
     pub seconds_since_run: Option<i64>,
     pub died_per_day: Option<f64>,
     pub deleted_per_day: Option<f64>,
+    #[serde(flatten, serialize_with = "name_and_days")]
     pub trend: Trend,
+}
+
+fn name_and_days<T: Serializer>(trend: &Trend, to: T) -> Result<T::Ok, T::Error> {
+    json!({"trend": trend.name(), "days_until_clear": trend.days_until_clear()}).serialize(to)
 }
 
 /// How long ago something was, by another machine's clock; `None` when that clock was ahead.
@@ -147,20 +152,6 @@ impl Forecast {
     /// What is told when not all rows were counted: a forecast from a part would mislead.
     pub fn none() -> Self {
         forecast(&Census::default(), &JobState::default(), EpochSeconds::new(0))
-    }
-
-    pub fn to_json(&self) -> Value {
-        json!({
-            "backlog": self.backlog,
-            "trend": self.trend.name(),
-            "days_until_clear": self.trend.days_until_clear(),
-            "seconds_since_last_run": self.seconds_since_run,
-            "arrived_since_last_run": self.arrived,
-            "died_since_last_run": self.died,
-            "deleted_lately": self.deleted,
-            "died_per_day": self.died_per_day,
-            "deleted_per_day": self.deleted_per_day,
-        })
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Serialize, Serializer};
+use serde_json::json;
+
 use super::census::times;
 
 /// Bits of an age that are kept: a figure is less than a hundredth off.
@@ -36,6 +39,25 @@ impl Ages {
     /// Each cell's largest age, `None` for the last one's, and its rows.
     pub fn cells(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
         Self::UP_TO.into_iter().map(Some).chain([None]).zip(self.rows)
+    }
+}
+
+impl Serialize for Ages {
+    /// How many rows of which age: each cell holds what the one before it does not reach, the last one all that is older.
+    fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
+        to.collect_seq(self.cells().map(|(up_to, rows)| json!({"up_to_seconds": up_to, "rows": rows})))
+    }
+}
+
+impl Serialize for Lags {
+    fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
+        let lag = json!({
+            "rows": self.rows(),
+            "median_seconds": self.percentile(50),
+            "p95_seconds": self.percentile(95),
+            "oldest_seconds": self.oldest(),
+        });
+        lag.serialize(to)
     }
 }
 

@@ -28,8 +28,9 @@ mod sample_tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::pin;
 
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt, TryStreamExt};
 
 pub use answer::answer;
 pub use census::{Census, Counts, Measure, Never, OwnerKind};
@@ -47,10 +48,11 @@ use crate::run::clock::RunClock;
 use crate::run::pause::{self, Pause};
 use crate::run::state::JobState;
 use crate::store::{
-    Budget, Consistency, InspectTable, PageOf, PageSize, ReadRows, Result, ScanTable, StoreError, TableFigures, Usage,
+    Budget, Consistency, InspectTable, Page, PageOf, PageSize, ReadRows, Result, ScanTable, StoreError, TableFigures,
+    Usage, collect, follow, state_key, state_value,
 };
 use crate::{cleanup, clients, repair};
-use shared::bucket::{BUCKETS, Bucket, JANITOR_OWNER, Owner, STATE_BUCKET};
+use shared::bucket::{BUCKETS, Bucket, JANITOR_OWNER};
 use shared::clients::{self as registered, Clients};
 use shared::row::{Row, RowKey};
 use shared::settings::{Mode, Scope, Settings};
@@ -65,15 +67,16 @@ pub const WATCHED: [&str; 2] = [cleanup::NAME, repair::NAME];
 const MOST_CLIENTS: usize = 500_000;
 
 /// Seconds between two scheduled runs of a watched function.
-fn period(name: &str) -> i64 {
+pub(crate) fn period(name: &str) -> i64 {
     if name == repair::NAME { Repair::PERIOD } else { Cleanup::PERIOD }
 }
 
 /// Parts of the table that an audit reads side by side.
 const SEGMENTS: i32 = 4;
 
-/// How a measurement ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a measurement ended. The names are those in the answer, fixed by its users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Ended {
     /// Every row in its scope was counted.
     Complete,
@@ -86,14 +89,8 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// The name in the answer, fixed by its users.
     pub const fn name(self) -> &'static str {
-        match self {
-            Ended::Complete => "complete",
-            Ended::OutOfTime => "out-of-time",
-            Ended::Stopped => "stopped",
-            Ended::ReadBudget => "read-budget",
-        }
+        self.into_str()
     }
 }
 
@@ -162,7 +159,8 @@ where
     let most_units = settings.max_audit_units;
     let clients = RefCell::new(Some(Clients::new(clock.now(), clients::UNUSED_FOR)));
     let mut reader = Reader { store, most_units, in_flight: Cell::new(0.0), census: Census::default(), clients };
-    let own = match reader.own_rows().await {
+    // Few and small: read whole.
+    let own = match collect(store, whole_partition(JANITOR_OWNER), Some).await {
         Err(StoreError::OutOfTime) => None,
         own => Some(own?),
     };
@@ -175,19 +173,21 @@ where
         policy: settings.policy(),
         last_run_at: last_run.map(|run| EpochSeconds::new(run.at)),
     };
-    let mut estimate = None;
-    let ended = match settings.scope {
-        _ if no_time => Ended::OutOfTime,
+    let counted = match settings.scope {
+        _ if no_time => Err(CountStop::Ended(Ended::OutOfTime)),
         Scope::System => {
             own.iter().for_each(|row| reader.census.count(row, &against));
-            let (ended, found) = reader.system_actors(&against, sampling, figures.rows).await?;
-            estimate = found;
-            ended
+            reader.system_actors(&against, sampling, figures.rows).await
         }
-        Scope::All if reader.is_above(expected_units) => Ended::ReadBudget,
-        Scope::All => reader.whole_table(&against).await?,
+        Scope::All if reader.is_above(expected_units) => Err(CountStop::Ended(Ended::ReadBudget)),
+        Scope::All => reader.whole_table(&against).await.map(|()| None),
     };
-    let ended = if ended == Ended::OutOfTime && clock.is_stopped() { Ended::Stopped } else { ended };
+    let (ended, estimate) = match counted {
+        Ok(estimate) => (Ended::Complete, estimate),
+        Err(CountStop::Ended(Ended::OutOfTime)) if clock.is_stopped() => (Ended::Stopped, None),
+        Err(CountStop::Ended(ended)) => (ended, None),
+        Err(CountStop::Fault(error)) => return Err(error),
+    };
     let daily = runs.get(cleanup::NAME).cloned().unwrap_or_default();
     let mut measured = Measurement {
         table: settings.table.clone(),
@@ -223,17 +223,25 @@ where
 /// The watched functions' state, by the janitor's own rows.
 fn states(own: &[Row]) -> BTreeMap<&'static str, JobState> {
     let state = |name: &'static str| {
-        let key = RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{name}"));
-        let row = own.iter().find(|row| row.key == key)?;
-        Some((name, JobState::from_json(&serde_json::from_str(row.data.text()?).unwrap_or_default())))
+        let row = own.iter().find(|row| row.key == state_key(name))?;
+        Some((name, JobState::from_json(&state_value(row))))
     };
     WATCHED.into_iter().filter_map(state).collect()
 }
 
-/// Why no page was had.
+/// Why a count was not finished.
 enum CountStop {
     Ended(Ended),
     Fault(StoreError),
+}
+
+impl From<StoreError> for CountStop {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::OutOfTime => CountStop::Ended(Ended::OutOfTime),
+            error => CountStop::Fault(error),
+        }
+    }
 }
 
 struct Reader<'a, S> {
@@ -246,76 +254,45 @@ struct Reader<'a, S> {
 }
 
 impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
-    /// Few and small: read whole.
-    async fn own_rows(&self) -> Result<Vec<Row>> {
-        let mut rows = Vec::new();
-        let mut after = None;
-        loop {
-            let page = self.store.page(whole_page(JANITOR_OWNER, after.as_deref())).await?;
-            rows.extend(page.rows);
-            after = page.next;
-            if after.is_none() {
-                return Ok(rows);
-            }
-        }
-    }
-
     /// The system actors' rows, with eventual consistency: all of them, or so many that an estimate is good enough.
     async fn system_actors(
         &mut self,
         against: &Measure,
         sampling: &Sampling,
         table_rows: u64,
-    ) -> Result<(Ended, Option<Estimate>)> {
+    ) -> Result<Option<Estimate>, CountStop> {
         // The table's own count is hours old and is of all actors: it only says which way is worth trying first.
-        if table_rows <= 2 * sampling.exact_rows {
-            let before = self.census.clone();
-            let ended = self.whole_partitions(against, Some(sampling.exact_rows)).await?;
-            if let Some(ended) = ended {
-                return Ok((ended, None));
-            }
-            self.census = before;
+        if table_rows <= 2 * sampling.exact_rows
+            && let Some(census) = self.whole_partitions(against, Some(sampling.exact_rows)).await?
+        {
+            self.census.merge(&census);
+            return Ok(None);
         }
         self.sampled(against, sampling).await
     }
 
     /// One pass over each system actor's partition; `None` when there were more rows than `most`.
-    async fn whole_partitions(&mut self, against: &Measure, most: Option<u64>) -> Result<Option<Ended>> {
-        let mut counted = 0;
+    async fn whole_partitions(&self, against: &Measure, most: Option<u64>) -> Result<Option<Census>, CountStop> {
+        let (mut census, mut counted) = (Census::default(), 0);
         for owner in system_owners() {
-            let mut after: Option<String> = None;
-            loop {
-                let page = match self.within_limits(self.store.page(whole_page(owner, after.as_deref()))).await {
-                    Err(CountStop::Ended(ended)) => return Ok(Some(ended)),
-                    Err(CountStop::Fault(error)) => return Err(error),
-                    Ok(page) => page,
-                };
-                page.rows.iter().for_each(|row| self.census.count(row, against));
-                self.store.progressed(page.rows.len() as u64, 0);
-                counted += page.rows.len() as u64;
-                after = page.next;
-                if after.is_none() {
-                    break;
-                }
-                if most.is_some_and(|most| counted > most) {
+            let mut pages = pin!(self.pages(whole_partition(owner)));
+            while let Some(page) = pages.try_next().await? {
+                counted += self.count(&page.rows, &mut census, against);
+                if page.next.is_some() && most.is_some_and(|most| counted > most) {
                     return Ok(None);
                 }
             }
         }
-        Ok(Some(Ended::Complete))
+        Ok(Some(census))
     }
 
     /// A first look at each bucket, and more of those that are large, in proportion to their size.
-    async fn sampled(&mut self, against: &Measure, sampling: &Sampling) -> Result<(Ended, Option<Estimate>)> {
+    async fn sampled(&mut self, against: &Measure, sampling: &Sampling) -> Result<Option<Estimate>, CountStop> {
         let mut large: Vec<(&'static Bucket, f64)> = Vec::new();
         let (mut small, mut all) = (Census::default(), 0.0);
         for bucket in BUCKETS.iter().filter(|bucket| bucket.system_owner().is_some()) {
             let mut census = Census::default();
-            let look = match self.stretch(bucket, (0.0, 1.0), sampling.first_look, &mut census, against).await {
-                Err(CountStop::Ended(ended)) => return Ok((ended, None)),
-                Err(CountStop::Fault(error)) => return Err(error),
-                Ok(look) => look,
-            };
+            let look = self.stretch(bucket, (0.0, 1.0), sampling.first_look, &mut census, against).await?;
             let size = look.factor() * sample::rows(look.rows);
             all += size;
             if look.ended_at_row == 0 {
@@ -325,8 +302,9 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
             }
         }
         if all <= sample::rows(sampling.exact_rows) {
-            let ended = self.whole_partitions(against, None).await?;
-            return Ok((ended.unwrap_or(Ended::Complete), None));
+            let census = self.whole_partitions(against, None).await?;
+            self.census.merge(&census.unwrap_or_default());
+            return Ok(None);
         }
         let mut estimate = Estimate::default();
         self.census.merge(&small);
@@ -334,11 +312,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
             let (mut census, mut seen) = (Census::default(), sample::Seen::default());
             for stretch in sampling.stretches() {
                 let most = sampling.rows_of_stretch(size / all);
-                let read = match self.stretch(bucket, stretch, most, &mut census, against).await {
-                    Err(CountStop::Ended(ended)) => return Ok((ended, None)),
-                    Err(CountStop::Fault(error)) => return Err(error),
-                    Ok(read) => read,
-                };
+                let read = self.stretch(bucket, stretch, most, &mut census, against).await?;
                 seen.add(read.rows, read.width, read.ended_at_row > 0);
             }
             let counted = census.of(OwnerKind::System);
@@ -346,7 +320,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
             estimate.sampled_dead += counted.dead + counted.due;
             self.census.merge(&census.times(seen.factor()));
         }
-        Ok((Ended::Complete, Some(estimate)))
+        Ok(Some(estimate))
     }
 
     /// Counts up to `most` rows of a bucket between two places.
@@ -358,73 +332,73 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         census: &mut Census,
         against: &Measure,
     ) -> Result<sample::Seen, CountStop> {
-        let prefix = bucket.sort_prefix();
-        let end = (until < 1.0).then(|| sample::key_at(bucket, until));
-        let mut after = (from > 0.0).then(|| sample::key_at(bucket, from));
+        let mut of = PageOf {
+            after: (from > 0.0).then(|| sample::key_at(bucket, from)),
+            until: (until < 1.0).then(|| sample::key_at(bucket, until)),
+            ..PageOf::all(bucket.system_owner().unwrap_or_default(), bucket.sort_prefix(), Consistency::Eventual)
+        };
         let mut seen = sample::Seen::default();
+        // Not by `pages`: each page is as large as what is left to count.
         while seen.rows < most {
-            let size = PageSize::Rows(i32::try_from(most - seen.rows).unwrap_or(i32::MAX));
-            let of = PageOf {
-                owner: bucket.system_owner().unwrap_or_default(),
-                prefix: &prefix,
-                after: after.as_deref(),
-                until: end.as_deref(),
-                reading: Consistency::Eventual,
-                size,
-            };
-            let page = self.within_limits(self.store.page(of)).await?;
-            page.rows.iter().for_each(|row| census.count(row, against));
-            self.store.progressed(page.rows.len() as u64, 0);
-            seen.rows += page.rows.len() as u64;
-            let last = page.rows.last().and_then(|row| row.key.sort.strip_prefix(&*prefix).map(str::to_owned));
-            after = page.next;
-            if after.is_none() {
+            of.size = PageSize::Rows(i32::try_from(most - seen.rows).unwrap_or(i32::MAX));
+            let page = self.within_limits(self.store.page(&of)).await?;
+            seen.rows += self.count(&page.rows, census, against);
+            if page.next.is_none() {
                 seen.width = until - from;
                 return Ok(seen);
             }
+            of.after = page.next;
             // A row may lie between two places that are one to a number of this precision.
-            let place = last.map_or(from, |name| sample::place(bucket.names, &name));
+            let last = page.rows.last().and_then(|row| row.key.sort.strip_prefix(&of.prefix));
+            let place = last.map_or(from, |name| sample::place(bucket.names, name));
             seen.width = (place - from).max(f64::EPSILON);
         }
         seen.ended_at_row = 1;
         Ok(seen)
     }
 
-    /// Every row, by a parallel Scan.
-    async fn whole_table(&mut self, against: &Measure) -> Result<Ended> {
+    /// Every row, by a parallel Scan. At a limit the segments in progress are finished first: each has its own page in flight.
+    async fn whole_table(&mut self, against: &Measure) -> Result<(), CountStop> {
         let mut segments = futures_util::stream::iter(0..SEGMENTS)
             .map(|segment| self.segment(segment, against))
             .buffer_unordered(usize::try_from(SEGMENTS).unwrap_or(1));
-        let (mut whole, mut ended) = (Census::default(), Ended::Complete);
+        let (mut whole, mut stopped) = (Census::default(), None);
         while let Some(segment) = segments.next().await {
-            let (census, segment_ended) = segment?;
-            whole.merge(&census);
-            if segment_ended != Ended::Complete {
-                ended = segment_ended;
+            match segment {
+                Ok(census) => whole.merge(&census),
+                Err(fault @ CountStop::Fault(_)) => return Err(fault),
+                Err(ended) => stopped = Some(ended),
             }
         }
         drop(segments);
         self.census.merge(&whole);
-        Ok(ended)
+        stopped.map_or(Ok(()), Err)
     }
 
-    async fn segment(&self, segment: i32, against: &Measure) -> Result<(Census, Ended)> {
+    async fn segment(&self, segment: i32, against: &Measure) -> Result<Census, CountStop> {
         let mut census = Census::default();
-        let mut after: Option<RowKey> = None;
-        loop {
-            let page = match self.within_limits(self.store.scan(segment, SEGMENTS, after.as_ref())).await {
-                Err(CountStop::Ended(ended)) => return Ok((census, ended)),
-                Err(CountStop::Fault(error)) => return Err(error),
-                Ok(page) => page,
-            };
-            page.rows.iter().for_each(|row| census.count(row, against));
+        let mut pages = pin!(follow(None, |after: Option<RowKey>| async move {
+            self.within_limits(self.store.scan(segment, SEGMENTS, after.as_ref(), Consistency::Eventual)).await
+        }));
+        while let Some(page) = pages.try_next().await? {
+            self.count(&page.rows, &mut census, against);
             self.count_clients(&page.rows);
-            self.store.progressed(page.rows.len() as u64, 0);
-            after = page.next;
-            if after.is_none() {
-                return Ok((census, Ended::Complete));
-            }
         }
+        Ok(census)
+    }
+
+    /// The pages of a Query, each within the limits.
+    fn pages(&self, of: PageOf) -> impl Stream<Item = Result<Page<String>, CountStop>> {
+        follow(None, move |after| {
+            let of = PageOf { after, ..of.clone() };
+            async move { self.within_limits(self.store.page(&of)).await }
+        })
+    }
+
+    fn count(&self, rows: &[Row], census: &mut Census, against: &Measure) -> u64 {
+        rows.iter().for_each(|row| census.count(row, against));
+        self.store.progressed(rows.len() as u64, 0);
+        rows.len() as u64
     }
 
     fn count_clients(&self, rows: &[Row]) {
@@ -449,10 +423,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         self.in_flight.set(self.in_flight.get() + cost);
         let page = page.await;
         self.in_flight.set(self.in_flight.get() - cost);
-        page.map_err(|error| match error {
-            StoreError::OutOfTime => CountStop::Ended(Ended::OutOfTime),
-            error => CountStop::Fault(error),
-        })
+        Ok(page?)
     }
 
     #[expect(clippy::cast_precision_loss, reason = "units are far below 2^52")]
@@ -461,18 +432,15 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
     }
 }
 
-fn whole_page<'a>(owner: &'a str, after: Option<&'a str>) -> PageOf<'a> {
-    PageOf { owner, prefix: "", after, until: None, reading: Consistency::Eventual, size: PageSize::Whole }
+/// Pages as large as they can be.
+fn whole_partition(owner: &str) -> PageOf {
+    PageOf { size: PageSize::Whole, ..PageOf::all(owner, "", Consistency::Eventual) }
 }
 
 /// Each once, in the bucket table's order.
 fn system_owners() -> Vec<&'static str> {
-    let mut owners = Vec::new();
-    for bucket in &BUCKETS {
-        match bucket.owner {
-            Owner::System(owner) if !owners.contains(&owner) => owners.push(owner),
-            Owner::System(_) | Owner::Actor | Owner::Legacy => {}
-        }
-    }
+    let mut owners: Vec<&str> = BUCKETS.iter().filter_map(Bucket::system_owner).collect();
+    // They stand together in the table.
+    owners.dedup();
     owners
 }

@@ -7,8 +7,8 @@ use std::cell::Cell;
 use super::{Measurement, OwnerKind, Sampling, measure_with};
 use crate::run::clock::RunClock;
 use crate::store::{
-    Billing, Budget, Consistency, InspectTable, Page, PageOf, PageSize, ReadRows, Result, ScanPage, ScanTable,
-    TableFigures, TtlSetting, Usage,
+    Billing, Budget, Consistency, InspectTable, Page, PageOf, PageSize, ReadRows, Result, ScanTable, TableFigures,
+    TtlSetting, Usage,
 };
 use shared::bucket::{BUCKETS, Bucket, OAUTH_OWNER};
 use shared::integrity::Lookup;
@@ -84,20 +84,20 @@ fn row((key, bucket, dead): &(String, &'static Bucket, bool)) -> Row {
 }
 
 impl ReadRows for Memory {
-    async fn page(&self, of: PageOf<'_>) -> Result<Page> {
+    async fn page(&self, of: &PageOf) -> Result<Page<String>> {
         self.requests.set(self.requests.get() + 1);
         if of.owner != OAUTH_OWNER {
-            return Ok(Page::default());
+            return Ok(Page { rows: Vec::new(), next: None });
         }
         let most = match of.size {
             PageSize::Rows(rows) => usize::try_from(rows).unwrap().min(WHOLE_PAGE),
             PageSize::Paced | PageSize::Whole => WHOLE_PAGE,
         };
-        let first = self.rows.partition_point(|(key, ..)| {
-            key.as_str() < of.prefix || of.after.is_some_and(|after| key.as_str() <= after)
-        });
+        let first = self
+            .rows
+            .partition_point(|(key, ..)| *key < of.prefix || of.after.as_ref().is_some_and(|after| key <= after));
         let wanted = |(key, ..): &&(String, &'static Bucket, bool)| {
-            key.starts_with(of.prefix) && of.until.is_none_or(|until| key.as_str() <= until)
+            key.starts_with(&of.prefix) && of.until.as_ref().is_none_or(|until| key <= until)
         };
         let rows: Vec<Row> = self.rows[first..].iter().take_while(wanted).take(most).map(row).collect();
         self.bytes.set(self.bytes.get() + (rows.len() as u64 * ROW_BYTES).div_ceil(4_096) * 4_096);
@@ -115,7 +115,7 @@ impl ReadRows for Memory {
 }
 
 impl ScanTable for Memory {
-    async fn scan(&self, _: i32, _: i32, _: Option<&RowKey>) -> Result<ScanPage> {
+    async fn scan(&self, _: i32, _: i32, _: Option<&RowKey>, _: Consistency) -> Result<Page<RowKey>> {
         unreachable!("a count of the system actors does not scan")
     }
 }

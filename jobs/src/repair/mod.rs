@@ -22,10 +22,10 @@ use crate::run::report::{Answer, RunReport, Tally};
 use crate::run::{Checkpoint, Job, WalkRows};
 use crate::store::{
     Budget, Consistency, DeleteRows, OwnState, PageOf, PageSize, ReadActors, ReadRows, RestoreClient, RetireRows,
-    ScanTable, StoreError,
+    ScanTable, StoreError, state_key, state_value,
 };
 use crate::walk::{Context, WalkEnd, Walked, walk};
-use shared::bucket::{BUCKETS, Generation, JANITOR_OWNER, OAUTH_OWNER, STATE_BUCKET};
+use shared::bucket::{BUCKETS, Generation, OAUTH_OWNER};
 use shared::expiry::DeleteReason;
 use shared::integrity::Sighting;
 use shared::row::{Row, RowKey};
@@ -114,26 +114,22 @@ where
         from: &Value,
         checkpoint: &Checkpoint<'_, S>,
     ) -> Walked<Value, Findings> {
-        let mut notes = Vec::new();
-        let seen = match Seen::read(context.store, context.now, context.policy.grace).await {
-            Ok(seen) => seen,
+        let (mut notes, mut findings) = (Vec::new(), Findings::default());
+        let read = async {
+            let seen = Seen::read(context.store, context.now, context.policy.grace).await?;
+            Ok((seen, writes_new_names(context.store, self.restore_clients).await?))
+        };
+        let (seen, writes_new_names) = match read.await {
+            Ok(read) => read,
             Err(error) => {
-                let end = WalkEnd::Fault(from.clone(), error);
-                return Walked { counts: Tally::default(), end, findings: Findings::default(), notes };
+                return Walked { counts: Tally::default(), end: WalkEnd::Fault(from.clone(), error), findings, notes };
             }
         };
-        let mut findings = Findings::default();
         match context.store.holds_actors().await {
             Ok(true) => (findings.absent_actors, findings.rows_of_absent_actors) = (Some(0), Some(0)),
             Ok(false) => notes.push("rows of absent actors are not reported: the actors' table is empty".to_owned()),
             Err(error) => notes.push(format!("rows of absent actors are not reported: {error}")),
         }
-        let writes_new_names = match writes_new_names(context.store, self.restore_clients).await {
-            Ok(writes) => writes,
-            Err(error) => {
-                return Walked { counts: Tally::default(), end: WalkEnd::Fault(from.clone(), error), findings, notes };
-            }
-        };
         let walk = RepairWalk {
             context,
             restore_clients: self.restore_clients,
@@ -226,9 +222,8 @@ async fn writes_new_names<S: ReadRows>(store: &S, wanted: bool) -> Result<bool, 
         .iter()
         .filter(|bucket| bucket.generation == Generation::New && bucket.system_owner() == Some(OAUTH_OWNER));
     for bucket in new.filter(|bucket| wanted && Some(*bucket) != work::client_index(Generation::New)) {
-        let prefix = bucket.sort_prefix();
-        let of = PageOf { size: PageSize::Rows(1), ..PageOf::all(OAUTH_OWNER, &prefix, Consistency::Eventual) };
-        if store.page(of).await?.rows.iter().any(|row| row.is_of(bucket)) {
+        let all = PageOf::all(OAUTH_OWNER, bucket.sort_prefix(), Consistency::Eventual);
+        if store.page(&PageOf { size: PageSize::Rows(1), ..all }).await?.rows.iter().any(|row| row.is_of(bucket)) {
             return Ok(true);
         }
     }
@@ -237,12 +232,12 @@ async fn writes_new_names<S: ReadRows>(store: &S, wanted: bool) -> Result<bool, 
 
 /// The state row that remembers a row as unreachable and of unknown age.
 pub(crate) fn seen_key(key: &RowKey) -> RowKey {
-    RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{}", seen::state_name(key)))
+    state_key(&seen::state_name(key))
 }
 
 /// When the repair first saw a row of unknown age, by that state row.
 pub(crate) fn sighting(state: Option<&Row>, key: &RowKey, now: EpochSeconds, grace: i64) -> Sighting {
-    let stored = state.and_then(|row| serde_json::from_str(row.data.text()?).ok()).unwrap_or(Value::Null);
+    let stored = state.map_or(Value::Null, state_value);
     Seen::of([&stored], now, grace).sighting(key)
 }
 

@@ -1,10 +1,8 @@
 //! A segment of the whole table, as pieces of work: index rows one by one, the token and provider rows of an actor
 //! together.
 
-use std::collections::VecDeque;
-
 use crate::run::report::Tally;
-use crate::store::{Budget, Result, ScanTable};
+use crate::store::{Budget, Consistency, Result, Rows, ScanTable, scan_segment};
 use crate::walk::{Context, Source};
 use shared::bucket::{self, BUCKETS, Bucket, JANITOR_OWNER, OAUTH_OWNER, Rule};
 use shared::disposal::{self, Condemned};
@@ -56,11 +54,7 @@ pub(super) struct Actor {
 
 pub(super) struct SegmentRows<'a, S> {
     context: &'a Context<'a, S>,
-    segment: i32,
-    segments: i32,
-    rows: VecDeque<Row>,
-    after: Option<RowKey>,
-    at_end: bool,
+    rows: Rows<'a>,
     passed: u64,
     /// Where this run began in the segment.
     began: Option<RowKey>,
@@ -93,7 +87,7 @@ impl<S: ScanTable + Budget> Source for SegmentRows<'_, S> {
                 lookups += 1;
                 // A piece ends between two owners: what decides over each other is never cut apart.
                 if lookups >= most_lookups || examined >= MOST_EXAMINED {
-                    self.rows.push_front(row);
+                    self.rows.push_back(row);
                     return Ok(Some((counts, units)));
                 }
                 // Where an earlier run stopped in the middle of an actor, only the rest of it is seen.
@@ -123,11 +117,7 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
     pub(super) fn new(context: &'a Context<'a, S>, segment: i32, segments: i32, from: Option<RowKey>) -> Self {
         Self {
             context,
-            segment,
-            segments,
-            rows: VecDeque::new(),
-            after: from.clone(),
-            at_end: false,
+            rows: Rows::new(scan_segment(context.store, segment, segments, from.clone(), Consistency::Eventual)),
             passed: 0,
             began: from.clone(),
             reached: from,
@@ -139,13 +129,8 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
     }
 
     async fn next_row(&mut self) -> Result<Option<Row>> {
-        while self.rows.is_empty() && !self.at_end {
-            let page = self.context.store.scan(self.segment, self.segments, self.after.as_ref()).await?;
-            self.at_end = page.next.is_none();
-            self.after = page.next;
-            self.rows = page.rows.into();
-        }
-        Ok(self.rows.pop_front())
+        self.rows.fill().await?;
+        Ok(self.rows.pop())
     }
 
     fn close_owner(&mut self, units: &mut Vec<Unit>) {

@@ -10,9 +10,7 @@ use std::pin::pin;
 
 use futures_util::{Stream, StreamExt, TryStreamExt};
 
-use crate::store::{
-    Budget, Consistency, PageOf, ReadRows, Result, ScanConsistently, ScanTable, StoreError, follow, pages,
-};
+use crate::store::{Budget, Consistency, PageOf, ReadRows, Result, ScanTable, StoreError, pages, scan_segment};
 use shared::bucket::{self, BUCKETS, Bucket, OAUTH_OWNER, REFERRERS_PREFIX};
 use shared::index;
 use shared::integrity::Lookup;
@@ -29,8 +27,8 @@ pub const MOST_HELD: usize = 100_000;
 const MOST_PASSES: usize = 8;
 
 /// The traits that a search needs. None of them writes.
-pub trait Searchable: ReadRows + ScanTable + ScanConsistently + Budget {}
-impl<S: ReadRows + ScanTable + ScanConsistently + Budget> Searchable for S {}
+pub trait Searchable: ReadRows + ScanTable + Budget {}
+impl<S: ReadRows + ScanTable + Budget> Searchable for S {}
 
 /// The result of a search.
 #[derive(Debug, Default)]
@@ -207,16 +205,7 @@ impl<S: Searchable> Search<'_, S> {
 
     /// Every row of the table.
     async fn table(&self) -> Result<()> {
-        let segment = |segment: i32| async move {
-            let pages = follow(None, |after: Option<RowKey>| async move {
-                let page = match self.reading {
-                    Consistency::Eventual => self.store.scan(segment, SEGMENTS, after.as_ref()).await?,
-                    Consistency::Strong => self.store.scan_consistently(segment, SEGMENTS, after.as_ref()).await?,
-                };
-                Ok((page.rows, page.next))
-            });
-            self.examine_pages(pages).await
-        };
+        let segment = |segment| self.examine_pages(scan_segment(self.store, segment, SEGMENTS, None, self.reading));
         let all = futures_util::stream::iter(0..SEGMENTS).map(segment);
         all.buffer_unordered(usize::try_from(SEGMENTS).unwrap_or(1)).try_collect().await
     }

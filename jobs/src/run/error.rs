@@ -1,5 +1,6 @@
 //! Why a run failed.
 
+use super::lease::Holder;
 use super::pause::Pause;
 use super::report::RunReport;
 use crate::store::StoreError;
@@ -28,10 +29,8 @@ pub enum RunError {
     ShareUnknown { problem: String },
     #[error("another run took over the lease; this run stopped")]
     LeaseLost,
-    #[error(
-        "another run ({by}) holds the lease for another {seconds} s; nothing was deleted. If that run was killed, try again after that"
-    )]
-    LeaseHeld { by: String, seconds: i64 },
+    #[error("{0}")]
+    LeaseHeld(#[from] Holder),
     #[error("{0}; nothing was done")]
     Paused(Pause),
     #[error(
@@ -51,18 +50,13 @@ fn and_retiring(report: &RunReport) -> String {
 }
 
 impl RunError {
-    /// The run did not start, because a limit or a check forbids it.
-    pub fn is_refusal(&self) -> bool {
-        self.kind() == "Refused"
-    }
-
     /// A stable word for alarms and dashboards.
     pub fn kind(&self) -> &'static str {
         match self {
             RunError::Config(_) => "Configuration",
             RunError::Store(_) | RunError::Interrupted { .. } => "Store",
             RunError::LeaseLost => "LeaseLost",
-            RunError::LeaseHeld { .. } => "LeaseHeld",
+            RunError::LeaseHeld(_) => "LeaseHeld",
             RunError::Paused(_) => "Paused",
             RunError::WrongTable { .. }
             | RunError::TtlNotOn { .. }

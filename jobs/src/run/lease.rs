@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::run::clock::RunClock;
@@ -15,6 +16,9 @@ use shared::time::EpochSeconds;
 pub(crate) const LEASE: &str = "lease";
 /// In the lease of an execution whose first step has found nothing against it.
 const MAY_BEGIN: &str = "may_start";
+
+/// A holder that cannot be read.
+const ANOTHER: &str = "another run";
 
 /// How long a lease holds without being renewed.
 const LEASE_SECONDS: i64 = 60;
@@ -40,14 +44,14 @@ pub struct Lease<'a, S> {
     may_start: bool,
 }
 
-/// What asking for the lease came to.
-pub enum Acquire<'a, S> {
-    Acquired(Lease<'a, S>),
-    /// Another run has it, for so many seconds more unless it renews.
-    Held {
-        by: String,
-        seconds: i64,
-    },
+/// The other run that has the lease, for so many seconds more unless it renews.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error(
+    "another run ({by}) holds the lease for another {seconds} s; nothing was deleted. If that run was killed, try again after that"
+)]
+pub struct Holder {
+    pub by: String,
+    pub seconds: i64,
 }
 
 /// The lease went to somebody else while this run was working: it was asleep for longer than the lease holds.
@@ -71,33 +75,32 @@ impl<'a, S: OwnState> Lease<'a, S> {
     ///
     /// # Errors
     /// When the state row could not be read.
-    pub async fn held(&self) -> Result<Option<Acquire<'a, S>>> {
+    pub async fn held(&self) -> Result<Option<Holder>> {
         Ok(self.store.read_state(LEASE).await?.and_then(|current| self.held_by_another(&current.value)))
     }
 
-    /// Takes the lease if nobody holds it, or if who held it has let it lapse.
+    /// Takes the lease if nobody holds it, or if who held it has let it lapse. Otherwise the holder.
     ///
     /// # Errors
     /// When the state row could not be read or written.
-    pub async fn acquire(mut self) -> Result<Acquire<'a, S>> {
+    pub async fn acquire(mut self) -> Result<Result<Self, Holder>> {
         let current = self.store.read_state(LEASE).await?;
-        if let Some(held) = current.as_ref().and_then(|current| self.held_by_another(&current.value)) {
-            return Ok(held);
+        if let Some(holder) = current.as_ref().and_then(|current| self.held_by_another(&current.value)) {
+            return Ok(Err(holder));
         }
         self.may_start =
             current.as_ref().is_some_and(|current| self.is_ours(&current.value) && current.value[MAY_BEGIN] == true);
         let expected = current.map(|current| current.text);
         if self.store.swap_state(LEASE, expected.as_deref(), Some(&self.value())).await? {
-            return Ok(Acquire::Acquired(self));
+            return Ok(Ok(self));
         }
         // Somebody was quicker; or our own write landed and its answer was lost, and the retry met it.
-        match self.store.read_state(LEASE).await? {
-            Some(current) if self.is_ours(&current.value) => Ok(Acquire::Acquired(self)),
-            Some(current) => Ok(self
-                .held_by_another(&current.value)
-                .unwrap_or(Acquire::Held { by: "another run".to_owned(), seconds: LEASE_SECONDS })),
-            None => Ok(Acquire::Held { by: "another run".to_owned(), seconds: 0 }),
-        }
+        let another = |seconds| Holder { by: ANOTHER.to_owned(), seconds };
+        Ok(match self.store.read_state(LEASE).await? {
+            Some(current) if self.is_ours(&current.value) => Ok(self),
+            Some(current) => Err(self.held_by_another(&current.value).unwrap_or(another(LEASE_SECONDS))),
+            None => Err(another(0)),
+        })
     }
 
     /// Does `work` while renewing the lease. Without the lease the work ends where it is.
@@ -204,9 +207,8 @@ impl<'a, S: OwnState> Lease<'a, S> {
     }
 
     /// `None` when the lease has lapsed, is ours already, or is not one that we can read.
-    fn held_by_another(&self, lease: &Value) -> Option<Acquire<'a, S>> {
-        let (by, seconds) = holder(lease, self.clock.wall()).filter(|_| !self.is_ours(lease))?;
-        Some(Acquire::Held { by, seconds })
+    fn held_by_another(&self, lease: &Value) -> Option<Holder> {
+        holder(lease, self.clock.wall()).filter(|_| !self.is_ours(lease))
     }
 
     fn lasts(&self) -> Duration {
@@ -214,13 +216,12 @@ impl<'a, S: OwnState> Lease<'a, S> {
     }
 }
 
-/// Who holds the lease of this state row, and for how many seconds more unless it is renewed. `None` when it has lapsed or
-/// cannot be read.
-pub fn holder(lease: &Value, now: EpochSeconds) -> Option<(String, i64)> {
+/// Who holds the lease of this state row. `None` when it has lapsed or cannot be read.
+pub fn holder(lease: &Value, now: EpochSeconds) -> Option<Holder> {
     let seconds = lease["until"].as_i64()?.saturating_sub(now.get());
     // A lease further ahead than any lease is written came from a clock that was wrong; it must not block for ever.
     let held = (0..=2 * SHARED_SECONDS).contains(&seconds);
-    held.then(|| (shown(lease["holder"].as_str().unwrap_or("another run")), seconds))
+    held.then(|| Holder { by: shown(lease["holder"].as_str().unwrap_or(ANOTHER)), seconds })
 }
 
 /// A holder as it is shown: of an execution's ARN, the state machine and the name.
@@ -236,7 +237,7 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{Acquire, LEASE_SECONDS, Lease, Lost};
+    use super::{Holder, LEASE_SECONDS, Lease, Lost};
     use crate::run::clock::RunClock;
     use crate::store::{OwnState, Result, StoreError, Stored};
     use shared::time::EpochSeconds;
@@ -285,17 +286,11 @@ mod tests {
     const START: EpochSeconds = EpochSeconds::new(1_800_000_000);
 
     async fn got<'a>(row: &'a Row, clock: &'a RunClock) -> Option<Lease<'a, Row>> {
-        match Lease::own(row, clock, "test").acquire().await {
-            Ok(Acquire::Acquired(lease)) => Some(lease),
-            _ => None,
-        }
+        Lease::own(row, clock, "test").acquire().await.ok()?.ok()
     }
 
     async fn joined<'a>(row: &'a Row, clock: &'a RunClock, execution: &str) -> Option<Lease<'a, Row>> {
-        match Lease::shared(row, clock, execution).acquire().await {
-            Ok(Acquire::Acquired(lease)) => Some(lease),
-            _ => None,
-        }
+        Lease::shared(row, clock, execution).acquire().await.ok()?.ok()
     }
 
     #[tokio::test(start_paused = true)]
@@ -427,7 +422,7 @@ mod tests {
         let _first = joined(&row, &clock, &arn("one")).await.unwrap();
         assert!(joined(&row, &clock, &arn("one")).await.is_some(), "another part of it");
         let other = Lease::shared(&row, &clock, &arn("two")).acquire().await.unwrap();
-        let Acquire::Held { by, .. } = other else { panic!("two executions at a time") };
+        let Err(Holder { by, .. }) = other else { panic!("two executions at a time") };
         assert_eq!(by, "one:nightly-clean-up");
     }
 }

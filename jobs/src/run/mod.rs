@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::run::clock::RunClock;
-use crate::run::lease::{Acquire, Lease};
+use crate::run::lease::Lease;
 use crate::run::report::{Outcome, RunReport, Tally};
 use crate::run::state::JobState;
 use crate::store::{
@@ -94,7 +94,7 @@ pub async fn run<S: Store, J: WalkRows<S>>(
         return run.walk().await;
     }
     match run.walk_with(Lease::own(store, clock, J::NAME)).await {
-        Err(held @ RunError::LeaseHeld { .. }) => Ok(run.idle(Outcome::LeaseHeld, &held)),
+        Err(held @ RunError::LeaseHeld(_)) => Ok(run.idle(Outcome::LeaseHeld, &held)),
         done => done,
     }
 }
@@ -102,9 +102,8 @@ pub async fn run<S: Store, J: WalkRows<S>>(
 /// Whether any bucket of the system actors has a row of its own. Costs a few of the smallest reads.
 async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
     for (bucket, owner) in BUCKETS.iter().filter_map(|bucket| Some((bucket, bucket.system_owner()?))) {
-        let (prefix, size) = (bucket.sort_prefix(), PageSize::Rows(10));
-        let of = PageOf { owner, prefix: &prefix, after: None, until: None, reading: Consistency::Eventual, size };
-        if store.page(of).await?.rows.iter().any(|row| row.is_of(bucket)) {
+        let all = PageOf::all(owner, bucket.sort_prefix(), Consistency::Eventual);
+        if store.page(&PageOf { size: PageSize::Rows(10), ..all }).await?.rows.iter().any(|row| row.is_of(bucket)) {
             return Ok(true);
         }
     }
@@ -113,10 +112,7 @@ async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
 
 /// An error if another run holds the lease: to know before a plan is made, and without writing.
 pub async fn check_lease<S: OwnState>(store: &S, clock: &RunClock) -> Result<(), RunError> {
-    match Lease::own(store, clock, "").held().await? {
-        Some(Acquire::Held { by, seconds }) => Err(RunError::LeaseHeld { by, seconds }),
-        _ => Ok(()),
-    }
+    Lease::own(store, clock, "").held().await?.map_or(Ok(()), |holder| Err(holder.into()))
 }
 
 /// The lease, or who holds it. The pause is read first: a paused run writes nothing, no lease either.
@@ -126,10 +122,7 @@ pub async fn acquire<'a, S: OwnState + ReadRows>(
     lease: Lease<'a, S>,
 ) -> Result<Lease<'a, S>, RunError> {
     pause::check(store, clock).await?;
-    match lease.acquire().await? {
-        Acquire::Acquired(lease) => Ok(lease),
-        Acquire::Held { by, seconds } => Err(RunError::LeaseHeld { by, seconds }),
-    }
+    Ok(lease.acquire().await??)
 }
 
 /// A run that may start: its rules are known, and the table is ActingWeb's.
@@ -214,7 +207,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         if holds_known_rows(self.store).await? {
             return Ok(false);
         }
-        let others = self.store.scan(0, 1, None).await?;
+        let others = self.store.scan(0, 1, None, Consistency::Eventual).await?;
         let mut others = others.rows.iter().filter(|row| row.key.owner != JANITOR_OWNER).peekable();
         if others.peek().is_none() {
             return Ok(true);
@@ -363,24 +356,19 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         let incomplete_runs = state.incomplete_runs_after(outcome);
         let enough = self.settings.backlog_after_incomplete_runs.is_some_and(|limit| incomplete_runs >= limit);
         RunReport {
-            outcome,
-            mode: self.settings.mode,
-            table: self.settings.table.clone(),
-            now: self.clock.now().get(),
             resumed: state.is_resumed(),
             counts,
             usage: self.store.usage(),
-            elapsed_ms: u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX),
             findings,
             notes: self.notes.clone(),
             next,
-            of_segment: self.segment.is_some(),
             consecutive_incomplete_runs: incomplete_runs,
             // Not with MAX_DELETES, whatever ended this run: an execution has no such limit.
             start_backlog: enough
                 && outcome == Outcome::OutOfTime
                 && self.settings.mode == Mode::Delete
                 && self.settings.max_deletes.is_none(),
+            ..RunReport::new(outcome, self.settings, self.clock)
         }
     }
 }

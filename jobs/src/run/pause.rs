@@ -10,12 +10,12 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::RunError;
 use super::clock::RunClock;
-use crate::store::{OwnState, ReadRows, Result, StopWork, StoreError};
-use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
+use crate::store::{OwnState, ReadRows, Result, StopWork, StoreError, state_key, state_value};
+use shared::bucket::STATE_BUCKET;
 use shared::integrity::Lookup;
 use shared::mask::plain;
 use shared::row::{Row, RowKey};
@@ -44,7 +44,7 @@ impl Pause {
         if row.bucket.text() != Some(STATE_BUCKET) {
             return None;
         }
-        let value: Value = row.data.text().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let value = state_value(row);
         let until = value["until"].as_i64();
         let why = value["why"].as_str().map(|why| plain(why).chars().take(MOST_WHY).collect());
         until.is_none_or(|until| now.get() < until).then_some(Self { until, why })
@@ -64,7 +64,7 @@ impl std::fmt::Display for Pause {
 }
 
 pub(crate) fn key() -> RowKey {
-    RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{NAME}"))
+    state_key(NAME)
 }
 
 /// The pause that holds now.
@@ -181,8 +181,8 @@ mod tests {
     }
 
     impl ReadRows for Memory {
-        async fn page(&self, _: PageOf<'_>) -> Result<Page> {
-            Ok(Page::default())
+        async fn page(&self, _: &PageOf) -> Result<Page<String>> {
+            Ok(Page { rows: Vec::new(), next: None })
         }
 
         async fn get_consistent(&self, _: &[RowKey]) -> Result<Vec<Lookup>> {

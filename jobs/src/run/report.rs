@@ -1,12 +1,15 @@
 //! The report of a run: outcome, counts, cost. No row, no name, no secret.
 
-use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::metric::{self, Document};
+use crate::run::clock::RunClock;
 use crate::store::Usage;
 pub use crate::walk::tally::{BucketCounts, Tally};
-use shared::settings::Mode;
+use shared::settings::{Mode, Settings};
 
 /// How a run ended. The names are part of the report and of the state row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::EnumString, strum::IntoStaticStr)]
@@ -66,8 +69,6 @@ pub struct RunReport {
     pub notes: Vec<String>,
     /// Where the next run continues; `None` when this one reached the end.
     pub next: Option<Value>,
-    /// Of one segment only: it completes nothing by itself.
-    pub of_segment: bool,
     /// This run included.
     pub consecutive_incomplete_runs: u64,
     /// There were enough incomplete runs to start a backlog execution.
@@ -157,6 +158,76 @@ impl Serialize for RunReport {
     }
 }
 
+/// The figures of a run, or of several, added up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Totals {
+    pub runs: u64,
+    pub read: u64,
+    pub deleted: u64,
+    pub retired: u64,
+    pub left_to_ttl: u64,
+    pub lost_race: u64,
+    pub skipped: u64,
+    pub uncertain: u64,
+    pub read_units: f64,
+    pub write_units: f64,
+    pub requests: u64,
+    pub throttles: u64,
+    /// The sum over all runs, concurrent ones included.
+    pub elapsed_ms: u64,
+    /// Rows deleted by bucket, where there were any.
+    pub deleted_in: BTreeMap<String, u64>,
+    /// The job's findings, where they are counts.
+    pub found: BTreeMap<String, u64>,
+}
+
+impl Totals {
+    pub(crate) fn of(report: &RunReport) -> Self {
+        let counts = &report.counts;
+        let found = report.findings.as_object().into_iter().flatten();
+        Self {
+            runs: 1,
+            read: counts.rows_read(),
+            deleted: counts.rows_deleted(),
+            retired: counts.rows_retired(),
+            left_to_ttl: counts.rows_left_to_ttl(),
+            lost_race: counts.lost_races(),
+            skipped: counts.rows_skipped(),
+            uncertain: counts.uncertain(),
+            read_units: report.usage.read_units,
+            write_units: report.usage.write_units,
+            requests: report.usage.requests,
+            throttles: report.usage.throttles,
+            elapsed_ms: report.elapsed_ms,
+            deleted_in: counts.deleted_by_bucket(),
+            found: found.filter_map(|(kind, n)| Some((kind.clone(), n.as_u64()?))).collect(),
+        }
+    }
+
+    pub fn add(&mut self, other: &Totals) {
+        self.runs = self.runs.saturating_add(other.runs);
+        self.read = self.read.saturating_add(other.read);
+        self.deleted = self.deleted.saturating_add(other.deleted);
+        self.retired = self.retired.saturating_add(other.retired);
+        self.left_to_ttl = self.left_to_ttl.saturating_add(other.left_to_ttl);
+        self.lost_race = self.lost_race.saturating_add(other.lost_race);
+        self.skipped = self.skipped.saturating_add(other.skipped);
+        self.uncertain = self.uncertain.saturating_add(other.uncertain);
+        self.read_units += other.read_units;
+        self.write_units += other.write_units;
+        self.requests = self.requests.saturating_add(other.requests);
+        self.throttles = self.throttles.saturating_add(other.throttles);
+        self.elapsed_ms = self.elapsed_ms.saturating_add(other.elapsed_ms);
+        for (sum, more) in [(&mut self.deleted_in, &other.deleted_in), (&mut self.found, &other.found)] {
+            for (name, n) in more {
+                let sum = sum.entry(name.clone()).or_default();
+                *sum = sum.saturating_add(*n);
+            }
+        }
+    }
+}
+
 /// The answer of a job: the figures that its callers read, and the report beside them.
 #[derive(Serialize)]
 pub(crate) struct Answer<'a, B> {
@@ -173,6 +244,25 @@ impl<'a, B> Answer<'a, B> {
 }
 
 impl RunReport {
+    /// Of a run that has done nothing.
+    pub(crate) fn new(outcome: Outcome, settings: &Settings, clock: &RunClock) -> Self {
+        Self {
+            outcome,
+            mode: settings.mode,
+            table: settings.table.clone(),
+            now: clock.now().get(),
+            resumed: false,
+            counts: Tally::default(),
+            usage: Usage::default(),
+            elapsed_ms: u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX),
+            findings: Value::Null,
+            notes: Vec::new(),
+            next: None,
+            consecutive_incomplete_runs: 0,
+            start_backlog: false,
+        }
+    }
+
     pub fn to_json(&self) -> Value {
         json!(self)
     }

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::run::report::{BucketCounts, Outcome, RunReport};
+use crate::run::report::{BucketCounts, Outcome, RunReport, Totals};
 use crate::store::{OwnState, Result};
 use shared::bucket::BUCKETS;
 use shared::expiry::KeepReason;
@@ -52,6 +52,15 @@ pub struct LastRun {
     pub left_to_ttl: u64,
     /// Rows deleted by bucket, where there were any.
     pub deleted_in: BTreeMap<String, u64>,
+}
+
+impl LastRun {
+    /// Without what only the state knows.
+    pub(crate) fn new(at: i64, totals: Totals) -> Self {
+        let Totals { read, deleted, lost_race, skipped, retired, left_to_ttl, deleted_in, .. } = totals;
+        let (previous_at, outcome) = (None, String::new());
+        Self { at, previous_at, outcome, read, deleted, lost_race, skipped, retired, left_to_ttl, deleted_in }
+    }
 }
 
 /// Longer than the time between two weekly runs.
@@ -163,22 +172,11 @@ impl JobState {
             let others = counts.deleted_total() + counts.kept_for(KeepReason::Foreign);
             ((*bucket).to_owned(), counts.read.saturating_sub(others))
         };
-        let run = LastRun {
-            at: report.now,
-            read: counts.rows_read(),
-            deleted: counts.rows_deleted(),
-            lost_race: counts.lost_races(),
-            skipped: counts.rows_skipped(),
-            retired: counts.rows_retired(),
-            left_to_ttl: counts.rows_left_to_ttl(),
-            deleted_in: counts.deleted_by_bucket(),
-            ..LastRun::default()
-        };
         Self {
             cursor: report.next.clone().unwrap_or_default(),
             cursor_at: report.next.is_some().then_some(report.now),
             left: in_one_run.then(|| counts.buckets().iter().map(left).collect()),
-            ..self.after_run(run, report.outcome)
+            ..self.after_run(LastRun::new(report.now, Totals::of(report)), report.outcome)
         }
     }
 }

@@ -6,23 +6,19 @@ mod doctor;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::Value;
 
 pub use doctor::{Check, State, examine};
 
-use crate::cleanup::Cleanup;
 use crate::metrics::{self, Ended, Finding, Measurement, Sampling, WATCHED};
-use crate::repair::Repair;
-use crate::run::Job;
 use crate::run::clock::RunClock;
-use crate::run::lease::{self, LEASE};
+use crate::run::lease::{self, Holder, LEASE};
 use crate::run::pause::{self, Pause};
 use crate::run::report::Outcome;
 use crate::run::state::JobState;
-use crate::store::{Budget, InspectRecovery, InspectTable, ReadRows, Recovery, Result, ScanTable};
-use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
+use crate::store::{
+    Budget, InspectRecovery, InspectTable, ReadRows, Recovery, Result, ScanTable, state_key, state_value,
+};
 use shared::integrity::Lookup;
-use shared::row::RowKey;
 use shared::settings::{Scope, Settings};
 
 #[derive(Clone, Debug, Serialize)]
@@ -43,15 +39,9 @@ pub struct Status {
     pub backlog_error: Option<f64>,
     pub trend: &'static str,
     pub days_until_clear: Option<f64>,
-    pub findings: Vec<Value>,
+    pub findings: Vec<Finding>,
     pub read_units: f64,
     pub requests: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Holder {
-    pub by: String,
-    pub seconds: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -77,9 +67,8 @@ where
     let mut measured = metrics::measure_with(store, &settings, clock, &Sampling::brief(now)).await?;
     let recovery = store.recovery().await;
     measured.findings.extend(metrics::recovery_finding(&measured, &recovery));
-    let lease = store.get_consistent(&[RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{LEASE}"))]).await?;
+    let lease = store.get_consistent(&[state_key(LEASE)]).await?.pop();
     let is_counted = measured.ended == Ended::Complete;
-    let finding = |finding: &Finding| serde_json::json!({"kind": finding.kind, "text": finding.text});
     Ok(Status {
         table: measured.table.clone(),
         now: now.get(),
@@ -92,31 +81,24 @@ where
             Err(_) => "unknown",
         },
         pause: pause::read(store, clock).await?,
-        lease: lease.first().and_then(value).and_then(|lease| {
-            let (by, seconds) = lease::holder(&lease, now)?;
-            Some(Holder { by, seconds })
-        }),
+        lease: match &lease {
+            Some(Lookup::Found(row)) => lease::holder(&state_value(row), now),
+            _ => None,
+        },
         runs: WATCHED.iter().map(|name| (*name, last_run(&measured, name))).collect(),
         backlog: is_counted.then_some(measured.forecast.backlog),
         backlog_error: measured.estimate.as_ref().filter(|_| is_counted).and_then(metrics::Estimate::dead_error),
         trend: measured.forecast.trend.name(),
         days_until_clear: measured.forecast.trend.days_until_clear(),
-        findings: measured.findings.iter().map(finding).collect(),
+        findings: measured.findings,
         read_units: store.usage().read_units,
         requests: store.usage().requests,
     })
 }
 
-/// A state row's value; null when it cannot be read.
-fn value(lookup: &Lookup) -> Option<Value> {
-    let Lookup::Found(row) = lookup else { return None };
-    Some(row.data.text().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default())
-}
-
 fn last_run(measured: &Measurement, name: &str) -> Option<LastRun> {
     let state: &JobState = measured.runs.get(name)?;
     let run = state.last_run.as_ref()?;
-    let period = if name == Cleanup::NAME { Cleanup::PERIOD } else { Repair::PERIOD };
     Some(LastRun {
         at: run.at,
         outcome: Outcome::named(&run.outcome).map_or("unknown", Outcome::name),
@@ -124,6 +106,6 @@ fn last_run(measured: &Measurement, name: &str) -> Option<LastRun> {
         deleted: run.deleted,
         last_complete_at: state.last_complete_at,
         consecutive_incomplete_runs: state.consecutive_incomplete_runs,
-        next_at: run.at.saturating_add(metrics::interval(run).unwrap_or(period)),
+        next_at: run.at.saturating_add(metrics::interval(run).unwrap_or_else(|| metrics::period(name))),
     })
 }

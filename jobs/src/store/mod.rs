@@ -1,16 +1,19 @@
 //! What a use case may ask of the table: one trait a capability, each mirrored by an IAM action. A use case that never
 //! deletes cannot name [`DeleteRows`]. I/O verbs return what was seen, never verdicts.
 
+#![expect(async_fn_in_trait, reason = "used with static dispatch only")]
+
 mod pages;
 
 use std::time::Duration;
 
-pub use pages::{follow, pages, scan_pages};
+pub use pages::{Rows, collect, follow, pages, scan_pages, scan_segment};
 
 use serde_json::Value;
 
 #[cfg(feature = "revoke")]
 use shared::bucket::Bucket;
+use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
 #[cfg(feature = "revoke")]
 use shared::clients::ClientId;
 use shared::disposal::{Condemned, Retirement};
@@ -61,12 +64,12 @@ impl StoreError {
 
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// One page of a bucket.
-#[derive(Default)]
-pub struct Page {
+/// One page of a Query, by range keys, or of a segment of a Scan, by keys.
+#[derive(Debug)]
+pub struct Page<K> {
     pub rows: Vec<Row>,
-    /// Range key to go on after; `None` is the end.
-    pub next: Option<String>,
+    /// Key to go on after; `None` is the end.
+    pub next: Option<K>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,29 +114,29 @@ pub enum PageSize {
 }
 
 /// Which rows to page: those of `owner` whose range key begins with `prefix`; all of them when it is empty.
-#[derive(Clone, Copy)]
-pub struct PageOf<'a> {
-    pub owner: &'a str,
-    pub prefix: &'a str,
+#[derive(Clone)]
+pub struct PageOf {
+    pub owner: String,
+    pub prefix: String,
     /// Range key to go on after.
-    pub after: Option<&'a str>,
+    pub after: Option<String>,
     /// The last range key wanted; it begins with `prefix`.
-    pub until: Option<&'a str>,
+    pub until: Option<String>,
     pub reading: Consistency,
     pub size: PageSize,
 }
 
-impl<'a> PageOf<'a> {
+impl PageOf {
     /// All rows of `owner` whose range key begins with `prefix`, at the pace's page size.
-    pub fn all(owner: &'a str, prefix: &'a str, reading: Consistency) -> Self {
-        Self { owner, prefix, after: None, until: None, reading, size: PageSize::Paced }
+    pub fn all(owner: impl Into<String>, prefix: impl Into<String>, reading: Consistency) -> Self {
+        let (owner, prefix, size) = (owner.into(), prefix.into(), PageSize::Paced);
+        Self { owner, prefix, after: None, until: None, reading, size }
     }
 }
 
 /// `dynamodb:Query`, `dynamodb:BatchGetItem`.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait ReadRows {
-    async fn page(&self, of: PageOf<'_>) -> Result<Page>;
+    async fn page(&self, of: &PageOf) -> Result<Page<String>>;
 
     /// Looks at each key with consistent reads, in the order given. What a fault of the moment hid is `Unread`.
     async fn get_consistent(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
@@ -142,30 +145,25 @@ pub trait ReadRows {
     async fn get_eventual(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
 }
 
-/// One page of a segment of the whole table.
-#[derive(Debug, Default)]
-pub struct ScanPage {
-    pub rows: Vec<Row>,
-    /// Key to go on after; `None` is the end of the segment.
-    pub next: Option<RowKey>,
-}
-
 /// `dynamodb:Scan`.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait ScanTable {
-    /// A page of segment `segment` of `segments`, after the key `after`, at half price.
-    async fn scan(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage>;
+    /// A page of segment `segment` of `segments`, after the key `after`.
+    async fn scan(
+        &self,
+        segment: i32,
+        segments: i32,
+        after: Option<&RowKey>,
+        reading: Consistency,
+    ) -> Result<Page<RowKey>>;
 }
 
 /// `dynamodb:PutItem` of a client's index row, and of nothing else.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait RestoreClient {
     /// Writes the index row that leads to a client, if there is none; whether it did.
     async fn restore_client(&self, client: &str, actor: &str) -> Result<bool>;
 }
 
 /// `dynamodb:UpdateItem` of `ttl_timestamp` and `retired_from`, and of nothing else: no row is created, and `data` is never touched.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait WriteTtl {
     /// Sets a row's TTL, or removes it if `ttl` is absent, and removes `retired_from`, on the condition that the row is still what was
     /// read: its bucket, its data, its TTL, its `retired_from`. Whether it was.
@@ -181,7 +179,6 @@ pub enum ActorLookup {
 }
 
 /// `dynamodb:Scan` and `dynamodb:BatchGetItem` on the sibling table of the actors.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait ReadActors {
     /// Whether the actors' table holds any actor at all: an empty one is not to be believed.
     async fn holds_actors(&self) -> Result<bool>;
@@ -227,14 +224,12 @@ pub struct Deletes {
 }
 
 /// `dynamodb:PartiQLDelete`.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait DeleteRows {
     /// Deletes each row on the condition that it is still what was judged. No row may be named twice.
     async fn delete(&self, rows: &[Condemned]) -> Deletes;
 }
 
 /// `dynamodb:PartiQLUpdate` of `ttl_timestamp` and `retired_from`, and of nothing else: no row is created, and `data` is never touched.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait RetireRows {
     /// Retires each row on the condition that it is still what was judged. No row may be named twice.
     async fn retire(&self, rows: &[Retirement]) -> Deletes;
@@ -242,7 +237,6 @@ pub trait RetireRows {
 
 /// `dynamodb:PartiQLDelete`, of rows that are alive: not [`DeleteRows`], so that nothing else can ask for it.
 #[cfg(feature = "revoke")]
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait RevokeRows {
     /// Deletes each row on the condition that it is still what was claimed. No row may be named twice.
     async fn revoke(&self, rows: &[shared::revocation::Revoked]) -> Deletes;
@@ -250,21 +244,12 @@ pub trait RevokeRows {
 
 /// `dynamodb:PartiQLDelete` of an unused client's rows, and `dynamodb:PutItem` of its index row: for an operator only.
 #[cfg(feature = "revoke")]
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait PruneClients {
     /// Deletes each row on the condition that it is still what was read. No row may be named twice.
     async fn prune(&self, rows: &[shared::clients::Pruned]) -> Deletes;
 
     /// Writes an index row that was deleted again, if there is none; whether it did.
     async fn put_back(&self, index: &'static Bucket, client: ClientId) -> Result<bool>;
-}
-
-/// `dynamodb:Scan`.
-#[cfg(feature = "revoke")]
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
-pub trait ScanConsistently {
-    /// As [`ScanTable::scan`], at the full price, with what was written a moment ago.
-    async fn scan_consistently(&self, segment: i32, segments: i32, after: Option<&RowKey>) -> Result<ScanPage>;
 }
 
 /// A state row's value (null when it cannot be read) and the exact text it was stored as, which the next write is conditional on.
@@ -274,8 +259,17 @@ pub struct Stored {
     pub text: String,
 }
 
+/// The key of a state row.
+pub fn state_key(name: &str) -> RowKey {
+    RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{name}"))
+}
+
+/// The value of a state row that was read as any row is; null when it cannot be read.
+pub fn state_value(row: &Row) -> Value {
+    row.data.text().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
 /// `dynamodb:GetItem`, `PutItem` and `DeleteItem` on rows of our own owner, and of no other.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait OwnState {
     async fn read_state(&self, name: &str) -> Result<Option<Stored>>;
 
@@ -291,33 +285,20 @@ pub trait OwnState {
     async fn holds_state(&self) -> Result<bool>;
 }
 
+/// An on-demand table may have a maximum of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Billing {
-    /// With the table's own maximum, where it has one.
-    OnDemand {
-        max_read_units: Option<f64>,
-        max_write_units: Option<f64>,
-    },
-    Provisioned {
-        read_units: f64,
-        write_units: f64,
-    },
+    OnDemand { max_read_units: Option<f64>, max_write_units: Option<f64> },
+    Provisioned { read_units: f64, write_units: f64 },
 }
 
-/// What `DescribeTimeToLive` says.
+/// What `DescribeTimeToLive` says. Enabling and disabling take DynamoDB up to an hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TtlSetting {
     Off,
-    On {
-        attribute: String,
-    },
-    /// Being switched on for `attribute`, which takes DynamoDB up to an hour.
-    Enabling {
-        attribute: String,
-    },
-    Disabling {
-        attribute: String,
-    },
+    On { attribute: String },
+    Enabling { attribute: String },
+    Disabling { attribute: String },
 }
 
 /// What `DescribeTable` says. Rows and bytes are DynamoDB's own count, up to six hours old.
@@ -333,7 +314,6 @@ pub struct TableFigures {
 }
 
 /// `dynamodb:DescribeTable`, `dynamodb:DescribeTimeToLive`.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait InspectTable {
     /// As they were when the run began.
     fn figures(&self) -> &TableFigures;
@@ -351,7 +331,6 @@ pub enum Recovery {
 }
 
 /// `dynamodb:DescribeContinuousBackups`.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait InspectRecovery {
     async fn recovery(&self) -> Result<Recovery>;
 }
@@ -381,7 +360,6 @@ impl Permission {
 }
 
 /// Any of the actions of [`Permission`], each so that it cannot change the table.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait AskPermission {
     /// Ok if it is allowed.
     async fn ask(&self, permission: Permission) -> Result<()>;
@@ -400,7 +378,6 @@ pub enum EnableAnswer {
 }
 
 /// `dynamodb:UpdateTimeToLive`, to on, for ActingWeb's attribute: nothing here can switch it off.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait SwitchTtl {
     async fn enable_ttl(&self) -> Result<EnableAnswer>;
 }
@@ -420,7 +397,6 @@ pub struct TableStream {
 }
 
 /// `dynamodb:DescribeTable`; `dynamodb:UpdateTable`, of the stream, to on: nothing here can switch it off.
-#[expect(async_fn_in_trait, reason = "used with static dispatch only")]
 pub trait SwitchStream {
     async fn table_stream(&self) -> Result<TableStream>;
 

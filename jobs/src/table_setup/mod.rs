@@ -42,8 +42,8 @@ mod script {
     }
 
     impl<T, A> ReadRows for Script<T, A> {
-        async fn page(&self, _: PageOf<'_>) -> Result<Page> {
-            Ok(Page::default())
+        async fn page(&self, _: &PageOf) -> Result<Page<String>> {
+            Ok(Page { rows: Vec::new(), next: None })
         }
 
         async fn get_consistent(&self, _: &[RowKey]) -> Result<Vec<Lookup>> {

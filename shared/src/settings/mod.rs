@@ -10,8 +10,7 @@ mod names;
 
 use std::collections::BTreeMap;
 
-use serde::de::{Deserialize, DeserializeOwned, IntoDeserializer, value::Error as NotAChoice};
-use serde::{Deserialize as Named, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::bucket::{RETIRE_DAYS, REUSE_WINDOW_SECONDS};
@@ -25,8 +24,9 @@ use names::{Place, refuse_lookalikes, unknown, wrong};
 pub type Environment = BTreeMap<String, String>;
 
 /// Which run the settings are for: each takes only its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Purpose {
     Cleanup,
     Repair,
@@ -37,13 +37,7 @@ pub enum Purpose {
 
 impl Purpose {
     pub fn name(self) -> &'static str {
-        match self {
-            Purpose::Cleanup => "cleanup",
-            Purpose::Repair => "repair",
-            Purpose::Metrics => "metrics",
-            Purpose::Cascade => "cascade",
-            Purpose::Explain => "explain",
-        }
+        self.into()
     }
 }
 
@@ -143,8 +137,8 @@ pub struct Settings {
     pub cascade_stream: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Named)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Mode {
     Delete,
     DryRun,
@@ -152,23 +146,20 @@ pub enum Mode {
 
 impl Mode {
     pub fn name(self) -> &'static str {
-        match self {
-            Mode::Delete => "delete",
-            Mode::DryRun => "dry-run",
-        }
+        self.into()
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Named)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "kebab-case")]
 pub enum ExpiredRows {
     Delete,
     Retire,
 }
 
 /// Which rows a measurement covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Named)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Scope {
     /// The rows of the system actors, by Query: cheap enough for every hour.
     System,
@@ -178,10 +169,7 @@ pub enum Scope {
 
 impl Scope {
     pub fn name(self) -> &'static str {
-        match self {
-            Scope::System => "system",
-            Scope::All => "all",
-        }
+        self.into()
     }
 }
 
@@ -283,20 +271,20 @@ impl Given {
         Ok(Settings {
             table: self.table()?,
             mode: self.mode(mode)?,
-            expired_rows: self.choice("EXPIRED_ROWS").unwrap_or(ExpiredRows::Delete),
-            retire_days: self.number("RETIRE_DAYS").unwrap_or(RETIRE_DAYS),
-            max_deletes: self.number("MAX_DELETES"),
-            max_delete_share: self.number("MAX_DELETE_SHARE"),
-            max_write_units_per_second: self.number("MAX_WRITE_UNITS_PER_SECOND"),
-            max_read_units_per_second: self.number("MAX_READ_UNITS_PER_SECOND"),
+            expired_rows: self.parse("EXPIRED_ROWS").unwrap_or(ExpiredRows::Delete),
+            retire_days: self.parse("RETIRE_DAYS").unwrap_or(RETIRE_DAYS),
+            max_deletes: self.parse("MAX_DELETES"),
+            max_delete_share: self.parse("MAX_DELETE_SHARE"),
+            max_write_units_per_second: self.parse("MAX_WRITE_UNITS_PER_SECOND"),
+            max_read_units_per_second: self.parse("MAX_READ_UNITS_PER_SECOND"),
             pace_shared_by: 1,
-            reuse_window_seconds: self.number("REUSE_WINDOW_SECONDS").unwrap_or(REUSE_WINDOW_SECONDS),
-            grace_seconds: self.number("GRACE_SECONDS").unwrap_or(crate::bucket::GRACE_SECONDS),
-            backlog_after_incomplete_runs: self.number("BACKLOG_AFTER_INCOMPLETE_RUNS"),
-            restore_clients: self.get("RESTORE_CLIENTS") == Some("true"),
-            remove_legacy: self.get("REMOVE_LEGACY") == Some("true"),
-            scope: self.choice("SCOPE").unwrap_or(Scope::System),
-            max_audit_units: self.number("MAX_AUDIT_UNITS"),
+            reuse_window_seconds: self.parse("REUSE_WINDOW_SECONDS").unwrap_or(REUSE_WINDOW_SECONDS),
+            grace_seconds: self.parse("GRACE_SECONDS").unwrap_or(crate::bucket::GRACE_SECONDS),
+            backlog_after_incomplete_runs: self.parse("BACKLOG_AFTER_INCOMPLETE_RUNS"),
+            restore_clients: self.parse("RESTORE_CLIENTS").unwrap_or(false),
+            remove_legacy: self.parse("REMOVE_LEGACY").unwrap_or(false),
+            scope: self.parse("SCOPE").unwrap_or(Scope::System),
+            max_audit_units: self.parse("MAX_AUDIT_UNITS"),
             cascade_stream: self.get("CASCADE_STREAM_ARN").map(str::to_owned),
         })
     }
@@ -308,21 +296,16 @@ impl Given {
         self.values.get(name).map(String::as_str).or(setting.default).filter(|_| taken)
     }
 
-    fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+    fn parse<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.get(name)?.parse().ok()
-    }
-
-    fn choice<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        let choice = IntoDeserializer::<NotAChoice>::into_deserializer(self.get(name)?);
-        Deserialize::deserialize(choice).ok()
     }
 
     fn mode(&self, of_command: Option<Mode>) -> Result<Mode, ConfigError> {
         match of_command {
             Some(mode) => Ok(mode),
-            None if DELETING.contains(&self.purpose) => self.choice("MODE").ok_or(ConfigError::NoMode),
+            None if DELETING.contains(&self.purpose) => self.parse("MODE").ok_or(ConfigError::NoMode),
             // The metrics job only reads; it reports on runs that delete if the stack does.
-            None => Ok(self.choice("MODE").unwrap_or(Mode::DryRun)),
+            None => Ok(self.parse("MODE").unwrap_or(Mode::DryRun)),
         }
     }
 

@@ -7,6 +7,7 @@ use jobs::cascade::CascadeReport;
 use jobs::cleanup::Cleanup;
 use jobs::metrics::Measurement;
 use jobs::repair::Repair;
+use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
 use jobs::run::{Job, RunError, WalkRows};
 use runtime::custom_resource::{self, Unanswered};
@@ -44,7 +45,7 @@ async fn run<J: WalkRows<Dynamo>>(
     now: EpochSeconds,
     budget: Budget,
 ) -> Result<RunReport, RunError> {
-    job::run::<J>(function, &event::overrides(event)?, function.clock(now, budget), None).await
+    job::run::<J>(function, &event::overrides(event)?, RunClock::start(now, budget), None).await
 }
 
 impl Invocations for Function {
