@@ -15,7 +15,7 @@ use crate::metrics::{self, Ended, Finding, Measurement, Sampling, WATCHED};
 use crate::repair::Repair;
 use crate::run::Job;
 use crate::run::clock::RunClock;
-use crate::run::lease::{self, LEASE};
+use crate::run::lease::LEASE;
 use crate::run::pause::{self, Pause};
 use crate::run::report::Outcome;
 use crate::run::state::JobState;
@@ -93,7 +93,7 @@ where
         },
         pause: pause::read(store, clock).await?,
         lease: lease.first().and_then(value).and_then(|lease| {
-            let (by, seconds) = lease::holder(&lease, now)?;
+            let (by, seconds) = shared::lease::holder(&lease, now)?;
             Some(Holder { by, seconds })
         }),
         runs: WATCHED.iter().map(|name| (*name, last_run(&measured, name))).collect(),
