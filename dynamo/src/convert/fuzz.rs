@@ -1,13 +1,12 @@
 //! Any item: mutations of a corpus of items (`items.txt`, one a line, as DynamoDB spells them), and values of every type at random.
-//! `PROOF=long` makes a hundred times as many; `FUZZ_SEED` repeats a run.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use fastrand::Rng;
-use serde_json::{Value, json};
+use model::mutate::{Corpus, Fuzz};
+use serde_json::Value;
 
 use super::{BUCKET, DATA, ID, Item, RETIRED, SORT, TTL, to_key, to_raw, to_row, to_value};
 use shared::disposal::{Disposal, condemn};
@@ -23,12 +22,8 @@ const DEEPEST: u8 = 32;
 
 #[test]
 fn any_item_is_a_row_that_loses_nothing_and_shows_nothing() {
-    let began = Instant::now();
-    let seed = std::env::var("FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
-    let rounds = if std::env::var("PROOF").is_ok_and(|proof| proof == "long") { 2_000_000 } else { 20_000 };
-    println!("FUZZ_SEED={seed}");
-    let seeds = include_str!("items.txt").lines().map(str::to_owned);
-    let (mut corpus, mut random) = (model::mutate::Corpus::new(seeds.clone(), seed), Rng::with_seed(seed));
+    let (fuzz, items) = (Fuzz::start("items", 40_000), include_str!("items.txt"));
+    let (mut corpus, mut random) = (Corpus::of(items, fuzz.seed), Rng::with_seed(fuzz.seed));
     let (mut rows, mut known, mut before) = (0, 0, Item::new());
     let mut check = |item: Item| {
         if let Some(row) = hold(&item) {
@@ -38,9 +33,12 @@ fn any_item_is_a_row_that_loses_nothing_and_shows_nothing() {
         told_apart(&before, &item);
         before = item;
     };
-    seeds.for_each(|text| check(read(&text).expect("the corpus is of items")));
-    for _ in 0..rounds {
-        check(random_item(&mut random));
+    items.lines().for_each(|text| check(read(text).expect("the corpus is of items")));
+    for round in 0..fuzz.rounds {
+        if round % 2 == 0 {
+            check(random_item(&mut random));
+            continue;
+        }
         let text = corpus.next_text();
         if let Some(item) = read(&text) {
             check(item);
@@ -49,9 +47,11 @@ fn any_item_is_a_row_that_loses_nothing_and_shows_nothing() {
             }
         }
     }
-    assert!(rows > rounds / 4 && known > rounds / 100, "{rows}, {known} known: too far from the table's items");
-    let (inputs, seconds) = (2 * rounds, model::seconds(began));
-    model::figure(&json!({"part": "fuzz", "what": "items", "inputs": inputs, "seconds": seconds}));
+    assert!(
+        rows > fuzz.rounds / 8 && known > fuzz.rounds / 200,
+        "{rows}, {known} known: too far from the table's items"
+    );
+    fuzz.end();
 }
 
 /// One item, as a row: its keys and every value that a condition is made of come back as they were.

@@ -42,11 +42,6 @@ pub(crate) fn policies(windows: &[i128], graces: &[i128], retirements: &[Option<
     all
 }
 
-/// The longer form: what takes turns otherwise is taken all at once.
-pub(crate) fn is_long() -> bool {
-    std::env::var("PROOF").is_ok_and(|proof| proof == "long")
-}
-
 /// Values that a decision does not read: they take turns from case to case, so that each comes to every kind of row. That the
 /// decision does not read them is tested with random values in [`crate::outside`].
 pub(crate) struct Turns<T> {
@@ -57,7 +52,7 @@ pub(crate) struct Turns<T> {
 
 impl<T> Turns<T> {
     pub(crate) fn of(all: Vec<T>) -> Self {
-        Self { all, turn: 0, long: is_long() }
+        Self { all, turn: 0, long: model::is_long() }
     }
 
     pub(crate) fn next(&mut self) -> &T {
@@ -65,7 +60,7 @@ impl<T> Turns<T> {
         &self.all[self.turn]
     }
 
-    /// The next one; with `PROOF=long` all of them.
+    /// The next one; in the longer form all of them.
     pub(crate) fn next_or_all(&mut self) -> &[T] {
         if self.long { &self.all } else { std::slice::from_ref(self.next()) }
     }

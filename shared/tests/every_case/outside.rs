@@ -10,7 +10,7 @@ use shared::index::target_of;
 use shared::integrity::{Lookup, Sighting, compare, judge_unindexed, repair_index};
 use shared::row::{Field, Fields, Raw, Row};
 
-use crate::cases::{FIVE_YEARS, WINDOWS, at, count, is_long, kind_of, policy, says, spell, ttl_raw};
+use crate::cases::{FIVE_YEARS, WINDOWS, at, count, kind_of, policy, says, spell, ttl_raw};
 use crate::relations::pointers;
 
 #[test]
@@ -73,7 +73,7 @@ fn time(random: &mut Rng) -> Time {
 fn random_rows_outside_the_classes_have_the_models_verdict() {
     let (began, mut cases) = (std::time::Instant::now(), 0);
     let seed = std::env::var("PROOF_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
-    let rounds = if is_long() { 400_000 } else { 8_000 };
+    let rounds = if model::is_long() { 400_000 } else { 8_000 };
     println!("PROOF_SEED={seed}");
     let mut random = Rng::with_seed(seed);
     for _ in 0..rounds {

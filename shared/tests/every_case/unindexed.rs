@@ -8,7 +8,7 @@ use shared::integrity::{self, Indexed, Sighting};
 use crate::cases::{
     Axes, Case, FIVE_YEARS, GRACES, RETIREMENTS, Turns, WINDOWS, at, count, instants, kind_of, policies,
 };
-use crate::cases::{is_long, policy, rows_of, says, ttls, wishes};
+use crate::cases::{policy, rows_of, says, ttls, wishes};
 
 /// Every row meets every window and every grace period, in pairs: a consumed row reads the window only, and any other the grace period
 /// only, so that nine pairs say no more than three; `PROOF=long` takes all nine. Whether rows are retired, and what is done with rows
@@ -43,7 +43,7 @@ fn every_token_without_an_index_row_is_judged_as_the_model_does() {
 }
 
 fn pairs() -> Vec<(i128, i128)> {
-    let with = |nth: usize| if is_long() { &GRACES[..] } else { &GRACES[nth..=nth] };
+    let with = |nth: usize| if model::is_long() { &GRACES[..] } else { &GRACES[nth..=nth] };
     WINDOWS.iter().enumerate().flat_map(|(nth, window)| with(nth).iter().map(|grace| (*window, *grace))).collect()
 }
 

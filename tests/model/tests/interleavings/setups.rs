@@ -66,7 +66,7 @@ pub(crate) fn leased() -> Vec<Setup> {
     let lapses = |setup: Setup| Setup { lease: Lease::Lapses, ..setup };
     let takes = |setup: &Setup| setup.runs.iter().all(|kinds| *kinds != CASCADE);
     let all: Vec<Setup> = [access(), refresh(), retiring()].concat().into_iter().filter(takes).collect();
-    if std::env::var("PROOF").is_ok_and(|proof| proof == "long") {
+    if model::is_long() {
         return all.into_iter().flat_map(|setup| [kept(setup), lapses(setup)]).collect();
     }
     let [_, restore, restore_refresh, _] = retiring()[..] else { unreachable!("four setups") };
