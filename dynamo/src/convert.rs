@@ -83,3 +83,6 @@ fn size(value: &AttributeValue) -> usize {
         _ => 1,
     }
 }
+
+#[cfg(test)]
+mod fuzz;

@@ -9,6 +9,7 @@
 //! pyjson      JSON as Python writes it
 //! row         rows as they were read, with the raw values that a delete is conditional on
 //! index       which index bucket points at which bucket, and when an index row is due
+//! lease       whether a run may start, by the state row of the run at work
 //! segment     ranges of rows that can be cleaned concurrently
 //! ----------  decisions
 //! expiry      is a row dead by its own fields and its TTL
@@ -32,6 +33,7 @@ pub mod disposal;
 pub mod expiry;
 pub mod index;
 pub mod integrity;
+pub mod lease;
 pub mod mask;
 pub mod pyjson;
 pub mod revocation;

@@ -9,10 +9,11 @@ use bed::proxy::{Fate, Proxy};
 use bed::stream::{event, removal};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
-use jobs::run::lease::{Holder, Lease};
+use jobs::run::lease::Lease;
 use jobs::store::StoreError;
 use model::rows::NOW;
 use serde_json::{Value, json};
+use shared::lease::Holder;
 use shared::time::EpochSeconds;
 
 bed::on_both_engines!(

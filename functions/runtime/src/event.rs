@@ -34,6 +34,7 @@ pub fn overrides(event: Value) -> Result<Overrides, ConfigError> {
 
 #[cfg(test)]
 mod tests {
+    use model::mutate::{Corpus, Fuzz};
     use serde_json::{Value, json};
 
     use super::overrides;
@@ -54,6 +55,26 @@ mod tests {
     #[test]
     fn settings_are_returned_unchanged() {
         assert_eq!(overrides(json!({"mode": "dry-run"})).unwrap()["mode"], "dry-run");
+    }
+
+    /// Whatever an event holds, a schedule's overrides nothing, and any other is returned as it came.
+    #[test]
+    fn any_event_is_a_schedules_or_settings_as_they_came() {
+        let fuzz = Fuzz::start("scheduled events", 10_000);
+        let seeds =
+            [scheduled(json!({})), scheduled(json!("{}")), scheduled(json!({"mode": "delete"})), json!({"mode": 1})];
+        let mut corpus = Corpus::of(&seeds.map(|seed| seed.to_string()).join("\n"), fuzz.seed);
+        let mut schedules = 0;
+        for _ in 0..fuzz.rounds {
+            let Ok(event) = serde_json::from_str::<Value>(&corpus.next_text()) else { continue };
+            let Ok(fields) = overrides(event.clone()) else { continue };
+            let is_schedule = event.get("detail-type").is_some();
+            schedules += u32::from(is_schedule);
+            let came = if is_schedule { json!({}) } else { event };
+            assert_eq!(Value::Object(fields), came);
+        }
+        assert!(schedules > 100, "{schedules}");
+        fuzz.end();
     }
 
     #[test]

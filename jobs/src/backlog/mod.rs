@@ -296,6 +296,9 @@ fn check_lease(lease: &str) -> Result<(), String> {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 

@@ -49,6 +49,8 @@ impl Cursor {
 
 #[cfg(test)]
 mod tests {
+    use model::mutate::{Corpus, Fuzz};
+
     use super::Cursor;
 
     fn at(step: usize, name: &str) -> Cursor {
@@ -81,13 +83,13 @@ mod tests {
 
     #[test]
     fn any_json_is_a_cursor_that_shows_little_or_none() {
-        let seeds = [
-            "{\"step\": \"mcp_tokens\", \"after\": \"aw_Zk3vT9q0p\"}",
-            "{\"after\": \"\u{eb}\u{eb}\u{eb}\", \"step\": \"end\"}",
-        ];
-        let mut corpus = model::mutate::Corpus::new(seeds.map(str::to_owned), 20);
+        let fuzz = Fuzz::start("cursors of the cleanup", 20_000);
+        let mut corpus = Corpus::of(
+            "{\"step\": \"mcp_tokens\", \"after\": \"aw_Zk3vT9q0p\"}\n{\"after\": \"\u{eb}\u{eb}\u{eb}\", \"step\": \"end\"}",
+            fuzz.seed,
+        );
         let mut cursors = 0;
-        for _ in 0..20_000 {
+        for _ in 0..fuzz.rounds {
             let Ok(value) = serde_json::from_str(&corpus.next_text()) else { continue };
             let Some(cursor) = Cursor::from_json(&value) else { continue };
             let stored = cursor.clone().blurred(None);
@@ -96,6 +98,7 @@ mod tests {
             cursors += 1;
         }
         assert!(cursors > 100, "{cursors}");
+        fuzz.end();
     }
 
     #[test]

@@ -283,6 +283,7 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
+    use model::mutate::{Corpus, Fuzz};
     use serde_json::json;
 
     use super::{Progress, RowKey};
@@ -301,9 +302,10 @@ mod tests {
     #[test]
     fn any_json_is_a_cursor_of_segments_that_can_be_stored() {
         let cursor = json!({"segments": 8, "done": [1], "stopped": [{"segment": 2, "owner": "a", "after": "b"}]});
-        let mut corpus = model::mutate::Corpus::new([cursor.to_string()], 20);
+        let fuzz = Fuzz::start("cursors of the repair", 20_000);
+        let mut corpus = Corpus::of(&cursor.to_string(), fuzz.seed);
         let mut cursors = 0;
-        for _ in 0..20_000 {
+        for _ in 0..fuzz.rounds {
             let Ok(value) = serde_json::from_str(&corpus.next_text()) else { continue };
             let mut progress = Progress::from_json(&value, 8);
             cursors += u32::from(progress.place_in(2).is_some());
@@ -313,5 +315,6 @@ mod tests {
             assert_eq!(progress.place_in(2), None, "{value}");
         }
         assert!(cursors > 100, "{cursors}");
+        fuzz.end();
     }
 }

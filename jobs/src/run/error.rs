@@ -1,9 +1,9 @@
 //! Why a run failed.
 
-use super::lease::Holder;
 use super::pause::Pause;
 use super::report::RunReport;
 use crate::store::StoreError;
+use shared::lease::Holder;
 use shared::settings::ConfigError;
 
 /// One line each, naming the cause and the setting.

@@ -6,24 +6,16 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::run::clock::RunClock;
 use crate::store::{OwnState, Result};
-use shared::time::EpochSeconds;
+use shared::lease::{self, ANOTHER, Holder, LEASE_SECONDS, SHARED_SECONDS};
 
 pub(crate) const LEASE: &str = "lease";
 /// In the lease of an execution whose first step has found nothing against it.
 const MAY_BEGIN: &str = "may_start";
 
-/// A holder that cannot be read.
-const ANOTHER: &str = "another run";
-
-/// How long a lease holds without being renewed.
-const LEASE_SECONDS: i64 = 60;
-/// And one that the parts of an execution share: longer than a part waits before it is tried again.
-const SHARED_SECONDS: i64 = 600;
 /// Renewals in the time that it holds.
 const RENEWALS: u32 = 4;
 /// How often it is tried to take the lease from parts that renew it meanwhile.
@@ -42,16 +34,6 @@ pub struct Lease<'a, S> {
     began: Duration,
     /// Of an execution's: it may start, as whoever held the lease before had seen and written into it.
     may_start: bool,
-}
-
-/// The other run that has the lease, for so many seconds more unless it renews.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
-#[error(
-    "another run ({by}) holds the lease for another {seconds} s; nothing was deleted. If that run was killed, try again after that"
-)]
-pub struct Holder {
-    pub by: String,
-    pub seconds: i64,
 }
 
 /// The lease went to somebody else while this run was working: it was asleep for longer than the lease holds.
@@ -195,7 +177,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
     }
 
     fn value(&self) -> Value {
-        let mut lease = json!({"holder": self.holder, "until": self.clock.wall().plus(self.seconds).get()});
+        let mut lease = lease::lease(&self.holder, self.clock.wall().plus(self.seconds));
         if self.may_start {
             lease[MAY_BEGIN] = json!(true);
         }
@@ -203,31 +185,17 @@ impl<'a, S: OwnState> Lease<'a, S> {
     }
 
     fn is_ours(&self, lease: &Value) -> bool {
-        lease["holder"] == self.holder.as_str()
+        lease::is_of(lease, &self.holder)
     }
 
     /// `None` when the lease has lapsed, is ours already, or is not one that we can read.
     fn held_by_another(&self, lease: &Value) -> Option<Holder> {
-        holder(lease, self.clock.wall()).filter(|_| !self.is_ours(lease))
+        lease::held_by_another(lease, &self.holder, self.clock.wall())
     }
 
     fn lasts(&self) -> Duration {
         Duration::from_secs(self.seconds.unsigned_abs())
     }
-}
-
-/// Who holds the lease of this state row. `None` when it has lapsed or cannot be read.
-pub fn holder(lease: &Value, now: EpochSeconds) -> Option<Holder> {
-    let seconds = lease["until"].as_i64()?.saturating_sub(now.get());
-    // A lease further ahead than any lease is written came from a clock that was wrong; it must not block for ever.
-    let held = (0..=2 * SHARED_SECONDS).contains(&seconds);
-    held.then(|| Holder { by: shown(lease["holder"].as_str().unwrap_or(ANOTHER)), seconds })
-}
-
-/// A holder as it is shown: of an execution's ARN, the state machine and the name.
-fn shown(holder: &str) -> String {
-    let name = [":execution:", ":express:"].iter().find_map(|part| holder.split_once(part)).map(|(_, name)| name);
-    name.unwrap_or(holder).chars().take(100).collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub use doctor::{Check, State, examine};
 
 use crate::metrics::{self, Ended, Finding, Measurement, Sampling, WATCHED};
 use crate::run::clock::RunClock;
-use crate::run::lease::{self, Holder, LEASE};
+use crate::run::lease::LEASE;
 use crate::run::pause::{self, Pause};
 use crate::run::report::Outcome;
 use crate::run::state::JobState;
@@ -19,6 +19,7 @@ use crate::store::{
     Budget, InspectRecovery, InspectTable, ReadRows, Recovery, Result, ScanTable, state_key, state_value,
 };
 use shared::integrity::Lookup;
+use shared::lease::{self, Holder};
 use shared::settings::{Scope, Settings};
 
 #[derive(Clone, Debug, Serialize)]

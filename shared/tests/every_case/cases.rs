@@ -4,6 +4,7 @@ use model::rows::{self, NOW};
 use model::verdict::{Kind, Says, Time, Told, Used, Wishes, kind};
 use serde_json::json;
 use shared::bucket::{Bucket, Owner};
+use shared::disposal::Retirement;
 use shared::expiry::{Policy, Verdict};
 use shared::row::{Raw, Row};
 use shared::time::EpochSeconds;
@@ -19,9 +20,50 @@ const PLACES: [i64; 3] = [NOW - 100 * DAY, NOW, NOW + 100 * DAY];
 
 /// Reuse windows: the library's, the least that is longer, a long one.
 pub(crate) const WINDOWS: [i128; 3] = [172_800, 172_801, 864_000];
+/// Grace periods: the least that is allowed, the default, a long one.
+pub(crate) const GRACES: [i128; 3] = [300, 3_600, 86_400];
+/// Deleting, and retiring for the least, the default and the most days.
+pub(crate) const RETIREMENTS: [Option<i128>; 4] = [None, Some(86_400), Some(7 * 86_400), Some(90 * 86_400)];
 
 pub(crate) fn wishes() -> Wishes {
     Wishes { window: 172_800, grace: 3_600, legacy: false, retire: None }
+}
+
+/// Every policy of these values.
+pub(crate) fn policies(windows: &[i128], graces: &[i128], retirements: &[Option<i128>]) -> Vec<Wishes> {
+    let mut all = Vec::new();
+    for window in windows.iter().copied() {
+        for grace in graces.iter().copied() {
+            for retire in retirements.iter().copied() {
+                all.extend([false, true].map(|legacy| Wishes { window, grace, legacy, retire }));
+            }
+        }
+    }
+    all
+}
+
+/// Values that a decision does not read: they take turns from case to case, so that each comes to every kind of row. That the
+/// decision does not read them is tested with random values in [`crate::outside`].
+pub(crate) struct Turns<T> {
+    all: Vec<T>,
+    turn: usize,
+    long: bool,
+}
+
+impl<T> Turns<T> {
+    pub(crate) fn of(all: Vec<T>) -> Self {
+        Self { all, turn: 0, long: model::is_long() }
+    }
+
+    pub(crate) fn next(&mut self) -> &T {
+        self.turn = (self.turn + 1) % self.all.len();
+        &self.all[self.turn]
+    }
+
+    /// The next one; in the longer form all of them.
+    pub(crate) fn next_or_all(&mut self) -> &[T] {
+        if self.long { &self.all } else { std::slice::from_ref(self.next()) }
+    }
 }
 
 /// The crate's policy. All of its fields are named: a decision gets no more than these, and a dry run is not among them.
@@ -72,14 +114,6 @@ pub(crate) fn ttls() -> Vec<Time> {
     all.extend(PLACES.map(|place| Time::At(place.into())));
     all.push(Time::At((NOW - FIVE_YEARS).into()));
     all
-}
-
-/// One TTL of each state at each place, for products in which the TTL is not the only question.
-pub(crate) fn few_ttls() -> Vec<Time> {
-    ttls()
-        .into_iter()
-        .filter(|ttl| !matches!(ttl, Time::At(at) if *at < 2 || *at > i128::from(NOW + 200 * DAY)))
-        .collect()
 }
 
 pub(crate) fn ttl_raw(ttl: Time) -> Raw {
@@ -219,6 +253,12 @@ pub(crate) fn instants(case: &Case, axes: Axes, of_ttl: &[i64]) -> Vec<i64> {
     all.sort_unstable();
     all.dedup();
     all
+}
+
+/// The row as it is stored once it is retired.
+pub(crate) fn retired(retirement: &Retirement) -> Row {
+    let row = retirement.row().clone();
+    Row { ttl: rows::number(retirement.until()), retired_from: row.retired_from(), ..row }
 }
 
 pub(crate) fn at(now: i64) -> EpochSeconds {

@@ -8,10 +8,17 @@
 //! [`outside`] tests this argument: rows and times at random, outside the classes, have the verdict of the model as well. That a
 //! field is read as missing, malformed or a number whatever its spelling is [`outside`]'s too.
 //!
+//! A product is of what a decision reads. What it does not read takes turns ([`cases::Turns`]): of `compare` the index row's TTL and
+//! `data`, because it asks no more than whose the index row is, whose the target is, and what `judge` says of the target. That is
+//! tested too: in [`relations`] with every index row and every policy beside one target of each verdict, in [`outside`] with random
+//! pairs. `PROOF=long` takes the whole product of the policies.
+//!
 //! A dry verdict equals a real one because no decision knows which it is: see [`cases::policy`].
 
 mod backfill;
 mod cases;
+mod disposal;
 mod outside;
 mod own;
 mod relations;
+mod unindexed;

@@ -3,12 +3,15 @@
 use fastrand::Rng;
 use model::rows::{self, NOW};
 use model::verdict::{Time, Told, Used, Wishes, judged, unindexed};
-use shared::bucket::{BUCKETS, can_refer};
-use shared::expiry::judge;
-use shared::integrity::{Sighting, judge_unindexed};
-use shared::row::{Field, Fields, Raw};
+use shared::bucket::{BUCKETS, Bucket, can_refer};
+use shared::expiry::Verdict::{self, Delete, Keep};
+use shared::expiry::{DeleteReason, KeepReason, Policy, judge};
+use shared::index::target_of;
+use shared::integrity::{Lookup, Sighting, compare, judge_unindexed, repair_index};
+use shared::row::{Field, Fields, Raw, Row};
 
 use crate::cases::{FIVE_YEARS, WINDOWS, at, count, kind_of, policy, says, spell, ttl_raw};
+use crate::relations::pointers;
 
 #[test]
 fn a_field_is_missing_malformed_or_a_number_whatever_its_spelling() {
@@ -70,7 +73,7 @@ fn time(random: &mut Rng) -> Time {
 fn random_rows_outside_the_classes_have_the_models_verdict() {
     let (began, mut cases) = (std::time::Instant::now(), 0);
     let seed = std::env::var("PROOF_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
-    let rounds = if std::env::var("PROOF").is_ok_and(|long| long == "long") { 400_000 } else { 8_000 };
+    let rounds = if model::is_long() { 400_000 } else { 8_000 };
     println!("PROOF_SEED={seed}");
     let mut random = Rng::with_seed(seed);
     for _ in 0..rounds {
@@ -98,6 +101,9 @@ fn random_rows_outside_the_classes_have_the_models_verdict() {
             let context = || format!("{} at {now}: {told:?}, TTL {ttl:?}, {wishes:?}", bucket.name);
             assert_eq!(says(verdict), judged(kind, Some(&told), ttl, now.into(), &wishes), "{}", context());
             cases += 1;
+            if let Some(index) = pointers().find(|index| target_of(index) == Some(bucket)) {
+                cases += compared_by_verdict(&mut random, index, row.clone(), verdict, now, &rules);
+            }
             if can_refer(bucket) {
                 let verdict = judge_unindexed(&row, bucket, Sighting::Again, at(now), &rules);
                 let expected = unindexed(kind, Some(&told), ttl, true, now.into(), &wishes);
@@ -107,4 +113,42 @@ fn random_rows_outside_the_classes_have_the_models_verdict() {
         }
     }
     count("random rows outside the classes", cases, began);
+}
+
+/// `compare` depends on the index row only through whose it is, and on the target only through whose it is and the verdict on it.
+fn compared_by_verdict(
+    random: &mut Rng,
+    index: &Bucket,
+    mut target: Row,
+    verdict: Verdict,
+    now: i64,
+    policy: &Policy,
+) -> u64 {
+    let data = [rows::text("\"a\""), Raw::Text(spell_number(random)), Raw::Absent][random.usize(..3)].clone();
+    let mut row = rows::row(index, "n", data, ttl_raw(time(random)));
+    let expected = match (random.u8(..8), verdict) {
+        (0, _) => {
+            "_actingweb_other".clone_into(&mut row.key.owner);
+            Keep(KeepReason::Foreign)
+        }
+        (1, _) => {
+            target.bucket = rows::text("mcp");
+            Keep(KeepReason::TargetForeign)
+        }
+        (_, Delete(_)) => Delete(DeleteReason::TargetDead),
+        (_, Keep(_)) => Keep(KeepReason::TargetKept),
+    };
+    let context = format!("{} at {now}: {verdict:?}, {policy:?}", index.name);
+    let found = Lookup::Found(target);
+    assert_eq!(compare(&row, index, &found, at(now), policy), Some(expected), "{context}");
+    let repaired = match expected {
+        Delete(_) => Keep(KeepReason::LeftToDaily),
+        kept @ Keep(_) => kept,
+    };
+    assert_eq!(repair_index(&row, index, &found, at(now), policy), Some(repaired), "{context}");
+    2
+}
+
+fn spell_number(random: &mut Rng) -> String {
+    format!("{{\"expires_at\": {}}}", number(random))
 }

@@ -1,35 +1,42 @@
 //! `judge` and `dead_from`: a row by its own fields and its TTL.
 
-use model::verdict::{Kind, Says, Used, Wishes, alive_until, judged, left_to_ttl, usable};
+use model::verdict::{Kind, Says, Used, Wishes, alive_until, judged, usable};
 use shared::bucket::{BUCKETS, Bucket};
-use shared::disposal::{self, Disposal};
+use shared::disposal;
 use shared::expiry::{Verdict, dead_from, judge};
-use shared::row::{Raw, Row};
+use shared::row::Raw;
 
-use crate::cases::{
-    Axes, CLOCK, Case, FIVE_YEARS, WINDOWS, at, count, instants, kind_of, policy, rows_of, says, ttls, wishes,
-};
+use crate::cases::{Axes, CLOCK, Case, FIVE_YEARS, RETIREMENTS, Turns, WINDOWS, at, count, instants, kind_of, policy};
+use crate::cases::{rows_of, says, ttls, wishes};
 
 #[test]
 fn every_verdict_on_a_row_by_itself_is_the_models_and_keeps_the_sentences() {
     let (began, mut cases) = (std::time::Instant::now(), 0);
+    let mut retirements = Turns::of(RETIREMENTS.to_vec());
     for bucket in &BUCKETS {
         let kind = kind_of(bucket);
         for window in if kind == Kind::Refresh { &WINDOWS[..] } else { &WINDOWS[..1] } {
             for legacy in if kind == Kind::Unread { &[false, true][..] } else { &[false][..] } {
                 let wishes = Wishes { window: *window, legacy: *legacy, ..wishes() };
                 let axes = Axes::own(kind, &wishes);
-                rows_of(bucket, axes, &ttls(), |case| cases += hold(case, bucket, axes, &wishes));
+                rows_of(bucket, axes, &ttls(), |case| {
+                    cases += hold(case, bucket, axes, &wishes, &mut retirements);
+                });
             }
         }
     }
     count("judge and dead_from", cases, began);
 }
 
-/// One row at every instant, where dead rows are deleted and where they are retired.
-fn hold(case: &Case, bucket: &'static Bucket, axes: Axes, wishes: &Wishes) -> u64 {
+/// One row at every instant.
+fn hold(
+    case: &Case,
+    bucket: &'static Bucket,
+    axes: Axes,
+    wishes: &Wishes,
+    retirements: &mut Turns<Option<i128>>,
+) -> u64 {
     let (kind, rules) = (kind_of(bucket), policy(wishes));
-    let retiring = Wishes { retire: Some(7 * 86_400), ..*wishes };
     let first = dead_from(&case.row, bucket, &rules);
     let mut nows = instants(case, axes, &[0, FIVE_YEARS]);
     nows.extend(first.into_iter().flat_map(|first| [first.get() - 1, first.get()]).filter(|now| CLOCK.contains(now)));
@@ -62,30 +69,11 @@ fn hold(case: &Case, bucket: &'static Bucket, axes: Axes, wishes: &Wishes) -> u6
         let says_dead = first.is_some_and(|first| first <= at(*now));
         assert!(dead == says_dead || kind == Kind::Unread || too_old && says_dead, "{first:?}: {}", context());
 
-        // Retire and delete agree on who is dead, and a retired row is as dead as it was and left to its new TTL.
-        let rules = policy(&retiring);
-        let Ok(condemned) = disposal::condemn(case.row.clone(), bucket, at(*now), &rules) else {
-            assert!(!dead, "{}", context());
-            continue;
-        };
-        assert_eq!(Verdict::Delete(condemned.reason()), verdict, "{}", context());
-        let left = left_to_ttl(case.ttl, wide, &retiring);
-        match condemned.dispose(at(*now), &rules) {
-            Disposal::LeaveToTtl(_) => assert!(left, "{}", context()),
-            Disposal::Delete(_) => panic!("deleted where rows are retired: {}", context()),
-            Disposal::Retire(retirement) => {
-                assert!(!left && retirement.until() == at(*now + 7 * 86_400), "{}", context());
-                let ttl = model::rows::number(i128::from(*now) + 7 * 86_400);
-                let retired = Row { ttl, retired_from: case.row.retired_from(), ..case.row.clone() };
-                assert_eq!(judge(&retired, bucket, at(*now), &rules), verdict, "retired: {}", context());
-                // After the year 5138 a TTL would be one in milliseconds, which DynamoDB does not act on.
-                if usable(model::verdict::Time::At(wide + 7 * 86_400), wide).is_some() {
-                    let again = disposal::condemn(retired, bucket, at(*now), &rules);
-                    let again = again.map(|row| row.dispose(at(*now), &rules));
-                    assert!(matches!(again, Ok(Disposal::LeaveToTtl(_))), "retired twice: {}", context());
-                }
-            }
-        }
+        // Retire and delete agree on who is dead: what is done with a dead row is [`crate::disposal`]'s.
+        let retiring = Wishes { retire: *retirements.next(), ..*wishes };
+        let condemned = disposal::condemn(case.row.clone(), bucket, at(*now), &policy(&retiring));
+        let retiring = condemned.map_or_else(Verdict::Keep, |condemned| Verdict::Delete(condemned.reason()));
+        assert_eq!(retiring, verdict, "{}", context());
     }
     2 * nows.len() as u64
 }

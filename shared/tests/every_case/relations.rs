@@ -1,35 +1,31 @@
-//! Rows that other rows decide over: `ask`, `compare`, `judge_unindexed`, `judge_lone_provider`, what the repair makes of them, and
-//! the cascade's decisions.
+//! Rows that other rows decide over: `ask`, `compare`, `judge_lone_provider`, what the repair makes of them, and the cascade's
+//! decisions.
 
 use model::rows::{self, ACTOR, NOW};
-use model::verdict::{self, Kind, Says, Target, Time, Used, Wishes};
+use model::verdict::{self, Kind, Says, Target, Time, Told, Wishes};
 use shared::bucket::{BUCKETS, Bucket, Rule};
 use shared::cascade;
-use shared::disposal;
-use shared::expiry::{Policy, Verdict};
 use shared::index;
-use shared::integrity::{self, Indexed, Lookup, Question, Referrers, Sighting};
+use shared::integrity::{self, Lookup, Question, Referrers, Sighting};
 use shared::row::{Raw, Row, RowKey};
 
-use crate::cases::{Axes, Case, FIVE_YEARS, WINDOWS, at, count, few_ttls, instants, kind_of, policy, rows_of, says};
-use crate::cases::{ttl_raw, ttls, wishes};
+use crate::cases::{
+    Axes, Case, FIVE_YEARS, GRACES, RETIREMENTS, Turns, WINDOWS, at, count, instants, kind_of, policies,
+};
+use crate::cases::{policy, rows_of, says, ttl_raw, ttls, wishes};
 
-fn pointers() -> impl Iterator<Item = &'static Bucket> {
+pub(crate) fn pointers() -> impl Iterator<Item = &'static Bucket> {
     BUCKETS.iter().filter(|bucket| matches!(bucket.rule, Rule::Pointer { .. }))
+}
+
+/// The constants of a TTL, and the first second in which it is near enough to be left to.
+fn ends(constants: &[i64]) -> Vec<i64> {
+    let retirements = RETIREMENTS.iter().flatten().map(|seconds| -i64::try_from(*seconds).unwrap());
+    constants.iter().copied().chain(retirements).collect()
 }
 
 fn index_row(bucket: &Bucket, data: Raw, ttl: Time) -> Row {
     rows::row(bucket, "n", data, ttl_raw(ttl))
-}
-
-fn policies() -> [Wishes; 4] {
-    let plain = wishes();
-    [
-        plain,
-        Wishes { grace: 300, ..plain },
-        Wishes { window: WINDOWS[2], ..plain },
-        Wishes { retire: Some(7 * 86_400), ..plain },
-    ]
 }
 
 /// `data` of an index row, and the actor that it names.
@@ -50,12 +46,13 @@ fn every_index_row_is_asked_about_as_the_model_does() {
     for bucket in pointers() {
         let target = index::target_of(bucket).unwrap();
         let of_clients = kind_of(target) == Kind::Client;
+        let all = policies(&WINDOWS, &GRACES, &RETIREMENTS);
         for (data, actor) in pointings() {
             for ttl in ttls() {
                 let case = Case { row: index_row(bucket, data.clone(), ttl), told: None, ttl };
-                for now in instants(&case, Axes::default(), &[0, FIVE_YEARS, 300 - 10_800, 300 - 3_600]) {
-                    for wishes in policies() {
-                        let left = verdict::left_to_ttl(ttl, now.into(), &wishes);
+                for now in instants(&case, Axes::default(), &ends(&[0, FIVE_YEARS, 300 - 10_800, 300 - 3_600])) {
+                    for wishes in &all {
+                        let left = verdict::left_to_ttl(ttl, now.into(), wishes);
                         let expected = |anyway: bool| match &actor {
                             _ if !anyway && !verdict::due(of_clients, ttl, now.into()) => Err("not_due"),
                             _ if left => Err("left_to_ttl"),
@@ -66,7 +63,7 @@ fn every_index_row_is_asked_about_as_the_model_does() {
                             Question::Settled(reason) => Err(reason.name()),
                             Question::LookAt(key) => Ok(key),
                         };
-                        let (row, rules) = (&case.row, policy(&wishes));
+                        let (row, rules) = (&case.row, policy(wishes));
                         let context = || format!("{} at {now}, {wishes:?}: {}", bucket.name, case.show());
                         let got = asked(integrity::ask(row, bucket, at(now), &rules));
                         assert_eq!(got, expected(false), "{}", context());
@@ -87,103 +84,89 @@ fn every_index_row_is_asked_about_as_the_model_does() {
 #[test]
 fn every_index_row_is_compared_with_its_target_as_the_model_does() {
     let (began, mut cases) = (std::time::Instant::now(), 0);
-    let index_ttls = [Time::Missing, Time::At(NOW.into())];
     for bucket in pointers() {
-        let target_bucket = index::target_of(bucket).unwrap();
-        let kind = kind_of(target_bucket);
-        let mut hold = |row: &Row, ttl: Time, lookup: &Lookup, target: Target<'_>, now: i64, wishes: &Wishes| {
-            let expected = verdict::compared(target, now.into(), wishes);
-            let context = || format!("{} at {now}, {wishes:?}, TTL {ttl:?}: {target:?}", bucket.name);
-            let got = integrity::compare(row, bucket, lookup, at(now), &policy(wishes)).map(says);
-            assert_eq!(got, Some(expected), "{}", context());
-            let left = if expected == Says::Delete("target_dead") { Says::Keep("left_to_daily") } else { expected };
-            let got = integrity::repair_index(row, bucket, lookup, at(now), &policy(wishes)).map(says);
-            assert_eq!(got, Some(left), "{}", context());
-            cases += 2;
-        };
-        for wishes in policies() {
-            let axes = Axes { alone: true, ..Axes::own(kind, &wishes) };
-            let indexes = index_ttls.map(|ttl| (ttl, index_row(bucket, rows::text("\"a\""), ttl)));
-            rows_of(target_bucket, axes, &few_ttls(), |case| {
-                let found = Lookup::Found(case.row.clone());
-                let mut stranger = case.row.clone();
-                stranger.bucket = rows::text("mcp");
-                let stranger = Lookup::Found(stranger);
-                for now in instants(case, axes, &[0, FIVE_YEARS]) {
-                    for (ttl, row) in &indexes {
-                        let target = Target::Row(kind, case.told.as_ref(), case.ttl);
-                        hold(row, *ttl, &found, target, now, &wishes);
-                    }
-                }
-                hold(&indexes[0].1, indexes[0].0, &stranger, Target::Foreign, NOW, &wishes);
-            });
-            for ttl in ttls() {
-                let case = Case { row: index_row(bucket, rows::text("\"a\""), ttl), told: None, ttl };
-                for now in instants(&case, axes, &[0, FIVE_YEARS]) {
-                    hold(&case.row, ttl, &Lookup::Absent, Target::Absent, now, &wishes);
-                    let unread = integrity::compare(&case.row, bucket, &Lookup::Unread, at(now), &policy(&wishes));
-                    assert_eq!(unread, None, "what could not be read is not absent");
-                }
-            }
-        }
+        cases += every_target(bucket) + every_index_row(bucket);
     }
     count("compare, repair_index", cases, began);
 }
 
-#[test]
-fn every_token_without_an_index_row_is_judged_as_the_model_does() {
-    let (began, mut cases) = (std::time::Instant::now(), 0);
-    for bucket in BUCKETS.iter().filter(|bucket| shared::bucket::can_refer(bucket)) {
-        let kind = kind_of(bucket);
-        for wishes in policies() {
-            let grace = i64::try_from(wishes.grace).unwrap();
-            let axes = Axes { created_at: Some(grace), alone: true, ..Axes::own(kind, &wishes) };
-            let rules = policy(&wishes);
-            rows_of(bucket, axes, &few_ttls(), |case| {
-                let (mut dead_before, told) = (false, case.told.as_ref());
-                for now in instants(case, axes, &[0, FIVE_YEARS]) {
-                    for (sighting, again) in [(Sighting::First, false), (Sighting::Again, true)] {
-                        let verdict = integrity::judge_unindexed(&case.row, bucket, sighting, at(now), &rules);
-                        let context = || format!("{} at {now}, {wishes:?}: {}", bucket.name, case.show());
-                        let expected = verdict::unindexed(kind, told, case.ttl, again, now.into(), &wishes);
-                        assert_eq!(says(verdict), expected, "{again}: {}", context());
-                        cases += 1;
-                        if !again {
-                            continue;
-                        }
-                        let dead = matches!(verdict, Verdict::Delete(_));
-                        let too_old = matches!(case.ttl, Time::At(ttl) if i128::from(now) - ttl > FIVE_YEARS.into());
-                        assert!(dead || !dead_before || too_old, "kept after it was dead: {}", context());
-                        dead_before = dead;
-                        // A consumed row never goes for being unindexed.
-                        let tripwire = kind == Kind::Refresh && told.is_some_and(|told| told.used == Used::Yes);
-                        assert!(!(tripwire && says(verdict) == Says::Delete("unindexed")), "{}", context());
-                    }
-                }
-                cases += repaired(case, bucket, &rules);
-            });
-        }
-    }
-    count("judge_unindexed, repair_token", cases, began);
+/// One index row, one target, one second: both decisions.
+fn hold(row: &Row, bucket: &Bucket, lookup: &Lookup, target: Target<'_>, now: i64, wishes: &Wishes) {
+    let expected = verdict::compared(target, now.into(), wishes);
+    let context = || format!("{} at {now}, {wishes:?}, index TTL {:?}: {target:?}", bucket.name, row.ttl());
+    let got = integrity::compare(row, bucket, lookup, at(now), &policy(wishes)).map(says);
+    assert_eq!(got, Some(expected), "{}", context());
+    let left = if expected == Says::Delete("target_dead") { Says::Keep("left_to_daily") } else { expected };
+    let got = integrity::repair_index(row, bucket, lookup, at(now), &policy(wishes)).map(says);
+    assert_eq!(got, Some(left), "{}", context());
 }
 
-/// What the repair makes of it, by what the index says.
-fn repaired(case: &Case, bucket: &Bucket, rules: &Policy) -> u64 {
-    let (row, now) = (&case.row, at(NOW));
-    for sighting in [Sighting::First, Sighting::Again] {
-        let verdict = integrity::judge_unindexed(row, bucket, sighting, now, rules);
-        let found = integrity::repair_token(row, bucket, Indexed::No, || sighting, now, rules);
-        assert_eq!(found, Some(verdict), "{}", case.show());
-        let could = integrity::could_go_unindexed(row, bucket, now, rules).is_ok();
-        let goes = matches!(verdict, Verdict::Delete(_)) && !disposal::is_left_to_ttl(row, now, rules);
-        assert!(could == goes || sighting == Sighting::First, "{}", case.show());
+/// Every target, with every window: all of a policy that a target's verdict depends on. The rest of the policy and the index row take
+/// turns: `compare` reads nothing of the index row but whose it is. [`every_index_row`] and `outside` hold it to that.
+fn every_target(bucket: &'static Bucket) -> u64 {
+    let (target_bucket, mut cases) = (index::target_of(bucket).unwrap(), 0);
+    let kind = kind_of(target_bucket);
+    let mut index_rows = Turns::of(index_rows(bucket));
+    for window in WINDOWS {
+        let axes = Axes::own(kind, &Wishes { window, ..wishes() });
+        let mut policies = Turns::of(policies(&[window], &GRACES, &RETIREMENTS));
+        rows_of(target_bucket, axes, &ttls(), |case| {
+            let found = Lookup::Found(case.row.clone());
+            for now in instants(case, axes, &[0, FIVE_YEARS]) {
+                for wishes in policies.next_or_all() {
+                    let target = Target::Row(kind, case.told.as_ref(), case.ttl);
+                    hold(index_rows.next(), bucket, &found, target, now, wishes);
+                    cases += 2;
+                }
+            }
+            let mut stranger = case.row.clone();
+            stranger.bucket = rows::text("mcp");
+            hold(index_rows.next(), bucket, &Lookup::Found(stranger), Target::Foreign, NOW, policies.next());
+            cases += 2;
+        });
     }
-    // One that an index row leads to, or may lead to, is not the repair's to delete.
-    let never = || -> Sighting { panic!("a token with an index row needs no sighting") };
-    let found = integrity::repair_token(row, bucket, Indexed::Yes, never, now, rules);
-    assert!(matches!(found, Some(Verdict::Keep(_))), "{}", case.show());
-    assert_eq!(integrity::repair_token(row, bucket, Indexed::Unread, never, now, rules), None, "{}", case.show());
-    6
+    cases
+}
+
+/// Every TTL and every `data` of an index row.
+fn index_rows(bucket: &Bucket) -> Vec<Row> {
+    let with_ttls = |data: Raw| ttls().into_iter().map(move |ttl| index_row(bucket, data.clone(), ttl));
+    pointings().into_iter().flat_map(|(data, _)| with_ttls(data)).collect()
+}
+
+/// Every index row, with every policy, beside one target of each verdict, none, another bucket's, and one that could not be read.
+fn every_index_row(bucket: &'static Bucket) -> u64 {
+    let (target_bucket, mut cases) = (index::target_of(bucket).unwrap(), 0);
+    let kind = kind_of(target_bucket);
+    let mut targets: Vec<(Says, Row, Option<Told>, Time)> = Vec::new();
+    let axes = Axes { alone: true, ..Axes::own(kind, &wishes()) };
+    rows_of(target_bucket, axes, &ttls(), |case| {
+        let says = verdict::judged(kind, case.told.as_ref(), case.ttl, NOW.into(), &wishes());
+        if targets.iter().all(|(known, ..)| *known != says) {
+            targets.push((says, case.row.clone(), case.told, case.ttl));
+        }
+    });
+    let found: Vec<Lookup> = targets.iter().map(|(_, row, ..)| Lookup::Found(row.clone())).collect();
+    let mut stranger = targets[0].1.clone();
+    stranger.bucket = rows::text("mcp");
+    let stranger = Lookup::Found(stranger);
+    let all = policies(&WINDOWS, &GRACES, &RETIREMENTS);
+    for row in index_rows(bucket) {
+        let mut foreign = row.clone();
+        foreign.bucket = rows::text("mcp");
+        for wishes in &all {
+            for (lookup, (_, _, told, ttl)) in found.iter().zip(&targets) {
+                hold(&row, bucket, lookup, Target::Row(kind, told.as_ref(), *ttl), NOW, wishes);
+            }
+            hold(&row, bucket, &Lookup::Absent, Target::Absent, NOW, wishes);
+            hold(&row, bucket, &stranger, Target::Foreign, NOW, wishes);
+            let decide = |row| integrity::compare(row, bucket, &Lookup::Unread, at(NOW), &policy(wishes));
+            assert_eq!(decide(&row), None, "what could not be read is not absent");
+            assert_eq!(decide(&foreign).map(says), Some(Says::Keep("foreign")));
+            cases += 2 * (found.len() as u64 + 3);
+        }
+    }
+    cases
 }
 
 #[test]
@@ -191,10 +174,10 @@ fn every_provider_row_is_judged_as_the_model_does() {
     let (began, mut cases) = (std::time::Instant::now(), 0);
     let bucket = shared::bucket::provider();
     let asked = [(Referrers::None, Some(false)), (Referrers::Some, Some(true)), (Referrers::Unknown, None)];
-    for wishes in policies() {
+    for wishes in policies(&WINDOWS, &GRACES, &RETIREMENTS) {
         let (rules, grace) = (policy(&wishes), i64::try_from(wishes.grace).unwrap());
         rows_of(bucket, Axes::default(), &ttls(), |case| {
-            for now in instants(case, Axes::default(), &[0, FIVE_YEARS, grace - 7_200]) {
+            for now in instants(case, Axes::default(), &ends(&[0, FIVE_YEARS, grace - 7_200])) {
                 for (referrers, named) in asked {
                     let context = || format!("{referrers:?} at {now}, {wishes:?}: {}", case.show());
                     for (sighting, again) in [(Sighting::First, false), (Sighting::Again, true)] {

@@ -3,14 +3,12 @@
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
 
+use model::mutate::{Corpus, Fuzz};
 use serde_json::{Value, json};
 use shared::integrity::pointed_actor;
 use shared::row::{Field, Fields, Raw, Row, RowKey, Ttl, TtlState};
 use shared::time::EpochSeconds;
-
-use crate::{corpus, count, rounds};
 
 /// Texts that are sent before the answers are read: fewer than a pipe holds.
 const BATCH: usize = 16;
@@ -72,9 +70,9 @@ fn ours(text: &str) -> Value {
 
 #[test]
 fn json_is_read_as_python_reads_it() {
-    let (began, rounds) = (Instant::now(), rounds(100_000));
-    let (mut corpus, mut python) = (corpus(include_str!("corpus/json.txt")), Python::start());
-    let (mut inputs, mut met) = (0, HashSet::new());
+    let fuzz = Fuzz::start("JSON, against Python", 100_000);
+    let (mut corpus, mut python) = (Corpus::of(include_str!("corpus/json.txt"), fuzz.seed), Python::start());
+    let mut met = HashSet::new();
     let mut check = |texts: &[String]| {
         let mut fresh = Vec::new();
         for (text, theirs) in texts.iter().zip(python.ask(texts)) {
@@ -97,18 +95,17 @@ fn json_is_read_as_python_reads_it() {
                 fresh.push(text.clone());
             }
         }
-        inputs += texts.len() as u64;
         fresh
     };
     let seeds: Vec<String> = include_str!("corpus/json.txt").lines().map(str::to_owned).collect();
     for texts in seeds.chunks(BATCH) {
         check(texts);
     }
-    for _ in 0..rounds / BATCH as u64 {
+    for _ in 0..fuzz.rounds as usize / BATCH {
         let texts: Vec<String> = (0..BATCH).map(|_| corpus.next_text()).collect();
         check(&texts).into_iter().for_each(|text| corpus.keep(text));
     }
-    count("JSON, against Python", inputs, began);
+    fuzz.end();
 }
 
 /// The kind of an answer, without its numbers and names.
@@ -125,10 +122,12 @@ fn signature(answer: &Value) -> String {
 /// A TTL is usable or it is not, and both ways of asking agree, whatever the digits.
 #[test]
 fn any_digits_of_a_ttl_are_read_alike_by_all() {
-    let (began, rounds) = (Instant::now(), rounds(40_000));
-    let mut corpus =
-        corpus("0\n-1\n1\n1e9\n1.5\n2400000000\n99999999999\n100000000000\n9223372036854775808\n1E+11\n-0\n007");
-    for _ in 0..rounds {
+    let fuzz = Fuzz::start("TTLs", 40_000);
+    let mut corpus = Corpus::of(
+        "0\n-1\n1\n1e9\n1.5\n2400000000\n99999999999\n100000000000\n9223372036854775808\n1E+11\n-0\n007",
+        fuzz.seed,
+    );
+    for _ in 0..fuzz.rounds {
         let digits = corpus.next_text();
         let row = Row {
             key: RowKey::new("a", "b"),
@@ -146,5 +145,5 @@ fn any_digits_of_a_ttl_are_read_alike_by_all() {
             assert!((1..100_000_000_000).contains(&at.get()), "{digits:?}");
         }
     }
-    count("TTLs", rounds, began);
+    fuzz.end();
 }

@@ -1,19 +1,16 @@
 //! Records of the table's stream.
 
-use std::time::Instant;
-
+use model::mutate::{Corpus, Fuzz};
 use serde_json::Value;
 use shared::cascade::{Record, read};
-
-use crate::{corpus, count, rounds};
 
 /// A record that names a removed token is one of TTL's removals, of this table, with the key of a token in it twice.
 #[test]
 fn no_record_names_a_token_that_ttl_did_not_remove() {
-    let (began, rounds) = (Instant::now(), rounds(40_000));
-    let mut corpus = corpus(include_str!("corpus/records.txt"));
+    let fuzz = Fuzz::start("stream records", 40_000);
+    let mut corpus = Corpus::of(include_str!("corpus/records.txt"), fuzz.seed);
     let (mut removals, mut parsed) = (0, 0);
-    for _ in 0..rounds {
+    for _ in 0..fuzz.rounds {
         let text = corpus.next_text();
         let Ok(record) = serde_json::from_str::<Value>(&text) else { continue };
         parsed += 1;
@@ -34,5 +31,5 @@ fn no_record_names_a_token_that_ttl_did_not_remove() {
         corpus.keep(text);
     }
     assert!(removals > 100 && parsed > removals, "{removals} of {parsed}: the corpus is too far from a record");
-    count("stream records", rounds, began);
+    fuzz.end();
 }

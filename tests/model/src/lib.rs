@@ -21,6 +21,12 @@ pub fn figure(figure: &Value) {
     }
 }
 
+/// Whether the longer form of the proofs is asked for.
+#[must_use]
+pub fn is_long() -> bool {
+    std::env::var("PROOF").is_ok_and(|proof| proof == "long")
+}
+
 /// Seconds since `began`, as a figure has them.
 #[must_use]
 pub fn seconds(began: std::time::Instant) -> f64 {

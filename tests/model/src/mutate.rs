@@ -1,6 +1,34 @@
 //! Texts that are nearly right: mutations of a corpus, for what reads bytes.
 
+use std::time::Instant;
+
 use fastrand::Rng;
+use serde_json::json;
+
+/// A reader, and how often it is tried: in the longer form a hundred times as often. `FUZZ_SEED` repeats a run.
+pub struct Fuzz {
+    what: &'static str,
+    pub rounds: u32,
+    pub seed: u64,
+    began: Instant,
+}
+
+impl Fuzz {
+    #[must_use]
+    pub fn start(what: &'static str, rounds: u32) -> Self {
+        let given = std::env::var("FUZZ_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or_else(|| fastrand::u64(..));
+        println!("FUZZ_SEED={seed}");
+        let rounds = if crate::is_long() { 100 * rounds } else { rounds };
+        Self { what, rounds, seed, began: Instant::now() }
+    }
+
+    /// Prints the number of inputs.
+    pub fn end(self) {
+        let (what, inputs, seconds) = (self.what, self.rounds, crate::seconds(self.began));
+        crate::figure(&json!({"part": "fuzz", "what": what, "inputs": inputs, "seconds": seconds}));
+    }
+}
 
 /// What a reader of JSON, of rows or of settings decides by.
 const WORDS: [&str; 56] = [
@@ -62,6 +90,9 @@ const WORDS: [&str; 56] = [
     "\u{7f}",
 ];
 
+/// Texts that a corpus grows to.
+const MOST: usize = 20_000;
+
 /// A corpus that grows by what turned out to be new.
 pub struct Corpus {
     texts: Vec<String>,
@@ -71,16 +102,20 @@ pub struct Corpus {
 }
 
 impl Corpus {
+    /// A text a line.
     #[must_use]
-    pub fn new(seeds: impl IntoIterator<Item = String>, seed: u64) -> Self {
-        let texts: Vec<String> = seeds.into_iter().collect();
-        assert!(!texts.is_empty(), "a corpus without a text");
-        Self { texts, random: Rng::with_seed(seed), longest: 1_000 }
+    pub fn of(texts: &str, seed: u64) -> Self {
+        Self { texts: texts.lines().map(str::to_owned).collect(), random: Rng::with_seed(seed), longest: 1_000 }
     }
 
-    /// Keeps a text that did something new.
+    /// Keeps a text that did something new; of very many, in the place of another.
     pub fn keep(&mut self, text: String) {
-        self.texts.push(text);
+        if self.texts.len() < MOST {
+            self.texts.push(text);
+        } else {
+            let index = self.random.usize(..MOST);
+            self.texts[index] = text;
+        }
     }
 
     /// A text of the corpus with some mutations.

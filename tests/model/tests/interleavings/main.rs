@@ -1,21 +1,27 @@
 //! Every interleaving of those who write the rows of one token: the application, TTL, and the runs.
 //!
 //! The model calls the decisions of `shared`; what it adds is who reads and writes what, and when. Each read and each write is a step
-//! of its own, and a run can be killed before any of them. There is no lease: one that may lapse while its holder sleeps, who wakes
-//! up late, rules out no interleaving of two runs, so the runs here start and go on whenever they like. What is assumed: the application
-//! finishes what it writes within the grace period or never, an eventually consistent read is at most five minutes behind, and a
+//! of its own, and a run can be killed before any of them. Most setups have no lease: one that may lapse while its holder sleeps, who
+//! wakes up late, rules out no interleaving of two runs. That is tested in [`every_interleaving_with_a_lease_keeps_the_promises`], with
+//! the lease that lapses and with one that does not. What is assumed: the application finishes what it writes within the grace period or never, an eventually consistent read is at most five minutes behind, and a
 //! token's name is never used again.
 
+mod lease;
 mod runs;
+mod setups;
 mod story;
 mod world;
 
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::Instant;
 
 use serde_json::json;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
+use lease::{Lease, Leases};
 use runs::{Kind, Run, Taking, alone};
+use setups::{CASCADE, CLEANUP, PLAIN, REPAIR, access, leased, refresh, retiring};
 use world::{ALL, App, GRACE, Mutant, RETIREMENT, Setup, Step, Token, Which, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +34,10 @@ pub(crate) enum Action {
     /// A run's next step, with the rows that it reads from the replica, as bits.
     Run(u8, u8),
     Kill(u8),
+    /// A run reads the lease, and may take it.
+    Ask(u8),
+    Renew(u8),
+    Lapse,
     RestoreBackup,
 }
 
@@ -35,6 +45,7 @@ const SAFE: &str = "no live row is deleted or made unreachable";
 const REVOKED: &str = "a revoked token never works again";
 const CLEAN: &str = "when the writers have stopped, the runs leave nothing";
 const FINISHED: &str = "what a cleanup has begun, the next cleanup finishes";
+const ALONE: &str = "only one run works at a time";
 const REACHED: &str = "a run deletes all rows of a dead token";
 
 impl Model for Setup {
@@ -53,11 +64,20 @@ impl Model for Setup {
         actions.extend(world.app_steps(self).into_iter().map(Action::App));
         actions.extend(world.ttl_takes(self).into_iter().map(Action::Ttl));
         actions.extend((world.backup.is_some() && world.get(Token).is_none()).then_some(Action::RestoreBackup));
+        actions.extend(world.lease.may_lapse(self.lease).then_some(Action::Lapse));
         for slot in 0..2u8 {
+            let (takes, asked) = (self.takes_lease(slot), world.lease.asked[usize::from(slot)]);
             if let Some(run) = &world.runs[usize::from(slot)] {
                 actions.extend(self.stale_reads(world, run).map(|bits| Action::Run(slot, bits)));
                 // Reads change nothing: a run that is killed before its first delete is one that did not start.
                 actions.extend(run.deletes(self).map(|_| Action::Kill(slot)));
+                let late =
+                    takes && world.lease.may_renew(slot) && (world.lease.is_of(slot) || run.deletes(self).is_some());
+                actions.extend(late.then_some(Action::Renew(slot)));
+                continue;
+            }
+            if takes && !asked {
+                actions.extend(world.lease.is_free_for(slot).then_some(Action::Ask(slot)));
                 continue;
             }
             for kind in self.runs[usize::from(slot)].iter().filter(|kind| **kind != Kind::Cascade || world.record) {
@@ -80,10 +100,23 @@ impl Model for Setup {
             Action::Ttl(which) => world.ttl_remove(self, which),
             // `now` is the second of the first read. An older one would only find fewer rows dead: see `every_case`.
             Action::Start(slot, kind, bits) => {
+                if self.takes_lease(slot) {
+                    world.lease.acquire(slot, self.mutant);
+                }
                 let run = Run::start(kind, &world, self);
                 self.step(&mut world, slot, run, bits);
             }
-            Action::Kill(slot) => world.runs[usize::from(slot)] = None,
+            Action::Kill(slot) => {
+                world.runs[usize::from(slot)] = None;
+                world.lease.forsake(slot);
+            }
+            Action::Ask(slot) => world.lease.asked[usize::from(slot)] = true,
+            Action::Lapse => world.lease.lapse(),
+            Action::Renew(slot) => {
+                if !world.lease.renew(slot, self.mutant) {
+                    world.runs[usize::from(slot)] = None;
+                }
+            }
             Action::Run(slot, bits) => {
                 let run = world.runs[usize::from(slot)].take()?;
                 self.step(&mut world, slot, run, bits);
@@ -95,10 +128,7 @@ impl Model for Setup {
                 (world.wanted, world.orderly) = (true, false);
             }
         }
-        // Two runs of one kind are the same two runs the other way round.
-        if self.runs[0] == self.runs[1] {
-            world.runs.sort_unstable();
-        }
+        self.in_order(&mut world);
         (world != *before).then_some(world)
     }
 
@@ -109,6 +139,9 @@ impl Model for Setup {
             Property::always(CLEAN, |setup: &Setup, world: &World| !at_rest(setup, world) || ends_clean(setup, world)),
             Property::always(FINISHED, |setup: &Setup, world: &World| {
                 !(at_rest(setup, world) && world.orderly) || ends_clean_by_cleanups(setup, world)
+            }),
+            Property::always(ALONE, |setup: &Setup, world: &World| {
+                setup.lease == Lease::None || world.runs.iter().any(Option::is_none)
             }),
             Property::sometimes(REACHED, |_, world: &World| {
                 world.time > 0 && world.app == App::Live && world.table == [None; 5]
@@ -129,7 +162,23 @@ impl Setup {
     fn step(&self, world: &mut World, slot: u8, run: Run, bits: u8) {
         let stale: Vec<Which> = ALL.into_iter().filter(|which| bits >> (*which as u8) & 1 == 1).collect();
         let run = Taking { setup: self, world, run, stale: &stale }.step();
+        if run.is_none() {
+            world.lease.release(slot, self.mutant);
+        }
         world.runs[usize::from(slot)] = run;
+    }
+
+    /// Two runs of one kind are the same two runs the other way round.
+    fn in_order(&self, world: &mut World) {
+        let place = |slot: u8| (&world.runs[usize::from(slot)], world.lease.of_run(slot));
+        if self.runs[0] == self.runs[1] && place(0) > place(1) {
+            world.runs.swap(0, 1);
+            world.lease.swap();
+        }
+    }
+
+    fn takes_lease(&self, slot: u8) -> bool {
+        self.runs[usize::from(slot)].iter().any(|kind| self.lease.is_taken_by(*kind))
     }
 }
 
@@ -163,58 +212,14 @@ fn ends_clean_by(setup: &Setup, world: &World, kinds: &[Kind]) -> bool {
     world.table == [None; 5]
 }
 
-const CLEANUP: &[Kind] = &[Kind::Cleanup];
-const REPAIR: &[Kind] = &[Kind::RepairIndex, Kind::RepairActor];
-const CASCADE: &[Kind] = &[Kind::Cascade];
-const RESTORE: &[Kind] = &[Kind::Restore];
-
-const PLAIN: Setup = Setup {
-    name: "access token",
-    refresh: false,
-    ttl: true,
-    old_index: false,
-    marker: false,
-    runs: [CLEANUP, REPAIR],
-    retire: false,
-    backup: false,
-    mutant: None,
-};
-
-fn setups() -> Vec<Setup> {
-    let refresh = Setup { name: "refresh token", refresh: true, ..PLAIN };
-    let without_ttl = Setup { name: "access token of a release before 3.7.4", ttl: false, old_index: true, ..PLAIN };
-    vec![
-        PLAIN,
-        Setup { runs: [CLEANUP, CLEANUP], ..PLAIN },
-        Setup { runs: [REPAIR, REPAIR], ..PLAIN },
-        Setup { runs: [CLEANUP, CASCADE], ..PLAIN },
-        Setup { runs: [REPAIR, CASCADE], ..PLAIN },
-        Setup { runs: [CASCADE, CASCADE], ..PLAIN },
-        without_ttl,
-        Setup { runs: [REPAIR, REPAIR], ..without_ttl },
-        refresh,
-        Setup { runs: [CLEANUP, CASCADE], ..refresh },
-        Setup { runs: [REPAIR, CASCADE], ..refresh },
-        Setup { name: "refresh token of a release before 3.7.4", ttl: false, old_index: true, ..refresh },
-        Setup { name: "replay marker", marker: true, runs: [CLEANUP, CLEANUP], ..PLAIN },
-    ]
-}
-
-fn retiring() -> Vec<Setup> {
-    let access =
-        Setup { name: "access token before 3.7.4, retired", retire: true, ttl: false, old_index: true, ..PLAIN };
-    let refresh = Setup { name: "refresh token, retired", retire: true, refresh: true, ..PLAIN };
-    vec![
-        Setup { runs: [CLEANUP, RESTORE], ..access },
-        Setup { runs: [REPAIR, RESTORE], ..access },
-        Setup { runs: [REPAIR, RESTORE], ..refresh },
-        Setup { runs: [REPAIR, CASCADE], ..refresh },
-    ]
+#[test]
+fn every_interleaving_at_an_access_token_keeps_the_promises() {
+    check(access());
 }
 
 #[test]
-fn every_interleaving_keeps_the_promises() {
-    check(setups());
+fn every_interleaving_at_a_refresh_token_keeps_the_promises() {
+    check(refresh());
 }
 
 #[test]
@@ -222,15 +227,22 @@ fn every_interleaving_of_retire_and_restore_keeps_the_promises() {
     check(retiring());
 }
 
+#[test]
+fn every_interleaving_with_a_lease_keeps_the_promises() {
+    check(leased());
+}
+
 fn check(setups: Vec<Setup>) {
     for setup in setups {
         let began = Instant::now();
-        let checker = setup.checker().threads(2).spawn_bfs().join();
+        // One thread: the depth is then the same each time.
+        let checker = setup.checker().threads(1).spawn_bfs().join();
         let runs = setup.runs.map(|kinds| story::run_name(kinds[0])).join(" and ");
         model::figure(&json!({
             "part": "interleavings",
             "rows": setup.name,
             "runs": runs,
+            "lease": setup.lease.name(),
             "states": checker.unique_state_count(),
             "depth": checker.max_depth(),
             "seconds": model::seconds(began),
@@ -238,12 +250,46 @@ fn check(setups: Vec<Setup>) {
         // A model in which nothing happens keeps every promise.
         let deletes = setup.runs.concat().contains(&Kind::Cleanup);
         assert!(!deletes || checker.discovery(REACHED).is_some(), "{REACHED}: never");
-        for name in [SAFE, REVOKED, CLEAN, FINISHED] {
-            if let Some(path) = checker.discovery(name) {
+        for name in [SAFE, REVOKED, CLEAN, FINISHED, ALONE] {
+            if name == ALONE && setup.lease == Lease::Lapses {
+                assert!(checker.discovery(name).is_some(), "no holder wakes up late");
+            } else if let Some(path) = checker.discovery(name) {
                 panic!("{name}: not with {} and {runs}:\n{}", setup.name, story::tell(&setup, path).join("\n"));
             }
         }
     }
+}
+
+/// A lease that may lapse while its holder sleeps rules nothing out: rows and runs come to the same states as without a lease. So what
+/// holds without one holds with any.
+#[test]
+fn a_lease_that_lapses_rules_out_no_interleaving() {
+    for setup in
+        [Setup { runs: [CLEANUP, CLEANUP], ..PLAIN }, Setup { marker: true, runs: [CLEANUP, CLEANUP], ..PLAIN }]
+    {
+        let without = states(&setup);
+        assert!(states(&Setup { lease: Lease::Lapses, ..setup }) == without, "of {}", without.len());
+        assert!(states(&Setup { lease: Lease::Kept, ..setup }).len() < without.len(), "one that is kept does");
+    }
+}
+
+/// Every state that is reached, without the lease, as a hash.
+fn states(setup: &Setup) -> HashSet<u64> {
+    let hash = |world: &World| BuildHasherDefault::<DefaultHasher>::default().hash_one(world);
+    let (mut met, mut rows_and_runs) = (HashSet::new(), HashSet::new());
+    let mut open = setup.init_states();
+    while let Some(world) = open.pop() {
+        if !met.insert(hash(&world)) {
+            continue;
+        }
+        let mut actions = Vec::new();
+        setup.actions(&world, &mut actions);
+        open.extend(actions.into_iter().filter_map(|action| setup.next_state(&world, action)));
+        let mut bare = World { lease: Leases::default(), ..world };
+        setup.in_order(&mut bare);
+        rows_and_runs.insert(hash(&bare));
+    }
+    rows_and_runs
 }
 
 /// The shortest way to break a promise, as a story.
@@ -274,13 +320,25 @@ fn each_mutant_breaks_a_promise() {
             "An index row written for a token that has none",
             REVOKED,
         ),
+        (
+            Mutant::LeaseWithoutCondition,
+            Setup { lease: Lease::Kept, ..PLAIN },
+            "A lease written without its condition",
+            ALONE,
+        ),
     ] {
         counterexample(Setup { mutant: Some(mutant), ..setup }, what, promise);
     }
 }
 
+/// A late holder breaks the rule that no work is done twice; in `leased` it breaks nothing else.
+#[test]
+fn a_holder_that_wakes_up_late_works_beside_another_run() {
+    counterexample(Setup { lease: Lease::Lapses, ..PLAIN }, "A lease that lapses while its holder sleeps", ALONE);
+}
+
 /// The window that docs/cascade.md names: a token that TTL removed comes back between the read that finds it absent and the delete.
-/// Only a backup does that; without one the same rows and the same runs keep every promise, in `setups`.
+/// Only a backup does that; without one the same rows and the same runs keep every promise, in `refresh`.
 #[test]
 fn only_a_restored_backup_makes_the_cascade_delete_the_index_row_of_a_live_token() {
     let setup = Setup { refresh: true, runs: [CASCADE, &[]], backup: true, ..PLAIN };

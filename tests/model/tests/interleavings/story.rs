@@ -47,8 +47,13 @@ fn sentence(setup: &Setup, world: &World, action: Action, after: Option<&World>)
         Action::Ttl(which) => format!("TTL removes {}", row(which)),
         Action::Start(slot, kind, stale) => {
             let run = crate::runs::Run::start(kind, world, setup);
-            format!("run {slot}: a {} starts and {}", run_name(kind), step(setup, world, &run, stale, after))
+            let starts = if setup.lease.is_taken_by(kind) { "acquires the lease, starts" } else { "starts" };
+            format!("run {slot}: a {} {starts} and {}", run_name(kind), step(setup, world, &run, stale, after))
         }
+        Action::Ask(slot) => format!("run {slot} reads the lease: nobody holds it"),
+        Action::Lapse => "the lease lapses".to_owned(),
+        Action::Renew(slot) if world.lease.is_of(slot) => format!("run {slot} renews the lease"),
+        Action::Renew(slot) => format!("run {slot} finds that the lease is another's, and ends"),
         Action::Kill(slot) => format!("run {slot} is killed"),
         Action::RestoreBackup => "a backup puts the token row and its index row back".to_owned(),
         Action::Run(slot, stale) => {

@@ -7,6 +7,8 @@ use shared::expiry::Policy;
 use shared::row::{Raw, Row, RowKey};
 use shared::time::EpochSeconds;
 
+use crate::lease::{Lease, Leases};
+
 pub(crate) const ACTOR: &str = "actor";
 pub(crate) const GRACE: i32 = 3_600;
 const SLACK: i32 = 300;
@@ -90,6 +92,7 @@ pub(crate) struct Setup {
     pub(crate) retire: bool,
     /// A backup that puts a removed token and its index row back, byte for byte.
     pub(crate) backup: bool,
+    pub(crate) lease: Lease,
     pub(crate) mutant: Option<Mutant>,
 }
 
@@ -104,6 +107,8 @@ pub(crate) enum Mutant {
     NoGrace,
     /// An index row is written for a token that has none.
     WritesIndex,
+    /// The lease is written whatever is there by then.
+    LeaseWithoutCondition,
 }
 
 impl Setup {
@@ -196,6 +201,7 @@ pub(crate) struct World {
     pub(crate) replica: [Option<Cell>; 5],
     pub(crate) app: App,
     pub(crate) runs: [Option<crate::runs::Run>; 2],
+    pub(crate) lease: Leases,
     /// When the repair first saw the provider row and the token row unreachable and of unknown age.
     pub(crate) seen: [Option<i32>; 2],
     /// The stream has a record of a token that TTL removed.
@@ -219,6 +225,7 @@ impl World {
             replica: [None; 5],
             app: if setup.marker { App::Live } else { App::Creating(0) },
             runs: [None, None],
+            lease: Leases::default(),
             seen: [None; 2],
             record: false,
             wanted: true,
