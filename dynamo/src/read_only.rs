@@ -149,8 +149,8 @@ impl Budget for ReadOnly {
         self.0.time_is_up()
     }
 
-    fn progressed(&self, read: u64, deleted: u64) {
-        self.0.progressed(read, deleted);
+    fn progressed(&self, bucket: Option<&'static str>, read: u64, deleted: u64) {
+        self.0.progressed(bucket, read, deleted);
     }
 
     fn usage(&self) -> Usage {

@@ -78,7 +78,7 @@ async fn pass(target: &Target, options: &Restoring, dry: bool, screen: Screen) -
         policy: target.settings.policy(),
     };
     let work = Box::pin(restore::restore(&table, &wanted, now, dry));
-    let work = screen.while_watching("restore", target.watch, work);
+    let work = screen.while_rows_are("restored", "restore", target.watch, work);
     let restored = if dry {
         work.await
     } else {

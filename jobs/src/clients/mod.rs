@@ -27,6 +27,6 @@ pub async fn survey<S: ScanTable + Budget>(store: &S, clients: &mut Clients) -> 
 
 fn add<S: Budget>(store: &S, clients: &mut Clients, rows: &[Row]) -> Result<()> {
     rows.iter().for_each(|row| clients.add(row));
-    store.progressed(rows.len() as u64, 0);
+    store.progressed(None, rows.len() as u64, 0);
     if store.time_is_up() { Err(StoreError::OutOfTime) } else { Ok(()) }
 }

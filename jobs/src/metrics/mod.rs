@@ -291,7 +291,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
                     Ok(page) => page,
                 };
                 page.rows.iter().for_each(|row| self.census.count(row, against));
-                self.store.progressed(page.rows.len() as u64, 0);
+                self.store.progressed(None, page.rows.len() as u64, 0);
                 counted += page.rows.len() as u64;
                 after = page.next;
                 if after.is_none() {
@@ -374,7 +374,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
             };
             let page = self.within_limits(self.store.page(of)).await?;
             page.rows.iter().for_each(|row| census.count(row, against));
-            self.store.progressed(page.rows.len() as u64, 0);
+            self.store.progressed(None, page.rows.len() as u64, 0);
             seen.rows += page.rows.len() as u64;
             let last = page.rows.last().and_then(|row| row.key.sort.strip_prefix(&*prefix).map(str::to_owned));
             after = page.next;
@@ -419,7 +419,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
             };
             page.rows.iter().for_each(|row| census.count(row, against));
             self.count_clients(&page.rows);
-            self.store.progressed(page.rows.len() as u64, 0);
+            self.store.progressed(None, page.rows.len() as u64, 0);
             after = page.next;
             if after.is_none() {
                 return Ok((census, Ended::Complete));
