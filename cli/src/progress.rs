@@ -87,7 +87,9 @@ pub fn at_pace(units: u64, pace: Option<f64>) -> u64 {
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown only")]
 fn left(progress: &Progress, took: Duration) -> Option<u64> {
     let Progress { rows, plan, expected, .. } = progress;
-    let plan = plan.unwrap_or(Rows { read: *expected, ..Rows::default() });
+    // Without a plan every row may be one to delete.
+    let dead = if rows.deleted > 0 { *expected } else { 0 };
+    let plan = plan.unwrap_or(Rows { read: *expected, dead, deleted: 0 });
     let open = |wanted: u64, done: u64, rate: f64| {
         let rows = wanted.saturating_sub(done);
         (rows > 0 && rate >= LEAST_RATE).then(|| (rows as f64 / rate).ceil() as u64)
@@ -153,6 +155,12 @@ mod tests {
         assert_eq!(done(&dry), (2_000, 5_000));
         assert_eq!(shown(&dry, 2), "at most 3 s left, 2,000 read, 968 dead, 1,000 read/s");
         assert_eq!(buckets(&dry, "deleted"), ["mcp_tokens 2,000 read, 968 dead"]);
+    }
+
+    #[test]
+    fn deletes_without_a_plan_take_at_most_as_long_as_the_whole_table() {
+        let unplanned = Progress { plan: None, ..slow() };
+        assert_eq!(shown(&unplanned, 50), "100 deleted, at most 1 h 21 min left, 1,000 read, 2.0 deleted/s");
     }
 
     #[test]

@@ -60,12 +60,17 @@ impl Screen {
         styled(Style::new().bold(), text)
     }
 
+    /// The first line of an answer, broken to the width.
+    pub fn head(&self, text: &str) -> String {
+        self.bold(&self.paragraph("", text))
+    }
+
     pub fn warn(&self, text: &str) -> String {
         styled(AnsiColor::Yellow.on_default(), text)
     }
 
-    /// A table: the first column to the left, numbers to the right, the last column as wide as is left, on more lines if it
-    /// must. Where not even that fits, each row is a few lines of its own.
+    /// A table: text to the left, numbers to the right, the last column as wide as is left, on more lines if it must. Where not
+    /// even that fits, each row is a few lines of its own.
     pub fn table(&self, head: &[&str], rows: &[Vec<String>]) -> String {
         let last = head.len().saturating_sub(1);
         let widths: Vec<usize> = (0..last)
@@ -81,12 +86,17 @@ impl Screen {
         if room < widest.min(LAST_COLUMN) {
             return self.stacked(head, rows);
         }
+        let is_number = |cell: &String| cell.chars().next().is_none_or(|c| c.is_ascii_digit());
+        let has_numbers = |column: usize| rows.iter().filter_map(|row| row.get(column)).all(is_number);
         let line = |cells: &[String]| {
             let mut text = String::new();
             for (column, width) in widths.iter().enumerate() {
                 let cell = cells.get(column).map_or("", String::as_str);
-                let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
-                text.push_str(&if column == 0 { format!("{cell}{pad}  ") } else { format!("{pad}{cell}  ") });
+                text.push_str(&if has_numbers(column) {
+                    format!("{cell:>width$}  ")
+                } else {
+                    format!("{cell:<width$}  ")
+                });
             }
             let wrapped = wrap(cells.get(last).map_or("", String::as_str), room);
             let indent = format!("\n{}", " ".repeat(taken));

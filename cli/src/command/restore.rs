@@ -132,7 +132,7 @@ fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut
         if *dry { "dry run of the " } else { "" },
         place.head(&target.settings.table)
     );
-    writeln!(out, "{}\n", screen.bold(&head))?;
+    writeln!(out, "{}\n", screen.head(&head))?;
     if restored.buckets.is_empty() {
         let none = "No such row is retired. A row that was deleted, by a run, by TTL or by `janitor revoke`, cannot be restored.";
         writeln!(out, "{}", screen.paragraph("", none))?;

@@ -201,7 +201,7 @@ fn tell(
     };
     let what = if dry { "dry run of " } else { "" };
     let head = format!("{what}{job} on {}", place.head(&report.table));
-    writeln!(out, "{}\n", screen.bold(&head))?;
+    writeln!(out, "{}\n", screen.head(&head))?;
     let counts = &report.counts;
     let line =
         |name: &str, read: u64, deleted: u64, why: String| vec![name.to_owned(), grouped(read), grouped(deleted), why];
