@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::duration::{EXAMPLES, duration};
+use crate::duration::{EXAMPLES, duration, spelled};
 pub use crate::flags::Overrides;
 use crate::flags::{self, Cleanup, Ending, Explain, Flags, Metrics, Repair, Takes};
 use shared::bucket::BUCKETS;
@@ -571,7 +571,7 @@ fn time_to_live(text: &str) -> Result<i64, String> {
 }
 
 fn seconds(text: &str, range: std::ops::RangeInclusive<i64>) -> Result<i64, String> {
-    let wanted = format!("{EXAMPLES}, from {}s to {}s", range.start(), range.end());
+    let wanted = format!("{EXAMPLES}, from {} to {}", spelled(*range.start()), spelled(*range.end()));
     duration(text).filter(|seconds| range.contains(seconds)).ok_or(wanted)
 }
 
@@ -581,7 +581,7 @@ mod tests {
 
     use clap::{CommandFactory, Parser};
 
-    use super::{Cli, Command, interval};
+    use super::{Cli, Command, interval, pause, time_to_live};
 
     #[test]
     fn the_command_line_is_sound() {
@@ -595,6 +595,8 @@ mod tests {
         for wrong in ["", "m", "-5m", "9s", "5", "366d", "1.5s"] {
             assert!(interval(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(time_to_live("7d"), Ok(604_800));
+        assert!(pause("90d").unwrap_err().ends_with(", from 1m to 30d"));
     }
 
     #[test]

@@ -22,21 +22,28 @@ async fn main() -> ExitCode {
         Err(error) => return ExitCode::from(typed.refuse(&args::hint(error))),
     };
     let mut out = anstream::stdout();
-    match Box::pin(run(cli, &mut out)).await {
+    let screen = Screen::new(cli.common.json, cli.common.quiet);
+    match Box::pin(run(cli, screen, &mut out)).await {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if !failure.text.is_empty() {
+                let text = typed.unsaid(&failure.text);
+                // A script reads one line.
+                let text = if screen.live {
+                    screen.paragraph("", &format!("janitor: {text}"))
+                } else {
+                    format!("janitor: {text}")
+                };
                 // Nobody to tell that standard error is closed.
-                let _ = writeln!(std::io::stderr(), "janitor: {}", typed.unsaid(&failure.text));
+                let _ = writeln!(std::io::stderr(), "{text}");
             }
             ExitCode::from(failure.code)
         }
     }
 }
 
-async fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
+async fn run(cli: Cli, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
     let Cli { common, command } = cli;
-    let screen = Screen::new(common.json, common.quiet);
     match command {
         #[cfg(feature = "demo")]
         Command::Demo { copies, keep } => {

@@ -2,42 +2,79 @@
 
 use std::time::Duration;
 
-use jobs::run::clock::Progress;
+use jobs::run::clock::{Progress, Rows};
 
 use crate::screen::{grouped, seconds};
 
 /// A share below which nothing is known of a rate.
 const LEAST_RATE: f64 = 0.01;
+/// Before lines that belong to the line above.
+const INDENT: &str = "  ";
 
 /// The share that is done, of the deletes if they are planned, else of the rows to read.
-pub fn done(progress: &Progress) -> (u64, u64) {
-    match progress.plan {
-        Some((_, deletes)) if deletes > 0 => (progress.deleted, deletes),
-        Some((reads, _)) => (progress.read, reads),
-        None => (progress.read, progress.expected),
+pub fn done(Progress { rows, plan, expected, .. }: &Progress) -> (u64, u64) {
+    match plan {
+        Some(plan) if plan.dead > 0 => (rows.deleted, plan.dead),
+        Some(plan) => (rows.read, plan.read),
+        None => (rows.read, *expected),
     }
 }
 
-/// In words: the most important first, because a narrow screen cuts the rest off.
-pub fn line(progress: &Progress, took: Duration) -> String {
+/// In words, the most important first. `past` is what is done with dead rows: `deleted`.
+pub fn parts(progress: &Progress, past: &str, took: Duration) -> Vec<String> {
+    let Progress { rows, plan, .. } = progress;
     let mut parts = Vec::new();
-    let of = |planned: Option<u64>| planned.map_or_else(String::new, |n| format!(" of {}", grouped(n)));
-    if progress.deleted > 0 || progress.plan.is_some() {
-        parts.push(format!("{}{} deleted", grouped(progress.deleted), of(progress.plan.map(|plan| plan.1))));
-    }
-    parts.push(format!("{} read", grouped(progress.read)));
-    if progress.dead > 0 {
-        parts.push(format!("{} dead", grouped(progress.dead)));
+    if rows.deleted > 0 || plan.is_some() {
+        let of = plan.map_or_else(String::new, |plan| format!(" of {}", grouped(plan.dead)));
+        parts.push(format!("{}{of} {past}", grouped(rows.deleted)));
     }
     parts.extend(left(progress, took).map(|left| {
-        let bound = if progress.plan.is_none() { "at most " } else { "" };
+        let bound = if plan.is_none() { "at most " } else { "" };
         format!("{bound}{} left", seconds(left))
     }));
-    let deletes = progress.deleted > 0;
-    let rate = rate(if deletes { progress.deleted } else { progress.read }, took);
-    parts.push(format!("{} {}/s", shown(rate), if deletes { "deletes" } else { "rows" }));
-    parts.extend(progress.bucket.map(|bucket| format!("at {bucket}")));
-    parts.join(", ")
+    parts.push(format!("{} read", grouped(rows.read)));
+    if rows.dead > 0 {
+        parts.push(format!("{} dead", grouped(rows.dead)));
+    }
+    let (done, what) = if rows.deleted > 0 { (rows.deleted, past) } else { (rows.read, "read") };
+    parts.push(format!("{} {what}/s", shown(rate(done, took))));
+    parts
+}
+
+/// The rows of each bucket: first the buckets with dead rows, because reads are ahead of deletes; of those the one that the
+/// run came to last.
+pub fn buckets(progress: &Progress, past: &str) -> Vec<String> {
+    let text = |(name, rows): &(&str, Rows)| {
+        // A row that another one points at counts as read once its piece of work is done, after its delete.
+        let counts = [(rows.read, "read"), (rows.dead, "dead"), (rows.deleted, past)];
+        let counts = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", grouped(*n)));
+        format!("{name} {}", counts.collect::<Vec<_>>().join(", "))
+    };
+    let mut buckets: Vec<&(&str, Rows)> = progress.buckets.iter().rev().collect();
+    buckets.sort_by_key(|(_, rows)| rows.dead + rows.deleted == 0);
+    buckets.into_iter().map(text).collect()
+}
+
+/// The parts on as many lines as they need, the first of which begins after `lead` columns; then a line of the buckets that
+/// fit on it.
+pub fn lines(parts: &[String], buckets: &[String], lead: usize, width: usize) -> String {
+    let (mut text, mut rest) = fill(parts, ", ", width.saturating_sub(lead));
+    while !rest.is_empty() {
+        let (line, after) = fill(rest, ", ", width.saturating_sub(INDENT.len()));
+        text.push_str(&format!("\n{INDENT}{line}"));
+        rest = after;
+    }
+    if !buckets.is_empty() {
+        text.push_str(&format!("\n{INDENT}{}", fill(buckets, "; ", width.saturating_sub(INDENT.len())).0));
+    }
+    text
+}
+
+/// A line of as many items as fit, at least one; and the other items.
+fn fill<'a>(items: &'a [String], separator: &str, width: usize) -> (String, &'a [String]) {
+    let fits = |n: &usize| *n == 1 || items[..*n].join(separator).chars().count() <= width;
+    let (line, rest) = items.split_at((1..=items.len()).take_while(fits).count());
+    (line.join(separator), rest)
 }
 
 /// Seconds that write units take at a pace.
@@ -49,14 +86,17 @@ pub fn at_pace(units: u64, pace: Option<f64>) -> u64 {
 /// Whatever takes longer, the reads or the deletes. A burst at the start is faster than the pace, which holds from then on.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown only")]
 fn left(progress: &Progress, took: Duration) -> Option<u64> {
-    let (reads, deletes) = progress.plan.unwrap_or((progress.expected, 0));
+    let Progress { rows, plan, expected, .. } = progress;
+    // Without a plan every row may be one to delete.
+    let dead = if rows.deleted > 0 { *expected } else { 0 };
+    let plan = plan.unwrap_or(Rows { read: *expected, dead, deleted: 0 });
     let open = |wanted: u64, done: u64, rate: f64| {
         let rows = wanted.saturating_sub(done);
         (rows > 0 && rate >= LEAST_RATE).then(|| (rows as f64 / rate).ceil() as u64)
     };
     let pace = progress.write_pace.unwrap_or(f64::INFINITY);
-    let deleting = if progress.deleted > 0 { rate(progress.deleted, took).min(pace) } else { pace };
-    open(reads, progress.read, rate(progress.read, took)).max(open(deletes, progress.deleted, deleting))
+    let deleting = if rows.deleted > 0 { rate(rows.deleted, took).min(pace) } else { pace };
+    open(plan.read, rows.read, rate(rows.read, took)).max(open(plan.dead, rows.deleted, deleting))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown only")]
@@ -73,33 +113,67 @@ fn shown(rate: f64) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{at_pace, done, line};
-    use jobs::run::clock::Progress;
+    use super::{at_pace, buckets, done, lines, parts};
+    use jobs::run::clock::{Progress, Rows};
 
-    const SECONDS: fn(u64) -> Duration = Duration::from_secs;
+    fn shown(progress: &Progress, took: u64) -> String {
+        parts(progress, "deleted", Duration::from_secs(took)).join(", ")
+    }
+
+    fn read(read: u64) -> Rows {
+        Rows { read, ..Rows::default() }
+    }
+
+    /// A table of two write units per second: the rows are read, and 900 deletes wait for the pace.
+    fn slow() -> Progress {
+        Progress {
+            rows: Rows { deleted: 100, ..read(1_000) },
+            buckets: vec![("mcp_tokens", Rows { deleted: 100, ..read(800) }), ("spa_access_tokens", read(200))],
+            plan: Some(Rows { dead: 1_000, ..read(1_000) }),
+            write_pace: Some(1.0),
+            expected: 5_000,
+            ..Progress::default()
+        }
+    }
 
     #[test]
     fn deletes_at_a_slow_pace_are_progress() {
-        // A table of two write units per second: the rows are read, and 900 deletes wait for the pace.
-        let plan = Some((1_000, 1_000));
-        let slow =
-            Progress { read: 1_000, deleted: 100, plan, write_pace: Some(1.0), expected: 5_000, ..Progress::default() };
-        assert_eq!(done(&slow), (100, 1_000));
+        assert_eq!(done(&slow()), (100, 1_000));
         assert_eq!(
-            line(&slow, SECONDS(50)),
-            "100 of 1,000 deleted, 1,000 read, 15 min 0 s left, 2.0 deletes/s",
+            shown(&slow(), 50),
+            "100 of 1,000 deleted, 15 min 0 s left, 1,000 read, 2.0 deleted/s",
             "the burst of the first second is not the pace"
         );
-        let begun = Progress { deleted: 0, ..slow };
-        assert_eq!(line(&begun, SECONDS(1)), "0 of 1,000 deleted, 1,000 read, 16 min 40 s left, 1,000 rows/s");
+        let begun = Progress { rows: read(1_000), ..slow() };
+        assert_eq!(shown(&begun, 1), "0 of 1,000 deleted, 16 min 40 s left, 1,000 read, 1,000 read/s");
     }
 
     #[test]
     fn a_dry_run_reads_at_most_the_table() {
-        let dry =
-            Progress { read: 2_000, dead: 968, expected: 5_000, bucket: Some("mcp_tokens"), ..Progress::default() };
+        let rows = Rows { dead: 968, ..read(2_000) };
+        let dry = Progress { rows, buckets: vec![("mcp_tokens", rows)], expected: 5_000, ..Progress::default() };
         assert_eq!(done(&dry), (2_000, 5_000));
-        assert_eq!(line(&dry, SECONDS(2)), "2,000 read, 968 dead, at most 3 s left, 1,000 rows/s, at mcp_tokens");
+        assert_eq!(shown(&dry, 2), "at most 3 s left, 2,000 read, 968 dead, 1,000 read/s");
+        assert_eq!(buckets(&dry, "deleted"), ["mcp_tokens 2,000 read, 968 dead"]);
+    }
+
+    #[test]
+    fn deletes_without_a_plan_take_at_most_as_long_as_the_whole_table() {
+        let unplanned = Progress { plan: None, ..slow() };
+        assert_eq!(shown(&unplanned, 50), "100 deleted, at most 1 h 21 min left, 1,000 read, 2.0 deleted/s");
+    }
+
+    #[test]
+    fn nothing_is_cut_off_and_a_bucket_with_deletes_is_shown_first() {
+        let (parts, buckets) = (parts(&slow(), "deleted", Duration::from_secs(50)), buckets(&slow(), "deleted"));
+        let at = |width| lines(&parts, &buckets, "cleanup [==========] ".len(), width);
+        let narrow =
+            "100 of 1,000 deleted, 15 min 0 s left\n  1,000 read, 2.0 deleted/s\n  mcp_tokens 800 read, 100 deleted";
+        assert_eq!(at(60), narrow);
+        let wide = "100 of 1,000 deleted, 15 min 0 s left, 1,000 read, 2.0 deleted/s\n  mcp_tokens 800 read, 100 deleted; \
+                    spa_access_tokens 200 read";
+        assert_eq!(at(100), wide);
+        assert_eq!(lines(&parts[..1], &[], 0, 10), "100 of 1,000 deleted", "what does not fit is shown all the same");
     }
 
     #[test]

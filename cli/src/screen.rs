@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
 use jobs::run::clock::Watch;
+use terminal_size::{terminal_size, terminal_size_of};
 
-use crate::progress::{done, line};
+use crate::progress;
 use crate::terminal::Terminal;
 
 /// How to print. Taken from the terminal and the environment once, at the edge.
@@ -32,15 +33,17 @@ const LAST_COLUMN: usize = 16;
 /// Between two lines of progress where lines cannot be written over.
 const PLAIN_PROGRESS: Duration = Duration::from_secs(10);
 const LIVE_PROGRESS: Duration = Duration::from_millis(200);
-const BAR: &str = "{prefix} [{bar:10}] {wide_msg}";
-const TEXT: &str = "{wide_msg}";
+const BAR: &str = "{prefix} [{bar:10}] {msg}";
+const TEXT: &str = "{msg}";
+/// Of the bar without its prefix.
+const BAR_COLUMNS: usize = " [==========] ".len();
 
 impl Screen {
     pub fn new(json: bool, quiet: bool) -> Self {
         let out = io::stdout().is_terminal();
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let width = columns.or_else(|| {
-            let size = terminal_size::terminal_size().filter(|_| out)?;
+            let size = terminal_size().filter(|_| out)?;
             Some(usize::from(size.0.0))
         });
         Self {
@@ -57,12 +60,17 @@ impl Screen {
         styled(Style::new().bold(), text)
     }
 
+    /// The first line of an answer, broken to the width.
+    pub fn head(&self, text: &str) -> String {
+        self.bold(&self.paragraph("", text))
+    }
+
     pub fn warn(&self, text: &str) -> String {
         styled(AnsiColor::Yellow.on_default(), text)
     }
 
-    /// A table: the first column to the left, numbers to the right, the last column as wide as is left, on more lines if it
-    /// must. Where not even that fits, each row is a few lines of its own.
+    /// A table: text to the left, numbers to the right, the last column as wide as is left, on more lines if it must. Where not
+    /// even that fits, each row is a few lines of its own.
     pub fn table(&self, head: &[&str], rows: &[Vec<String>]) -> String {
         let last = head.len().saturating_sub(1);
         let widths: Vec<usize> = (0..last)
@@ -78,12 +86,17 @@ impl Screen {
         if room < widest.min(LAST_COLUMN) {
             return self.stacked(head, rows);
         }
+        let is_number = |cell: &String| cell.chars().next().is_none_or(|c| c.is_ascii_digit());
+        let has_numbers = |column: usize| rows.iter().filter_map(|row| row.get(column)).all(is_number);
         let line = |cells: &[String]| {
             let mut text = String::new();
             for (column, width) in widths.iter().enumerate() {
                 let cell = cells.get(column).map_or("", String::as_str);
-                let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
-                text.push_str(&if column == 0 { format!("{cell}{pad}  ") } else { format!("{pad}{cell}  ") });
+                text.push_str(&if has_numbers(column) {
+                    format!("{cell:>width$}  ")
+                } else {
+                    format!("{cell:<width$}  ")
+                });
             }
             let wrapped = wrap(cells.get(last).map_or("", String::as_str), room);
             let indent = format!("\n{}", " ".repeat(taken));
@@ -119,30 +132,45 @@ impl Screen {
 
     /// Runs `work`, and shows on standard error how far it is, if it takes long.
     pub async fn while_watching<T>(&self, what: &str, watch: &Watch, work: impl Future<Output = T>) -> T {
+        self.while_rows_are("deleted", what, watch, work).await
+    }
+
+    /// The same, for work that does something else with rows than to delete them.
+    pub async fn while_rows_are<T>(&self, past: &str, what: &str, watch: &Watch, work: impl Future<Output = T>) -> T {
+        let bar = ProgressBar::new(0).with_prefix(what.to_owned()).with_style(style(BAR));
         let tell = |took| {
             let so_far = watch.progress();
-            let stopping = if watch.is_stopped() { "stopping, " } else { "" };
-            (Some(done(&so_far)), format!("{stopping}{}", line(&so_far, took)))
+            let (mut parts, buckets) = (progress::parts(&so_far, past, took), progress::buckets(&so_far, past));
+            if watch.is_stopped() {
+                parts.insert(0, "stopping".to_owned());
+            }
+            if !self.live {
+                return format!("{what}: {}", [parts, buckets.into_iter().take(1).collect()].concat().join(", "));
+            }
+            let (done, all) = progress::done(&so_far);
+            bar.set_length(all.max(done));
+            bar.set_position(done);
+            let width = terminal_size_of(io::stderr()).map_or(self.width, |size| size.0.0.into());
+            progress::lines(&parts, &buckets, what.len() + BAR_COLUMNS, width)
         };
-        self.while_showing(what, tell, work).await
+        self.while_showing(&bar, tell, work).await
     }
 
     /// Runs `work`, and shows on standard error what `line` makes of the time that it has taken.
     pub async fn while_telling<T>(&self, line: impl Fn(Duration) -> String, work: impl Future<Output = T>) -> T {
-        self.while_showing("", |took| (None, line(took)), work).await
+        self.while_showing(&ProgressBar::no_length().with_style(style(TEXT)), line, work).await
     }
 
     async fn while_showing<T>(
         &self,
-        what: &str,
-        tell: impl Fn(Duration) -> (Option<(u64, u64)>, String),
+        bar: &ProgressBar,
+        tell: impl Fn(Duration) -> String,
         work: impl Future<Output = T>,
     ) -> T {
         if self.quiet {
             return work.await;
         }
         let began = Instant::now();
-        let bar = ProgressBar::new(0).with_prefix(what.to_owned());
         let mut ticks = tokio::time::interval(if self.live { LIVE_PROGRESS } else { PLAIN_PROGRESS });
         ticks.tick().await;
         tokio::pin!(work);
@@ -150,22 +178,14 @@ impl Screen {
             tokio::select! {
                 result = &mut work => break result,
                 _ = ticks.tick() => {
-                    let (done, text) = tell(began.elapsed());
-                    if !self.live {
-                        let lead = if what.is_empty() { String::new() } else { format!("{what}: ") };
-                        // Nobody to tell that standard error is closed.
-                        let _ = writeln!(io::stderr(), "{lead}{text}");
-                        continue;
-                    }
-                    if let Some((done, all)) = done {
-                        bar.set_style(style(BAR));
-                        bar.set_length(all.max(done));
-                        bar.set_position(done);
+                    let text = tell(began.elapsed());
+                    if self.live {
+                        bar.set_message(text);
+                        bar.tick();
                     } else {
-                        bar.set_style(style(TEXT));
+                        // Nobody to tell that standard error is closed.
+                        let _ = writeln!(io::stderr(), "{text}");
                     }
-                    bar.set_message(text);
-                    bar.tick();
                 }
             }
         };

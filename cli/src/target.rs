@@ -10,6 +10,7 @@ use shared::time::EpochSeconds;
 
 use crate::args::{Common, Overrides};
 use crate::fail::Failure;
+use crate::flags::in_flags;
 use crate::screen::grouped;
 
 pub struct Target {
@@ -138,25 +139,21 @@ impl Target {
         opened.map_err(|error| self.not_opened(error))
     }
 
-    /// The texts name what a function is set up with; here there are options for it.
+    /// The texts name what a function is set up with; here there are flags for it.
     fn not_opened(&self, error: StoreError) -> Failure {
-        let options = match error {
-            StoreError::TableMissing { .. } | StoreError::ForeignKeys { .. } => {
-                "--prefix or --table, --region, --endpoint"
-            }
-            StoreError::Unreachable { .. } => "--endpoint, --region",
-            StoreError::Credentials { .. } | StoreError::AccessDenied { .. } => "--profile, --region",
-            StoreError::OutOfTime
-            | StoreError::Unavailable { .. }
-            | StoreError::KeepsFailing { .. }
-            | StoreError::ClockAhead { .. }
-            | StoreError::ClockBehind { .. }
-            | StoreError::Rejected { .. } => return error.into(),
-        };
-        let region = self.region();
-        let region = region.map_or_else(|| "no region is set".to_owned(), |region| format!("the region is {region}"));
+        let is_elsewhere = matches!(
+            error,
+            StoreError::TableMissing { .. }
+                | StoreError::ForeignKeys { .. }
+                | StoreError::Unreachable { .. }
+                | StoreError::Credentials { .. }
+                | StoreError::AccessDenied { .. }
+        );
         let Failure { code, text } = error.into();
-        Failure { code, text: format!("{text}; {region}; see {options}") }
+        let region = self.region().filter(|_| is_elsewhere);
+        let region =
+            region.map_or_else(String::new, |region| format!("; the region is {region} (see --region and --profile)"));
+        Failure { code, text: format!("{}{region}", in_flags(&text)) }
     }
 
     /// The region that requests are signed for.

@@ -87,8 +87,10 @@ impl Dynamo {
             };
             match (done, batch) {
                 (Ok(Batch::Answered), batch) => {
-                    let done = batch.iter().filter(|i| outcomes[**i].is_done()).count();
-                    self.progressed(0, done as u64);
+                    for i in batch.iter().filter(|i| outcomes[**i].is_done()) {
+                        let bucket = rows[*i].row().known_bucket();
+                        self.progressed(bucket.map(|bucket| bucket.name), 0, 1);
+                    }
                 }
                 (Ok(Batch::Refused), [one]) => outcomes[*one] = DeleteOutcome::Refused,
                 // One row is enough for that: it is found by halving, and the others are deleted.

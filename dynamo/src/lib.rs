@@ -131,15 +131,9 @@ impl<A> Budget for Table<A> {
         self.stopped.load(Ordering::Relaxed) || self.clock.time_is_up()
     }
 
-    fn progressed(&self, read: u64, deleted: u64) {
+    fn progressed(&self, bucket: Option<&'static str>, read: u64, deleted: u64) {
         if let Some(watch) = self.clock.watch() {
-            watch.count(read, deleted);
-        }
-    }
-
-    fn reached(&self, bucket: &'static str) {
-        if let Some(watch) = self.clock.watch() {
-            watch.at(bucket);
+            watch.count(bucket, read, deleted);
         }
     }
 

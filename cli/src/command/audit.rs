@@ -62,7 +62,7 @@ fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<
             format!("provisioned: {} read and {} write units", units(read_units), units(write_units))
         }
     };
-    writeln!(out, "{}", screen.bold(&format!("audit of table {}", measured.table)))?;
+    writeln!(out, "{}", screen.head(&format!("audit of table {}", measured.table)))?;
     let counts = format!(
         "DynamoDB counts {} rows, {} bytes (up to six hours ago); {billing}",
         grouped(figures.rows),
@@ -168,7 +168,8 @@ fn lag(total: &Counts) -> String {
     }
 }
 
-/// All that a cleanup would look at: the sum of the table's columns, and what it is made of.
+/// The sum of the table's columns, and what it is made of. An audit does not follow index rows to their targets: a cleanup
+/// does, and finds more.
 fn backlog(measured: &Measurement) -> String {
     let all = |counts: &Counts| counts.dead + counts.due;
     let total = measured.census.total();
@@ -178,7 +179,8 @@ fn backlog(measured: &Measurement) -> String {
     let owners = if owners.len() > 1 { format!("; by owner {}", owners.join(", ")) } else { String::new() };
     let (dead, due) = (grouped(total.dead), grouped(total.due));
     format!(
-        "{} rows: {dead} dead, {due} due (an index row that is due is deleted if its target is dead){owners}",
+        "{} rows: {dead} dead, {due} due (an index row that is due is deleted if its target is dead){owners}; a cleanup \
+         also deletes other index rows of dead targets, and unreferenced provider rows",
         grouped(all(&total))
     )
 }
@@ -191,12 +193,17 @@ fn forecast(measured: &Measurement) -> String {
     }
     let days =
         measured.forecast.trend.days_until_clear().map_or_else(String::new, |days| format!(", in {days:.1} days"));
-    let trend = match measured.forecast.trend.name() {
+    let trend = in_words(measured.forecast.trend.name());
+    format!("{} rows of the system actors wait to be deleted; the backlog {trend}{days}", grouped(backlog))
+}
+
+/// What becomes of the backlog.
+pub(super) fn in_words(trend: &str) -> &'static str {
+    match trend {
         "clears-with-next-run" => "clears with the next run",
         "left-to-ttl" => "is left to the table's TTL",
         "shrinks" => "shrinks, and is clear",
         "grows" => "grows",
         _ => "cannot be forecast yet: too few runs",
-    };
-    format!("{} rows of the system actors wait to be deleted; the backlog {trend}{days}", grouped(backlog))
+    }
 }

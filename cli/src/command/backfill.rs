@@ -90,7 +90,7 @@ fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut
         if *dry { "dry run of the " } else { "" },
         place.head(&target.settings.table)
     );
-    writeln!(out, "{}\n", screen.bold(&head))?;
+    writeln!(out, "{}\n", screen.head(&head))?;
     let rows: Vec<Vec<String>> = filled
         .buckets
         .iter()

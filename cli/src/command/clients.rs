@@ -203,7 +203,7 @@ impl About<'_> {
 
     fn list(&self, found: &Clients, out: &mut impl Write) -> Result<(), Failure> {
         let (screen, counts) = (self.screen, found.counts());
-        writeln!(out, "{}\n", screen.bold(&format!("clients of {}", self.place.head(self.table))))?;
+        writeln!(out, "{}\n", screen.head(&format!("clients of {}", self.place.head(self.table))))?;
         let by = |who: &str, by: &Use| {
             let cells = [by.clients(), by.with_live_tokens, by.with_dead_tokens_only, by.without_tokens].map(grouped);
             [vec![who.to_owned()], cells.to_vec()].concat()
@@ -213,7 +213,7 @@ impl About<'_> {
         let head = ["clients", "all", "with live tokens", "with dead tokens only", "without tokens"];
         writeln!(out, "{}", screen.table(&head, &rows))?;
         let ages = counts.ages.iter().map(|age| {
-            let days = age.up_to_days.map_or_else(|| "older".to_owned(), |days| format!("up to {days} days"));
+            let days = age.up_to_days.map_or_else(|| "older".to_owned(), |days| format!("up to {days} d"));
             vec![days, grouped(age.clients), grouped(age.unused)]
         });
         writeln!(out, "{}", screen.table(&["registered", "clients", "unused"], &ages.collect::<Vec<_>>()))?;

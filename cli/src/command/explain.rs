@@ -93,7 +93,7 @@ fn wanted(options: &Explaining) -> Result<Wanted, Failure> {
         (_, Some(_)) => Err(Failure::usage(
             "--token takes - and reads the token from standard input: on the command line it would stay in the shell's history",
         )),
-        ([], None) => Err(Failure::usage("which row? OWNER BUCKET NAME, or - to read a token from standard input")),
+        ([], None) => Err(Failure::usage("which row? Use OWNER BUCKET NAME, or - to read a token from standard input")),
         (_, None) => Err(Failure::usage(
             "a row is OWNER BUCKET NAME; a token is read from standard input with -, so that it stays out of the shell's history",
         )),
@@ -195,7 +195,7 @@ fn print(row: &Document, now: EpochSeconds, screen: Screen, out: &mut impl Write
     // Also what is revealed: a terminal must not act on it.
     let bucket = |bucket: &Option<String>| plain(bucket.as_deref().unwrap_or("(none)"));
     let head = format!("{} {} of {}", bucket(&row.place.bucket), plain(&row.place.name), row.owner_kind);
-    writeln!(out, "{}", screen.bold(&head))?;
+    writeln!(out, "{}", screen.head(&head))?;
     let mut line = |lead: &str, text: &str| writeln!(out, "{}", screen.paragraph(&format!("  {lead:<15}"), text));
     line("owner", &plain(&row.place.owner))?;
     if let Some(why) = row.never_touched_because {

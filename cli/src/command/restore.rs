@@ -78,7 +78,7 @@ async fn pass(target: &Target, options: &Restoring, dry: bool, screen: Screen) -
         policy: target.settings.policy(),
     };
     let work = Box::pin(restore::restore(&table, &wanted, now, dry));
-    let work = screen.while_watching("restore", target.watch, work);
+    let work = screen.while_rows_are("restored", "restore", target.watch, work);
     let restored = if dry {
         work.await
     } else {
@@ -132,7 +132,7 @@ fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut
         if *dry { "dry run of the " } else { "" },
         place.head(&target.settings.table)
     );
-    writeln!(out, "{}\n", screen.bold(&head))?;
+    writeln!(out, "{}\n", screen.head(&head))?;
     if restored.buckets.is_empty() {
         let none = "No such row is retired. A row that was deleted, by a run, by TTL or by `janitor revoke`, cannot be restored.";
         writeln!(out, "{}", screen.paragraph("", none))?;

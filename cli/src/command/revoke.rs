@@ -182,7 +182,7 @@ impl About<'_> {
             Masked(self.selector.id()),
             self.place.head(self.table)
         );
-        writeln!(out, "{}", self.screen.bold(&head))?;
+        writeln!(out, "{}", self.screen.head(&head))?;
         if !self.screen.quiet {
             let (table, times) = (grouped(self.table_units), if apply { ", and again after the deletes" } else { "" });
             let cost = match self.reach {

@@ -76,6 +76,7 @@ pub async fn run<T: Takes>(
     let target = Target::new(common, overrides, which.purpose()).await?;
     let run = |mode| Box::pin(which.run(&target, &target.settings, mode));
     let place = target.place().await?;
+    let deed = Deed::of(&target.settings);
     stop_on_signals(target.watch);
     if options.list {
         let limit = options.limit.map_or(LISTED, usize::from);
@@ -98,7 +99,6 @@ pub async fn run<T: Takes>(
             writeln!(out, "{answer}")?;
             return Ok(code(&dry));
         }
-        let deed = Deed::of(&target.settings);
         tell(which, &dry, deed, &place, screen, out)?;
         if let Some(listing) = listing {
             tell_list(&listing, dry.now, screen, out)?;
@@ -115,11 +115,11 @@ pub async fn run<T: Takes>(
         target.watch.plan();
         ask(&dry, &target, &place, screen, out).await?;
     }
-    let report = screen.while_watching(which.name(), target.watch, run(Mode::Delete)).await?;
+    let report = screen.while_rows_are(deed.past, which.name(), target.watch, run(Mode::Delete)).await?;
     if screen.json {
         writeln!(out, "{}", which.answer(&report))?;
     } else {
-        tell(which, &report, Deed::of(&target.settings), &place, screen, out)?;
+        tell(which, &report, deed, &place, screen, out)?;
     }
     Ok(code(&report))
 }
@@ -201,7 +201,7 @@ fn tell(
     };
     let what = if dry { "dry run of " } else { "" };
     let head = format!("{what}{job} on {}", place.head(&report.table));
-    writeln!(out, "{}\n", screen.bold(&head))?;
+    writeln!(out, "{}\n", screen.head(&head))?;
     let counts = &report.counts;
     let line =
         |name: &str, read: u64, deleted: u64, why: String| vec![name.to_owned(), grouped(read), grouped(deleted), why];

@@ -7,6 +7,7 @@ use jobs::store::InspectTable;
 use serde_json::json;
 use shared::settings::Purpose;
 
+use super::audit::in_words;
 use super::stop_on_signals;
 use crate::args::Common;
 use crate::fail::{DONE, Failure};
@@ -30,17 +31,19 @@ pub async fn status(common: &Common, screen: Screen, out: &mut impl Write) -> Re
 }
 
 fn tell(status: &Status, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "{}\n", screen.bold(&place.head(&status.table)))?;
+    writeln!(out, "{}\n", screen.head(&place.head(&status.table)))?;
     let pause = status.pause.as_ref().map_or_else(|| "not paused".to_owned(), ToString::to_string);
     let lease = status.lease.as_ref().map_or_else(
         || "free: no run is working".to_owned(),
         |held| format!("held by {} for another {} s unless renewed", held.by, held.seconds),
     );
+    let days = status.days_until_clear.map_or_else(String::new, |days| format!(", in {days:.1} days"));
     let backlog = match (status.backlog, status.backlog_error) {
         (None, _) => "not counted".to_owned(),
+        (Some(0), _) => "no rows of the system actors".to_owned(),
         (Some(rows), error) => {
             let about = error.map_or_else(String::new, |error| format!(" (estimated, ±{:.0} %)", error * 100.0));
-            format!("{} rows{about}, trend: {}", grouped(rows), status.trend.replace('-', " "))
+            format!("{} rows of the system actors{about}; it {}{days}", grouped(rows), in_words(status.trend))
         }
     };
     let mut lines = vec![

@@ -138,7 +138,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
                 Ok(Some(rows)) => {
                     let read = rows.len() as u64;
                     let worked = self.page(rows).await;
-                    self.store.progressed(read, 0);
+                    self.store.progressed(None, read, 0);
                     worked
                 }
                 Err(error) => Err(error),

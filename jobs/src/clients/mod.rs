@@ -24,7 +24,7 @@ async fn read<S: ScanTable + Budget>(store: &S, clients: &mut Clients, reading: 
     let mut pages = pin!(scan_segment(store, 0, 1, None, reading));
     while let Some(rows) = pages.try_next().await? {
         rows.iter().for_each(|row| clients.add(row));
-        store.progressed(rows.len() as u64, 0);
+        store.progressed(None, rows.len() as u64, 0);
         if store.time_is_up() {
             return Err(StoreError::OutOfTime);
         }

@@ -208,7 +208,6 @@ impl<S: PruneStore> Work<'_, S> {
         let Deletes { outcomes, stopped } = self.store.prune(rows).await;
         let deleted = outcomes.iter().filter(|outcome| **outcome == DeleteOutcome::Deleted).count() as u64;
         self.done.rows_deleted += deleted;
-        self.store.progressed(0, deleted);
         (outcomes, stopped)
     }
 

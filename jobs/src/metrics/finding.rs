@@ -128,17 +128,13 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
         add("ttl-lag", format!("TTL is on, but a row is still there {} days after its own", oldest / 86_400));
     }
     for (why, rows) in &total.never {
-        let problem = match why {
+        let (kind, problem) = match why {
             Never::Absent => {
-                "there is none, though ActingWeb gives such rows one; `janitor ttl backfill` can set it".to_owned()
+                ("ttl-absent", "absent, though ActingWeb gives such rows one; `janitor ttl backfill` can set it")
             }
-            Never::Fault(fault) => format!("it is {}", fault.description()),
+            Never::Fault(fault) => ("ttl-malformed", fault.description()),
         };
-        let kind = match why {
-            Never::Absent => "ttl-absent",
-            Never::Fault(_) => "ttl-malformed",
-        };
-        add(kind, format!("TTL will never remove {}: {problem}", in_words(*rows)));
+        add(kind, format!("TTL will never remove {}: ttl_timestamp is {problem}", in_words(*rows)));
     }
     if measured.knows_runs {
         WATCHED.into_iter().for_each(|name| runs(measured, name, &mut add));

@@ -397,7 +397,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
 
     fn count(&self, rows: &[Row], census: &mut Census, against: &Measure) -> u64 {
         rows.iter().for_each(|row| census.count(row, against));
-        self.store.progressed(rows.len() as u64, 0);
+        self.store.progressed(None, rows.len() as u64, 0);
         rows.len() as u64
     }
 

@@ -135,7 +135,7 @@ impl Budget for Memory {
         false
     }
 
-    fn progressed(&self, _: u64, _: u64) {}
+    fn progressed(&self, _: Option<&'static str>, _: u64, _: u64) {}
 
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn usage(&self) -> Usage {

@@ -109,7 +109,8 @@ where
             restored.count(&one, done);
         }
         restored.read += read;
-        store.progressed(read, restored.sum(|counts| counts.restored) - before);
+        let written = if dry { 0 } else { restored.sum(|counts| counts.restored) - before };
+        store.progressed(None, read, written);
         if restored.fault.is_some() {
             return restored;
         }

@@ -174,7 +174,7 @@ struct Search<'a, S> {
 impl<S: Searchable> Search<'_, S> {
     /// Whether there is room for more rows afterwards.
     fn examine(&self, rows: Vec<Row>) -> Result<bool> {
-        self.store.progressed(rows.len() as u64, 0);
+        self.store.progressed(None, rows.len() as u64, 0);
         let mut held = self.held.borrow_mut();
         rows.into_iter().for_each(|row| held.examine(row));
         held.more |= held.rows.len() >= MOST_HELD;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub use super::watch::{Progress, Watch};
+pub use super::watch::{Progress, Rows, Watch};
 use shared::time::EpochSeconds;
 
 /// A run's `now`, taken once at its start, and the time that has passed since.

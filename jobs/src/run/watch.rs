@@ -1,5 +1,6 @@
 //! An observer of a run: sees its progress and can stop it.
 
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,25 +14,52 @@ pub struct Watch {
     progress: Mutex<Progress>,
 }
 
-/// The progress of a run, in rows.
+/// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    pub read: u64,
-    /// Rows that a dry run would delete, and the write units of that.
-    pub dead: u64,
+    pub rows: Rows,
+    /// In the order in which the run came to them.
+    pub buckets: Vec<(&'static str, Rows)>,
+    /// Write units that it takes to delete the dead rows.
     pub dead_units: u64,
-    /// Rows that are deleted, by the answers of DynamoDB.
-    pub deleted: u64,
-    /// The bucket of the latest piece of work.
-    pub bucket: Option<&'static str>,
     /// Rows of the whole table, as DynamoDB counts them.
     pub expected: u64,
-    /// Rows that a dry run has read, and would delete: what a run that deletes has to do.
-    pub plan: Option<(u64, u64)>,
+    /// The rows of a dry run: what a run that deletes has to do.
+    pub plan: Option<Rows>,
     /// Write units per second that the run keeps to.
     pub write_pace: Option<f64>,
     /// Rows that a dry run would delete, where they were asked for.
     pub listing: Option<Listing>,
+}
+
+/// Numbers of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    pub read: u64,
+    /// That a dry run would delete.
+    pub dead: u64,
+    /// By the answers of DynamoDB.
+    pub deleted: u64,
+}
+
+impl AddAssign for Rows {
+    fn add_assign(&mut self, more: Self) {
+        self.read += more.read;
+        self.dead += more.dead;
+        self.deleted += more.deleted;
+    }
+}
+
+impl Progress {
+    fn add(&mut self, bucket: Option<&'static str>, more: Rows) {
+        self.rows += more;
+        let Some(bucket) = bucket else { return };
+        match self.buckets.iter_mut().find(|(name, _)| *name == bucket) {
+            Some((_, rows)) => *rows += more,
+            None if more == Rows::default() => {}
+            None => self.buckets.push((bucket, more)),
+        }
+    }
 }
 
 impl Watch {
@@ -59,7 +87,7 @@ impl Watch {
 
     /// Takes what a dry run has counted as the plan of the next run.
     pub fn plan(&self) {
-        self.with(|progress| progress.plan = Some((progress.read, progress.dead)));
+        self.with(|progress| progress.plan = Some(progress.rows));
     }
 
     /// Asks for a list of the rows that a dry run would delete.
@@ -67,15 +95,8 @@ impl Watch {
         self.with(|progress| progress.listing = Some(wanted));
     }
 
-    pub fn count(&self, read: u64, deleted: u64) {
-        self.with(|progress| {
-            progress.read += read;
-            progress.deleted += deleted;
-        });
-    }
-
-    pub fn at(&self, bucket: &'static str) {
-        self.with(|progress| progress.bucket = Some(bucket));
+    pub fn count(&self, bucket: Option<&'static str>, read: u64, deleted: u64) {
+        self.with(|progress| progress.add(bucket, Rows { read, deleted, ..Rows::default() }));
     }
 
     /// A walk begins at its beginning.
@@ -89,7 +110,7 @@ impl Watch {
 
     pub(super) fn planned(&self, row: &Condemned) {
         self.with(|progress| {
-            progress.dead += 1;
+            progress.add(Some(row.bucket().name), Rows { dead: 1, ..Rows::default() });
             progress.dead_units += u64::from(row.row().write_units());
             if let Some(listing) = &mut progress.listing {
                 listing.add(row);

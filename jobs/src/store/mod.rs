@@ -425,10 +425,8 @@ pub trait StopWork {
 /// The run's limits in time and capacity.
 pub trait Budget {
     fn time_is_up(&self) -> bool;
-    /// Tells whoever watches which bucket the work is at.
-    fn reached(&self, _bucket: &'static str) {}
-    /// Tells whoever watches how many more rows were read and deleted; the store itself counts the deletes that are answered.
-    fn progressed(&self, read: u64, deleted: u64);
+    /// Reports rows to the observer, of one bucket or of several (`None`). The store itself reports deletes, as they are answered.
+    fn progressed(&self, bucket: Option<&'static str>, read: u64, deleted: u64);
     fn usage(&self) -> Usage;
     /// Read units that the next page may cost, by the rows seen so far.
     fn page_units(&self) -> f64;

@@ -323,6 +323,8 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         work: &impl AsyncFn(Vec<U>, &mut Tally) -> Result<(), Stop>,
     ) -> Tally {
         let Piece { from, mut counts, units, in_progress } = piece;
+        let before_work = counts.clone();
+        self.report(&before_work, &Tally::default());
         if let Err(stop) = work(units, &mut counts).await {
             self.stop(from, stop);
         } else if counts.rows_failed() > 0 && counts.rows_ended() == 0 {
@@ -330,12 +332,18 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         } else {
             self.faults_in_a_row.set(0);
         }
-        if let Some((bucket, _)) = counts.buckets().iter().max_by_key(|(_, counts)| counts.read) {
-            self.store.reached(bucket);
-        }
-        self.store.progressed(counts.rows_read(), 0);
+        self.report(&counts, &before_work);
         drop(in_progress);
         counts
+    }
+
+    /// Reports the rows that were read since `reported`.
+    fn report(&self, counts: &Tally, reported: &Tally) {
+        for (bucket, of) in counts.buckets() {
+            let reported = reported.buckets().get(bucket).map_or(0, |of| of.read);
+            self.store.progressed(Some(bucket), of.read - reported, 0);
+        }
+        self.store.progressed(None, counts.rows_unknown() - reported.rows_unknown(), 0);
     }
 
     /// Rows were skipped because of a transient fault. Several such pieces in a row are not transient any more.
