@@ -111,12 +111,17 @@ integration: tools build ## all tests, on genuine DynamoDB Local and on the embe
 			$(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture; others=$$?; \
 		wait $$!; engines=$$?; cat target/engines.log; exit $$((others + engines))'
 
-# Part of `test`, which does not write the page. `make proof PROOF=long` is the longer form: more random rows, more fuzzing.
+# Part of `test`, which does not write the page. `make proof PROOF=long` is the longer form: the whole product of the policies, the lease
+# in all setups, more random rows, more fuzzing; it prints its figures and leaves the page.
 PROOFS := --test every_case --test interleavings --test fuzz
+# The readers outside of `shared`.
+READERS := any_item_is any_json_is any_event_is
+proof: export PROOF_FIGURES := $(CURDIR)/target/proof.jsonl
 proof: ## every case of the decisions, every interleaving of the writers, fuzzed readers; writes docs/dev/proof.md
-	rm -f target/proof.jsonl
-	PROOF=$(PROOF) PROOF_FIGURES=$(CURDIR)/target/proof.jsonl $(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
-	python3 tests/python/proof.py target/proof.jsonl
+	mkdir -p target && rm -f $(PROOF_FIGURES)
+	PROOF=$(PROOF) $(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
+	PROOF=$(PROOF) $(CARGO) test $(ALL) --no-fail-fast --lib -- --nocapture $(READERS)
+	$(if $(filter long,$(PROOF)),,python3 tests/python/proof.py $(PROOF_FIGURES))
 
 # Not part of `test`, which makes the same attacks briefly. TORTURE=short takes minutes, to see that it works. Attacks mostly wait, so both
 # binaries run at a time, with more threads than cores; nothing in them is shorter for it.

@@ -12,17 +12,19 @@ Written by `make proof`; `make test` runs the same tests. Times are of a machine
 CASES = """## Every case of the decisions
 
 `shared/tests/every_case` makes every row of the classes of values (missing, malformed, extremes, and each boundary with the second
-before and after it) for every bucket and policy. Each verdict is compared with the model in `tests/model/src/verdict.rs`, which
-shares no code with the decisions, and with these rules:
+before and after it) for every bucket and policy. What a decision does not read takes turns. Each verdict is compared with the model in
+`tests/model/src/verdict.rs`, which shares no code with the decisions, and with these rules:
 
 - No verdict deletes a row before the last second in which a release of ActingWeb finds it alive, plus the slack.
 - More time never turns a delete into a keep, except that a TTL more than five years past counts for nothing.
 - `dead_from` is exactly the first second in which a row is dead.
 - A dry verdict equals a real one: no decision knows the mode.
-- Leaving rows to TTL and deleting them agree on which rows are dead.
+- Retiring, leaving to TTL and deleting agree on which rows are dead.
+- A retired row is as dead as before, and its end is written once.
 - A TTL that the backfill sets ends no row that is alive.
 
-The test explains why the classes are complete, and checks it with random rows outside of them.
+The test explains why the classes are complete and what a decision does not read, and checks both with random rows outside the
+classes.
 
 | decisions | cases | seconds |
 |---|---:|---:|
@@ -34,6 +36,10 @@ INTERLEAVINGS = """
 creates, consumes, revokes and deletes them; TTL removes them; two runs read and delete, retire or restore them. Every read and write is one step,
 reads may be stale, and a run may be killed or sleep at any step. The model calls the decisions of `shared`.
 
+Cleanup, repair and restore acquire a lease. In the table it is *none* (the runs do not ask for it), *kept* (a holder that cannot renew it
+ends before it lapses), or *lapses* (it lapses at any time, and its holder wakes up late and goes on). A test compares the last with the
+first: rows and runs reach exactly the same states.
+
 It assumes that the application finishes a write within the grace period or never, that an eventually consistent read is at
 most five minutes behind, and that the name of a token is never used again. In every state:
 
@@ -41,22 +47,25 @@ most five minutes behind, and that the name of a token is never used again. In e
 - A revoked token never works again.
 - When the writers have stopped, the next runs leave no dead row.
 - The next cleanup finishes what a killed cleanup began.
+- With a lease that is kept, only one run works at a time.
 
-| rows | concurrent runs | states | depth | seconds |
-|---|---|---:|---:|---:|
+| rows | concurrent runs | lease | states | depth | seconds |
+|---|---|---|---:|---:|---:|
 """
 STORIES = """
 ## Counterexamples
 
-Each mistake below breaks a rule of the model. The last one is no mistake of the code: it is the window that
-[TTL cascade](../cascade.md#what-it-deletes) warns of. The restore of a backup is the only way to it: without one, the same rows and runs keep
-every rule.
+Each mistake below breaks a rule of the model. The last two are no mistakes of the code. A lease that lapses lets two runs work at a
+time, and harms no row. The other is the window that [TTL cascade](../cascade.md#what-it-deletes) warns of: the restore of a backup is the
+only way to it; without one, the same rows and runs keep every rule.
 """
+LAST = ["A lease that lapses while its holder sleeps", "A backup restored while the cascade runs"]
 FUZZ = """
 ## Fuzzing
 
-`shared/tests/fuzz` mutates the texts of a corpus (`shared/tests/fuzz/corpus`). JSON is read by this project and by Python,
-and both must agree.
+Each reader of bytes gets mutations of a corpus, which is beside its test (`shared/tests/fuzz/corpus`, `dynamo/src/convert/items.txt`,
+`jobs/src/backlog/events.txt`). JSON is read by this project and by Python, and both must agree. Items are made at random as well:
+values of every type, nested and over-long.
 
 | reader | inputs | seconds |
 |---|---:|---:|
@@ -71,16 +80,16 @@ def main():
         page += f"| {figure['what']} | {figure['cases']:,} | {figure['seconds']} |\n"
     page += f"| **all** | **{sum(figure['cases'] for figure in of('cases')):,}** | |\n"
     page += INTERLEAVINGS
-    for figure in of("interleavings"):
-        page += f"| {figure['rows']} | {figure['runs']} | {figure['states']:,} | {figure['depth']} | {figure['seconds']} |\n"
-    page += f"| **all** | | **{sum(figure['states'] for figure in of('interleavings')):,}** | | |\n"
+    for figure in sorted(of("interleavings"), key=lambda figure: (figure["lease"] != "none", figure["rows"], figure["runs"], figure["lease"])):
+        page += f"| {figure['rows']} | {figure['runs']} | {figure['lease']} | {figure['states']:,} | {figure['depth']} | {figure['seconds']} |\n"
+    page += f"| **all** | | | **{sum(figure['states'] for figure in of('interleavings')):,}** | | |\n"
     page += STORIES
-    for figure in of("stories"):
+    for figure in sorted(of("stories"), key=lambda figure: (LAST.index(figure["what"]) if figure["what"] in LAST else -1, figure["what"])):
         steps = "\n".join(f"{n}. {step}" for n, step in enumerate(figure["steps"], 1))
         page += f"\n**{figure['what']}.** Broken: {figure['promise']}.\n\n{steps}\n"
     if of("fuzz"):
         page += FUZZ
-        for figure in of("fuzz"):
+        for figure in sorted(of("fuzz"), key=lambda figure: figure["what"]):
             page += f"| {figure['what']} | {figure['inputs']:,} | {figure['seconds']} |\n"
     with open(PAGE, "w") as file:
         file.write(page)
