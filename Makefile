@@ -167,9 +167,9 @@ mutants: tools ## (1 hour) deliberate mistakes, each of which a named test must 
 	PATH="$(CURDIR)/.tools/bin:$$PATH" tests/progress.sh "mutants of the decisions" 30 $(CARGO) mutants --package shared || test $$? -eq 3
 
 CHROMIUM ?= $(firstword $(wildcard .tools/browser/chromium) chromium)
-screenshots: tools ## take the README's screenshots: docs/img
+screenshots: tools ## take the README's screenshots: docs/img; with IMAGES=folder, also others, to look at
 	$(CARGO) build --quiet --locked --bin janitor
-	.tools/venv/bin/python tests/python/screenshots.py $(or $(CARGO_TARGET_DIR),target)/debug/janitor $(CHROMIUM)
+	.tools/venv/bin/python tests/python/screenshots.py $(or $(CARGO_TARGET_DIR),target)/debug/janitor $(CHROMIUM) $(IMAGES)
 
 clean: ## remove everything that was built and installed
 	$(CARGO) clean

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Takes the README's screenshots: docs/img/terminal.png and docs/img/audit.png.
+"""Takes the README's screenshots, docs/img/*.png; with FOLDER, those and others there, to look at.
 
-    screenshots.py JANITOR CHROMIUM
+    screenshots.py JANITOR CHROMIUM [FOLDER]
 
-Runs `janitor demo --keep` in a pseudo-terminal, adds rows of the last weeks to its table, and runs `janitor audit --html`
-on it. Chromium renders both. Needs boto3.
+Runs `janitor demo --keep` in a pseudo-terminal, adds rows of the last weeks to its table, and runs other commands on it.
+Chromium renders what they print, and the page of `janitor audit --html`. Needs boto3.
 """
 
 import html
@@ -27,7 +27,10 @@ import boto3
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "img"
 LARGEST_BYTES = 200_000
 PATIENCE_SECONDS = 120
-DAY = 86_400
+COLUMNS = 110
+COMMANDS = {"status": ["status"], "doctor": ["doctor"],
+            "list": ["cleanup", "--list", "--bucket", "spa_refresh_tokens", "--limit", "12"]}
+NIGHT = 20 * 3_600
 OAUTH = "_actingweb_oauth2"
 CREDENTIALS = {"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
 COLORS = {"1": "font-weight:bold", "2": "color:#8b949e", "31": "color:#ff7b72", "32": "color:#7ee787", "33": "color:#e3b341",
@@ -36,14 +39,25 @@ PAGE = """<!doctype html><meta charset="utf-8"><body style="margin:0;background:
 <pre style="margin:0;padding:18px 22px;color:#e6edf3;font:13px/1.4 'DejaVu Sans Mono',monospace">{}</pre>"""
 
 
-def read_until(terminal, wanted):
-    """What the program prints, up to the wanted text."""
+def start(program, environment):
+    """The process, and its terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(program[0], program, {**environment, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"})
+    return pid, terminal
+
+
+def read_until(terminal, wanted=None):
+    """What the program prints, up to the wanted text, or to its end."""
     seen, end = "", time.monotonic() + PATIENCE_SECONDS
-    while wanted not in seen:
+    while wanted is None or wanted not in seen:
         if time.monotonic() > end:
             sys.exit(f"screenshots.py: {wanted!r} was not printed:\n{seen}")
         if select.select([terminal], [], [], 1)[0]:
-            seen += os.read(terminal, 65_536).decode()
+            try:
+                seen += os.read(terminal, 65_536).decode()
+            except OSError:
+                break
     return seen.replace("\r\n", "\n")
 
 
@@ -66,69 +80,81 @@ def colored(text):
 
 
 def add_rows(endpoint):
-    """Expired and live rows of the last weeks, so that the page has something to show."""
+    """As after a night: the demo's run was yesterday, and rows have come and died since."""
     dice, now = random.Random(7), int(time.time())
     table = boto3.resource("dynamodb", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="local",
                            aws_secret_access_key="local").Table("demo_attributes")
+    key = {"id": "_actingweb_janitor", "bucket_name": "state:daily-cleanup"}
+    state = table.get_item(Key=key)["Item"]["data"]
+    earlier = re.sub(r"\b1\d{9}\b", lambda moment: str(int(moment[0]) - NIGHT), state)
+    table.update_item(Key=key, UpdateExpression="SET #d = :d", ExpressionAttributeNames={"#d": "data"},
+                      ExpressionAttributeValues={":d": earlier})
     with table.batch_writer() as batch:
 
         def put(owner, bucket, name, data, ttl):
             batch.put_item(Item={"id": owner, "bucket_name": f"{bucket}:{name}", "bucket": bucket, "name": name,
                                  "data": json.dumps(data), "ttl_timestamp": ttl})
 
-        def token(owner, bucket, name, days, lifetime, more):
-            at = now - dice.randrange(days * DAY)
-            put(owner, bucket, name, {**more, "created_at": at, "expires_at": at + lifetime}, at + lifetime + 3_600)
-            return at
+        def token(owner, bucket, name, lifetime, more):
+            """A row that was alive at the last run, or came since."""
+            expires = now - NIGHT + dice.randrange(lifetime + NIGHT)
+            data = {**more, "created_at": expires - lifetime, "expires_at": expires}
+            put(owner, bucket, name, data, expires + 3_600)
+            return expires
 
         for number in range(900):
             actor = f"actor{dice.randrange(60)}"
             who = {"actor_id": actor, "identifier": "demo"}
-            token(OAUTH, "spa_access_tokens", secrets.token_hex(20), 7, 3_600, who)
+            token(OAUTH, "spa_access_tokens", secrets.token_hex(20), 3_600, who)
             if number % 2 == 0:
-                token(OAUTH, "spa_refresh_tokens", secrets.token_urlsafe(48), 20, 1_209_600, {**who, "used": False})
+                token(OAUTH, "spa_refresh_tokens", secrets.token_urlsafe(48), 1_209_600, {**who, "used": False})
                 name = f"rt_{secrets.token_urlsafe(32)}"
-                at = token(actor, "mcp_refresh_tokens", name, 40, 2_592_000, {"token": name, **who, "used": False})
-                put(OAUTH, "_refresh_token_index", name, actor, at + 2_602_800)
+                expires = token(actor, "mcp_refresh_tokens", name, 2_592_000, {"token": name, **who, "used": False})
+                put(OAUTH, "_refresh_token_index", name, actor, expires + 10_800)
             if number % 4 == 0:
-                token(OAUTH, "_oauth_sessions", secrets.token_urlsafe(32), 3, 600, {"token_data": {}})
+                token(OAUTH, "_oauth_sessions", secrets.token_urlsafe(32), 600, {"token_data": {}})
 
 
-def take(chromium, page, name, size):
-    picture = IMAGES / f"{name}.png"
+def take(chromium, page, picture, size):
     subprocess.run([chromium, "--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={size[0]},{size[1]}",
                     f"--screenshot={picture}", page.as_uri()], check=True, capture_output=True)
     if picture.stat().st_size > LARGEST_BYTES:
         sys.exit(f"screenshots.py: {picture.name} has more than {LARGEST_BYTES} bytes")
-    print(f"written: docs/img/{picture.name}, {picture.stat().st_size} bytes")
+    print(f"written: {picture}, {picture.stat().st_size} bytes")
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
-    janitor, chromium = sys.argv[1:]
-    IMAGES.mkdir(exist_ok=True)
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ.update(COLUMNS="110", TERM="xterm-256color")
-        os.execv(janitor, [janitor, "demo", "--keep"])
+    janitor, chromium = sys.argv[1:3]
+    images = Path(sys.argv[3]) if len(sys.argv) == 4 else IMAGES
+    images.mkdir(parents=True, exist_ok=True)
+    commands = COMMANDS if len(sys.argv) == 4 else {"status": COMMANDS["status"]}
+    screens = {}
     with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "audit.html"
+        pid, terminal = start([janitor, "demo", "--keep"], os.environ)
         try:
             said = read_until(terminal, "Ctrl-C")
             endpoint = re.search(r"AWS_ENDPOINT_URL_DYNAMODB=(\S+)", re.sub(r"\x1b\[[0-9;]*m", "", said))[1]
             add_rows(endpoint)
-            report = Path(folder) / "audit.html"
+            # Up to the check's result: the address of the engine is of no interest.
+            screens["demo"] = "\n\n".join(said.split("\n\n")[:-1])
             environment = {**os.environ, **CREDENTIALS, "AWS_ENDPOINT_URL_DYNAMODB": endpoint, "AWS_DB_PREFIX": "demo"}
             subprocess.run([janitor, "audit", "--quiet", "--html", str(report)], env=environment, capture_output=True)
+            for name, arguments in commands.items():
+                ran, output = start([janitor, *arguments, "--quiet"], environment)
+                screens[name] = read_until(output)
+                os.waitpid(ran, 0)
         finally:
             os.kill(pid, signal.SIGINT)
-        # Up to the check's result: the address of the engine is of no interest.
-        lines = said.split("\n\n")
-        shown = "\n\n".join(lines[:-1]).rstrip()
-        text = Path(folder) / "terminal.html"
-        text.write_text(PAGE.format(f"$ janitor demo\n{colored(shown)}"), encoding="utf-8")
-        take(chromium, text, "terminal", (920, 36 + 18 * (shown.count("\n") + 3)))
-        take(chromium, report, "audit", (1_100, 1_000))
+        for name, shown in screens.items():
+            typed = " ".join(COMMANDS.get(name, ["demo"]))
+            text = Path(folder) / f"{name}.html"
+            text.write_text(PAGE.format(f"$ janitor {typed}\n{colored(shown.rstrip())}"), encoding="utf-8")
+            name = "terminal" if name == "demo" else name
+            take(chromium, text, images / f"{name}.png", (920, 36 + 18 * (shown.rstrip().count("\n") + 3)))
+        take(chromium, report, images / "audit.png", (1_100, 1_000))
 
 
 if __name__ == "__main__":

@@ -191,19 +191,20 @@ fn forecast(measured: &Measurement) -> String {
     if backlog == 0 {
         return "no rows wait to be deleted".to_owned();
     }
-    let days =
-        measured.forecast.trend.days_until_clear().map_or_else(String::new, |days| format!(", in {days:.1} days"));
-    let trend = in_words(measured.forecast.trend.name());
-    format!("{} rows of the system actors wait to be deleted; the backlog {trend}{days}", grouped(backlog))
+    let trend = in_words(measured.forecast.trend.name(), measured.forecast.trend.days_until_clear());
+    format!("{} rows of the system actors wait to be deleted; the backlog {trend}", grouped(backlog))
 }
 
-/// What becomes of the backlog.
-pub(super) fn in_words(trend: &str) -> &'static str {
-    match trend {
+/// What becomes of the backlog, and when.
+pub(super) fn in_words(trend: &str, days: Option<f64>) -> String {
+    let trend = match trend {
         "clears-with-next-run" => "clears with the next run",
         "left-to-ttl" => "is left to the table's TTL",
         "shrinks" => "shrinks, and is clear",
         "grows" => "grows",
         _ => "cannot be forecast yet: too few runs",
-    }
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown only")]
+    let at = days.map_or_else(String::new, |days| format!(" in {}", seconds((days * 86_400.0) as u64)));
+    format!("{trend}{at}")
 }

@@ -37,13 +37,13 @@ fn tell(status: &Status, place: &Place, screen: Screen, out: &mut impl Write) ->
         || "free: no run is working".to_owned(),
         |held| format!("held by {} for another {} s unless renewed", held.by, held.seconds),
     );
-    let days = status.days_until_clear.map_or_else(String::new, |days| format!(", in {days:.1} days"));
     let backlog = match (status.backlog, status.backlog_error) {
         (None, _) => "not counted".to_owned(),
         (Some(0), _) => "no rows of the system actors".to_owned(),
         (Some(rows), error) => {
             let about = error.map_or_else(String::new, |error| format!(" (estimated, ±{:.0} %)", error * 100.0));
-            format!("{} rows of the system actors{about}; it {}{days}", grouped(rows), in_words(status.trend))
+            let trend = in_words(status.trend, status.days_until_clear);
+            format!("{} rows of the system actors{about}; it {trend}", grouped(rows))
         }
     };
     let mut lines = vec![
@@ -56,6 +56,9 @@ fn tell(status: &Status, place: &Place, screen: Screen, out: &mut impl Write) ->
     lines.extend(status.runs.iter().map(|(name, run)| (*name, last(run.as_ref(), status.now))));
     for (name, text) in lines {
         writeln!(out, "{}", screen.paragraph(&format!("{name:<15}"), &text))?;
+    }
+    if !status.findings.is_empty() {
+        writeln!(out)?;
     }
     for finding in &status.findings {
         let text = &finding.text;

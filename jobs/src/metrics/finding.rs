@@ -6,6 +6,7 @@ use super::{Ended, Measurement, WATCHED, period};
 use crate::cleanup;
 use crate::store::{Recovery, Result, TtlSetting};
 use shared::bucket::TTL_ATTRIBUTE;
+use shared::settings::Scope;
 
 /// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -127,6 +128,8 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     if let Some(oldest) = total.lags.oldest().filter(|oldest| has_worked && *oldest > LAG_TOO_LONG) {
         add("ttl-lag", format!("TTL is on, but a row is still there {} days after its own", oldest / 86_400));
     }
+    let about = if measured.estimate.is_some() { "about " } else { "" };
+    let whose = if measured.scope == Scope::System { " of the system actors" } else { "" };
     for (why, rows) in &total.never {
         let (kind, problem) = match why {
             Never::Absent => {
@@ -134,7 +137,8 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
             }
             Never::Fault(fault) => ("ttl-malformed", fault.description()),
         };
-        add(kind, format!("TTL will never remove {}: ttl_timestamp is {problem}", in_words(*rows)));
+        let rows = format!("{about}{}{whose}", in_words(*rows));
+        add(kind, format!("TTL will never remove {rows}: ttl_timestamp is {problem}"));
     }
     if measured.knows_runs {
         WATCHED.into_iter().for_each(|name| runs(measured, name, &mut add));
