@@ -56,6 +56,10 @@ impl Trend {
 pub struct Forecast {
     /// Dead rows and due index rows that wait for a run. What a complete run has looked at and left is not among them.
     pub backlog: u64,
+    #[serde(flatten, serialize_with = "name_and_days")]
+    pub trend: Trend,
+    #[serde(rename = "seconds_since_last_run")]
+    pub seconds_since_run: Option<i64>,
     /// Rows that have come since the last run over all of them, less what has gone otherwise.
     #[serde(rename = "arrived_since_last_run")]
     pub arrived: Option<i64>,
@@ -64,12 +68,8 @@ pub struct Forecast {
     /// By the runs of the last day, or of the last interval if that is longer.
     #[serde(rename = "deleted_lately")]
     pub deleted: u64,
-    #[serde(rename = "seconds_since_last_run")]
-    pub seconds_since_run: Option<i64>,
     pub died_per_day: Option<f64>,
     pub deleted_per_day: Option<f64>,
-    #[serde(flatten, serialize_with = "name_and_days")]
-    pub trend: Trend,
 }
 
 fn name_and_days<T: Serializer>(trend: &Trend, to: T) -> Result<T::Ok, T::Error> {
