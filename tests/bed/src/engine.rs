@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::process::{Running, free_port, tool, without_tools};
 
 /// About 2 s alone; the rest is for a machine that compiles at the same time.
-const START_DEADLINE: Duration = Duration::from_mins(1);
+const START_DEADLINE: Duration = Duration::from_mins(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EngineKind {
