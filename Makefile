@@ -11,6 +11,9 @@ ATTACKS := faults killed_runs concurrent_runs clocks
 LIBRARY_ATTACKS := live_application old_releases malformed_rows
 export CARGO_TERM_COLOR ?= auto
 export RUST_BACKTRACE ?= 0
+# A Python compiles each module once, not at each start.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.tools/pycache
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo local sam-local quick test build check edges docs deny cargo-deny template package release integration engines library deploy others proof \
 	torture backlog mutants cascade-month bench bench-report screenshots tools clean

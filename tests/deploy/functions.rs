@@ -242,7 +242,7 @@ async fn removed_by_ttl(client: &aws_sdk_dynamodb::Client, table: &str) -> Value
 async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let prefix = format!("leak{:08x}", fastrand::u32(..));
-    let manifest = Application::new(endpoint, &prefix).seed(1_200, 5);
+    let manifest = Application::new(endpoint, &prefix).seed(1_200, 5).await;
     let secrets = manifest.secrets();
     assert!(secrets.len() > 1_000);
     let talkative = |endpoint: &str| {

@@ -635,7 +635,7 @@ async fn repairs_20000_rows_of_the_real_library_and_every_live_one_still_works()
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let prefix = format!("hurt{:08x}", fastrand::u32(..));
     let application = Application::new(endpoint, &prefix);
-    let manifest = application.seed(20_000, 2);
+    let manifest = application.seed(20_000, 2).await;
     let client = bed::tables::client(endpoint).await;
     let table = format!("{prefix}_attributes");
     let hurt = damage_live_tokens(&client, &table, &manifest).await;
