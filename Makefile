@@ -42,7 +42,7 @@ quick: ## format, lints and the tests that need no installed tools, without the 
 
 # What can run side by side does; a phase that failed does not keep the others from saying what they find.
 TOGETHER := --no-print-directory --output-sync=target --keep-going
-test: ## (15 minutes) everything; installs into .tools what it needs, and prints how long each phase took
+test: ## everything; installs into .tools what it needs, and prints how long each phase took
 	@tests/phase.sh --begin
 	@$(MAKE) $(TOGETHER) -j3 timed-tools timed-cargo-deny timed-build
 	@$(MAKE) $(TOGETHER) -j3 timed-check timed-deny timed-template
@@ -115,7 +115,7 @@ release: ## (10 minutes) target/dist: an archive with zips, template, janitor, S
 	.tools/venv-release/bin/python tests/python/release.py target/dist/build target/lambda/janitor/bootstrap $(ARCHITECTURE) target/dist/$(ARCHITECTURE)
 
 # On one DynamoDB Local. `others` need none.
-integration: tools build ## (6 minutes) all tests, on genuine DynamoDB Local and on the embedded engine
+integration: tools build ## all tests, on genuine DynamoDB Local and on the embedded engine
 	@RUST_TEST_THREADS=$(TEST_THREADS) tests/with-dynamodb-local.sh $(MAKE) $(TOGETHER) -j4 timed-engines timed-library timed-deploy timed-others
 
 engines library deploy:
@@ -154,7 +154,8 @@ backlog: tools ## (20 minutes) the backlog's state machine with the release func
 
 # Not part of `test`: minutes of simulated months, for the figures of docs/cascade.md.
 cascade-month: ## (minutes) a month of a table with and without the TTL cascade: what is left behind, requests, units; draws docs/cascade-month.svg
-	$(CARGO) run --quiet --locked --package tests --example cascade_month -- docs/cascade-month.svg
+	$(CARGO) run --quiet --locked --package tests --example cascade_month -- docs/cascade-month.svg target/cascade-month.json
+	python3 tests/python/cascade_month.py target/cascade-month.json
 
 # Not part of `test`: the better part of an hour in all. SECTIONS takes some of: init embedded local retire million-embedded million-local. A short form, to
 # see that it still works: `make bench BENCH_SIZES=2000 BENCH_REPEATS=1 BENCH_STARTS=2 SECTIONS="init embedded local retire"`.
