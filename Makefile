@@ -1,8 +1,8 @@
 # `make help` lists the targets. Continuous integration calls `make test`.
 
 CARGO ?= cargo
-# Threads of each test binary, and two binaries at a time: tests mostly wait.
-TEST_THREADS ?= 2
+# Threads of each test binary, with all binaries at a time: tests mostly wait.
+TEST_THREADS ?= 8
 # One set of features for everything that is built, linted and tested: with another selection cargo would build the SDK again.
 ALL := --locked --workspace
 # Test names of the binary `engines` that `make quick` leaves out: those that need Java or Python, and the attacks by repetition.
@@ -11,9 +11,12 @@ ATTACKS := faults killed_runs concurrent_runs clocks
 LIBRARY_ATTACKS := live_application old_releases malformed_rows
 export CARGO_TERM_COLOR ?= auto
 export RUST_BACKTRACE ?= 0
+# A Python compiles each module once, not at each start.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.tools/pycache
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo local sam-local quick test build check edges docs deny cargo-deny template package release integration proof torture backlog mutants cascade-month bench \
-	bench-report screenshots tools clean
+.PHONY: help demo local sam-local quick test build check edges docs deny cargo-deny template package release integration engines library deploy others proof \
+	torture backlog mutants cascade-month bench bench-report screenshots tools clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,11 +38,19 @@ quick: ## format, lints and the tests that need no installed tools, without the 
 	python3 tests/python/crate_edges.py
 	$(CARGO) build $(ALL) --all-targets
 	$(CARGO) test $(ALL) --lib --test rules
-	NO_TOOLS=1 $(CARGO) test $(ALL) --test engines -- $(foreach name,$(NEEDS_TOOLS) $(ATTACKS:%=%::) random_tables::,--skip $(name))
+	NO_TOOLS=1 RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(ALL) --test engines -- $(foreach name,$(NEEDS_TOOLS) $(ATTACKS:%=%::) random_tables::,--skip $(name))
 
-test: ## everything; installs into .tools what it needs; tens of minutes
-	$(MAKE) --no-print-directory --output-sync=target -j3 tools cargo-deny build
-	$(MAKE) --no-print-directory check deny template integration
+# What can run side by side does; a phase that failed does not keep the others from saying what they find.
+TOGETHER := --no-print-directory --output-sync=target --keep-going
+test: ## everything; installs into .tools what it needs, and prints how long each phase took
+	@tests/phase.sh --begin
+	@$(MAKE) $(TOGETHER) -j3 timed-tools timed-cargo-deny timed-build
+	@$(MAKE) $(TOGETHER) -j3 timed-check timed-deny timed-template
+	@$(MAKE) --no-print-directory integration
+	@tests/phase.sh --table
+
+timed-%:
+	@tests/phase.sh $* $(MAKE) --no-print-directory $*
 
 build: ## everything that is tested, once, with its binaries
 	$(CARGO) build $(ALL) --all-targets
@@ -103,13 +114,17 @@ release: ## (10 minutes) target/dist: an archive with zips, template, janitor, S
 		cargo lambda build --release --locked --bin janitor $(if $(filter arm64,$(ARCHITECTURE)),--arm64,--x86-64)'
 	.tools/venv-release/bin/python tests/python/release.py target/dist/build target/lambda/janitor/bootstrap $(ARCHITECTURE) target/dist/$(ARCHITECTURE)
 
-# Two at a time on one DynamoDB Local: the tests on engines, and all others. A shell's `wait` tells of both.
-integration: tools build ## all tests, on genuine DynamoDB Local and on the embedded engine; tens of minutes
-	RUST_TEST_THREADS=$(TEST_THREADS) tests/with-dynamodb-local.sh sh -c '\
-		$(CARGO) test $(ALL) --no-fail-fast --test engines > target/engines.log 2>&1 & \
-		$(CARGO) test $(ALL) --no-fail-fast --lib --test rules --test library --test deploy && $(CARGO) test $(ALL) --doc && \
-			$(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture; others=$$?; \
-		wait $$!; engines=$$?; cat target/engines.log; exit $$((others + engines))'
+# On one DynamoDB Local. `others` need none.
+integration: tools build ## all tests, on genuine DynamoDB Local and on the embedded engine
+	@RUST_TEST_THREADS=$(TEST_THREADS) tests/with-dynamodb-local.sh $(MAKE) $(TOGETHER) -j4 timed-engines timed-library timed-deploy timed-others
+
+engines library deploy:
+	$(CARGO) test $(ALL) --no-fail-fast --test $@
+
+others:
+	$(CARGO) test $(ALL) --no-fail-fast --lib --test rules
+	$(CARGO) test $(ALL) --doc
+	$(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
 
 # Part of `test`, which does not write the page. `make proof PROOF=long` is the longer form: the whole product of the policies, the lease
 # in all setups, more random rows, more fuzzing; it prints its figures and leaves the page.
@@ -144,7 +159,8 @@ backlog: tools ## (20 minutes) the backlog's state machine with the release func
 
 # Not part of `test`: minutes of simulated months, for the figures of docs/cascade.md.
 cascade-month: ## (minutes) a month of a table with and without the TTL cascade: what is left behind, requests, units; draws docs/cascade-month.svg
-	$(CARGO) run --quiet --locked --package tests --example cascade_month -- docs/cascade-month.svg
+	$(CARGO) run --quiet --locked --package tests --example cascade_month -- docs/cascade-month.svg target/cascade-month.json
+	python3 tests/python/cascade_month.py target/cascade-month.json
 
 # Not part of `test`: the better part of an hour in all. SECTIONS takes some of: init embedded local retire million-embedded million-local. A short form, to
 # see that it still works: `make bench BENCH_SIZES=2000 BENCH_REPEATS=1 BENCH_STARTS=2 SECTIONS="init embedded local retire"`.

@@ -8,10 +8,11 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 log=$(mktemp)
 (
     cd "$root/.tools/dynamodb-local"
-    exec java -Xmx2g -Djava.library.path=./DynamoDBLocal_lib -jar DynamoDBLocal.jar -inMemory -sharedDb -disableTelemetry -port "$port"
+    # Without the second compiler, which takes more of the processor than it gives back: 27 instead of 38 CPU seconds in the tests of the cleanup.
+    exec java -Xmx2g -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.library.path=./DynamoDBLocal_lib -jar DynamoDBLocal.jar -inMemory -sharedDb -disableTelemetry -port "$port"
 ) >"$log" 2>&1 &
 engine=$!
-trap 'kill "$engine" 2>/dev/null; rm -f "$log"' EXIT
+trap 'kill "$engine" 2>/dev/null; wait "$engine" 2>/dev/null || true; rm -f "$log"' EXIT
 for _ in $(seq 600); do
     if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
         export DYNAMODB_LOCAL_ENDPOINT="http://127.0.0.1:$port"

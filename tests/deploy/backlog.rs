@@ -14,7 +14,7 @@ use bed::Bed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Fate, Specimen, all_kinds, settled};
 use bed::lambda::{Rie, function};
-use bed::process::{processes_of, repository_root, tool};
+use bed::process::{keep_bytecode, processes_of, repository_root, tool};
 use bed::proxy::{self, Proxy};
 use bed::tables::new_table;
 use bed::tables::{misjudged, scan, write_rows};
@@ -85,11 +85,10 @@ impl Stage {
     fn execute_throttled(&self, how: &str, input: &Value, throttles: u32, meanwhile: impl FnOnce() + Send) -> Value {
         std::thread::scope(|scope| {
             let beside = scope.spawn(meanwhile);
-            let mut python = Command::new(tool("venv-sam/bin/python"))
+            let mut python = keep_bytecode(&mut Command::new(tool("venv-sam/bin/python")))
                 .arg(repository_root().join("tests/python/state_machine.py"))
                 .arg(how)
                 .args(self.functions.iter().map(|rie| rie.port().to_string()))
-                .env("PYTHONDONTWRITEBYTECODE", "1")
                 .env("THROTTLES", throttles.to_string())
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())

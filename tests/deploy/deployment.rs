@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use bed::Bed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture;
-use bed::process::{repository_root, tool};
+use bed::process::{keep_bytecode, repository_root, tool};
 use bed::proxy::{Fate, Proxy, Request};
 use bed::stream;
 use jobs::run::RunError;
@@ -164,11 +164,10 @@ async fn execute(settings: Value, ask: impl AsyncFn(Value) -> Result<Value, RunE
 }
 
 fn python(script: &str, arguments: &[&str]) -> String {
-    let output = Command::new(tool("venv-sam/bin/python"))
+    let output = keep_bytecode(&mut Command::new(tool("venv-sam/bin/python")))
         .arg(repository_root().join("tests/python").join(script))
         .args(arguments)
         .current_dir(repository_root())
-        .env("PYTHONDONTWRITEBYTECODE", "1")
         .output()
         .expect("python can be started");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

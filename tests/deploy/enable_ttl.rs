@@ -28,7 +28,6 @@ struct Bed {
     proxy: Proxy,
     bucket: ResponseBucket,
     rie: Rie,
-    timeout: Duration,
 }
 
 impl Bed {
@@ -45,14 +44,7 @@ impl Bed {
         let (client, prefix) = new_table(engine(kind).endpoint()).await;
         let proxy = Proxy::start(engine(kind).endpoint(), hook);
         let rie = start(proxy.endpoint(), timeout_seconds);
-        Self {
-            client,
-            table: format!("{prefix}_attributes"),
-            proxy,
-            bucket: ResponseBucket::start(receptions),
-            rie,
-            timeout: Duration::from_secs(timeout_seconds.into()),
-        }
+        Self { client, table: format!("{prefix}_attributes"), proxy, bucket: ResponseBucket::start(receptions), rie }
     }
 
     fn event(&self, kind: &str) -> Value {
@@ -62,10 +54,9 @@ impl Bed {
     /// One event, which must get exactly one answer, in time, and let nothing out.
     fn ask(&self, event: &Value) -> Received {
         let before = self.bucket.answers().len();
-        let began = Instant::now();
         let invocation = self.invoke(event);
+        // The emulator ends a function that has not answered in time, and that is an error.
         assert!(!invocation.is_error, "{}", invocation.payload);
-        assert!(began.elapsed() < self.timeout, "{:?}", began.elapsed());
         let answers = self.bucket.answers();
         assert_eq!(answers.len(), before + 1);
         let received = answers[before].clone();
@@ -105,6 +96,9 @@ impl Bed {
         self.proxy.seen().iter().filter(|seen| *seen == operation).count()
     }
 }
+
+/// Seconds of an invocation that is to run out of time, and then to have enough for its answer on a busy machine.
+const TIME_RUNS_OUT: u32 = 15;
 
 /// With everything printed that can be: whatever the level, the address must not be in it.
 fn start(endpoint: &str, timeout_seconds: u32) -> Rie {
@@ -316,7 +310,7 @@ async fn says_to_deploy_again_later_when_ttl_was_switched_off_lately() {
         "DescribeTimeToLive" => described("DISABLING", Some("ttl_timestamp")),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, 6, &[], disabling).await;
+    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], disabling).await;
     assert_eq!(bed.fails_to_create(), SWITCHED_OFF_LATELY);
     assert_eq!(bed.sent("UpdateTimeToLive"), 0);
 
@@ -324,7 +318,7 @@ async fn says_to_deploy_again_later_when_ttl_was_switched_off_lately() {
         "UpdateTimeToLive" => rejected("ValidationException", TOO_SOON),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, 6, &[], too_soon).await;
+    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], too_soon).await;
     assert_eq!(bed.fails_to_create(), SWITCHED_OFF_LATELY);
     assert_eq!(bed.ttl().await, None);
 }
@@ -380,7 +374,7 @@ async fn what_dynamodb_denies_throttles_or_has_no_time_for_is_named() {
         "UpdateTimeToLive" => rejected("ResourceInUseException", "the table is being updated"),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, 6, &[], busy).await;
+    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], busy).await;
     let reason = bed.fails_to_create();
     assert!(reason.starts_with("another change to table"), "{reason}");
 }
@@ -410,7 +404,7 @@ async fn an_endpoint_that_is_dead_or_silent_is_named_in_time() {
         (silent.as_str(), "DynamoDB did not answer in time"),
     ] {
         let bucket = ResponseBucket::start(&[]);
-        let rie = start(endpoint, 6);
+        let rie = start(endpoint, TIME_RUNS_OUT);
         let event = event("Create", "some_attributes", &bucket);
         let invocation = invoke(&rie, &event, &bucket);
         assert!(!invocation.is_error, "{}", invocation.payload);
@@ -502,7 +496,7 @@ async fn the_invocation_fails_when_the_answer_cannot_be_delivered() {
         assert_eq!(bed.bucket.received().len(), received);
     }
     // By itself, before Lambda ends it.
-    let bed = Bed::with(EngineKind::Embedded, 6, &[Reception::Silence; 9], |_| Fate::Forward).await;
+    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[Reception::Silence; 9], |_| Fate::Forward).await;
     let invocation = bed.invoke(&bed.event("Delete"));
     assert_eq!(invocation.payload["errorType"], "NotDelivered", "{}", invocation.payload);
     for url in
@@ -524,11 +518,11 @@ async fn work_that_panics_or_hangs_is_answered() {
     let reason = reason_of_failure(&panicked.unwrap());
     assert_eq!(reason, "a bug in the function stopped it: see its log");
 
-    let began = Instant::now();
-    let limit = Some(Duration::from_secs(2));
-    let hung = answer(&event, now, limit, async |_, _| -> Result<Done, String> { std::future::pending().await }).await;
+    let (began, limit) = (Instant::now(), Duration::from_secs(10));
+    let hangs = async |_, _| -> Result<Done, String> { std::future::pending().await };
+    let hung = answer(&event, now, Some(limit), hangs).await;
     assert!(reason_of_failure(&hung.unwrap()).starts_with("DynamoDB did not answer in time"));
-    assert!(began.elapsed() < Duration::from_secs(2));
+    assert!(began.elapsed() < limit);
     assert_eq!(bucket.answers().len(), 2);
     bucket.answers().iter().for_each(|received| check(received, &event, &bucket));
 

@@ -4,7 +4,7 @@
 use bed::Invocations as _;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bed::Bed;
@@ -23,6 +23,7 @@ use shared::bucket::OAUTH_OWNER;
 use shared::pyjson::dumps;
 use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
+use tokio::time::Instant;
 
 const DAY: i64 = 86_400;
 
@@ -366,6 +367,7 @@ async fn a_ceiling_stops_a_batch_and_the_rest_comes_again(kind: EngineKind) {
 /// At a pace at which there is no time for all of it: what was not come to is told, exactly that, before the time is over;
 /// later deliveries, no longer, finish it.
 async fn a_delivery_that_runs_out_of_time_reports_exactly_the_rest(kind: EngineKind) {
+    bed::clock::pause();
     let bed = Bed::new(kind).await;
     let name = |n: usize| format!("aw_{n:03}");
     let rows: Vec<Specimen> =

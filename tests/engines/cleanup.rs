@@ -2,9 +2,8 @@
 
 use bed::Invocations as _;
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{
@@ -23,6 +22,8 @@ use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::settings::Environment;
 use shared::time::EpochSeconds;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::Instant;
 
 use super::driven::Driven;
 
@@ -194,20 +195,21 @@ async fn a_killed_run_is_finished_by_the_next(kind: EngineKind) {
     let rows = fixture::settled(NOW, 6, 4);
     for kill_at in [1, 2, 3, 5, 8, 13] {
         let bed = Bed::with(kind, &rows).await;
-        let deletes = AtomicUsize::new(0);
+        let (mut deletes, (died, mut death)) = (0, unbounded_channel());
         // From the nth delete on nothing gets through any more: what a killed process looks like from the table.
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
-            if request.operation == "BatchExecuteStatement" {
-                deletes.fetch_add(1, Ordering::Relaxed);
+            deletes += usize::from(request.operation == "BatchExecuteStatement");
+            if deletes < kill_at {
+                return proxy::Fate::Forward;
             }
-            if deletes.load(Ordering::Relaxed) >= kill_at { proxy::Fate::CutBefore } else { proxy::Fate::Forward }
+            let _ = died.send(());
+            proxy::Fate::CutBefore
         });
         let function = bed.through(&proxy).await;
-        let killed = tokio::time::timeout(
-            Duration::from_millis(1_500),
-            function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None),
-        );
-        assert!(!matches!(killed.await, Ok(Ok(report)) if report.outcome.is_complete()));
+        tokio::select! {
+            ended = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None) => panic!("not killed: {ended:?}"),
+            _ = death.recv() => {}
+        }
         let held = clean(&bed, json!({})).await.unwrap();
         assert_eq!(held.outcome, Outcome::LeaseHeld, "the killed run's lease has a minute left");
         let next = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW + 90), None).await.unwrap();
@@ -230,7 +232,7 @@ async fn stops_by_itself_before_its_deadline_and_the_next_runs_finish(kind: Engi
     let budget = Duration::from_secs(3);
     let (mut deleted, mut uncertain) = (0, 0);
     for run in 0.. {
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         // Unpaced, so that the engine is what limits the run.
         let event = json!({"max_write_units_per_second": 100_000});
         let report = function.daily_cleanup(event, EpochSeconds::new(NOW), Some(budget)).await.unwrap();
@@ -329,6 +331,7 @@ const THROTTLED: &str =
 const SERVER_ERROR: &str = r#"{"__type": "com.amazonaws.dynamodb.v20120810#InternalServerError", "message": "oops"}"#;
 
 async fn survives_throttles_and_lost_answers(kind: EngineKind) {
+    bed::clock::pause();
     let rows = fixture::all_kinds(NOW, 4, 6);
     let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
     let bed = Bed::with(kind, &rows).await;
@@ -362,6 +365,7 @@ async fn survives_throttles_and_lost_answers(kind: EngineKind) {
 }
 
 async fn a_store_fault_is_never_read_as_absence(kind: EngineKind) {
+    bed::clock::pause();
     let rows = fixture::all_kinds(NOW, 4, 7);
     let bed = Bed::with(kind, &rows).await;
     let before = bed.keys().await;
@@ -390,6 +394,7 @@ async fn a_store_fault_is_never_read_as_absence(kind: EngineKind) {
 }
 
 async fn a_provisioned_table_is_left_half_of_its_units(kind: EngineKind) {
+    bed::clock::pause();
     let bed = Bed::new(kind).await;
     let table = format!("{}_provisioned", bed.table);
     let text = |name| {
@@ -424,6 +429,7 @@ async fn a_provisioned_table_is_left_half_of_its_units(kind: EngineKind) {
 }
 
 async fn a_share_that_could_not_be_read_is_not_below_the_limit(kind: EngineKind) {
+    bed::clock::pause();
     let dangling = |i: usize| Specimen {
         bucket: "_access_token_index".to_owned(),
         data: Some(AttributeValue::S("\"nobody\"".to_owned())),
@@ -549,6 +555,7 @@ async fn a_lease_row_that_cannot_be_read_is_replaced(kind: EngineKind) {
 }
 
 async fn a_state_row_that_cannot_be_written_does_not_lose_the_report(kind: EngineKind) {
+    bed::clock::pause();
     let bed = Bed::with(kind, &sessions(10, 1)).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |request| {
         if request.operation == "PutItem" && request.body.contains("state:daily-cleanup") {
@@ -565,14 +572,18 @@ async fn a_state_row_that_cannot_be_written_does_not_lose_the_report(kind: Engin
 
 async fn answers_in_time_though_its_last_words_hang(kind: EngineKind) {
     let bed = Bed::with(kind, &sessions(10, 1)).await;
-    let proxy = Proxy::start(engine(kind).endpoint(), |request| {
+    let clock = Driven::start();
+    let pass = clock.pass();
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         if request.operation == "PutItem" && request.body.contains("state:daily-cleanup") {
-            std::thread::sleep(Duration::from_secs(20));
+            // So long that there is no time left for it, and some for the answer.
+            pass(Duration::from_secs(29));
+            return proxy::Fate::Silence { acts: false };
         }
         proxy::Fate::Forward
     });
     let function = bed.through(&proxy).await;
-    let (began, budget) = (Instant::now(), Duration::from_secs(5));
+    let (began, budget) = (Instant::now(), Duration::from_secs(30));
     let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), Some(budget)).await.unwrap();
     assert!(began.elapsed() < budget, "{:?}", began.elapsed());
     assert_eq!((report.outcome, report.counts.rows_deleted()), (Outcome::Unrecorded, 10));
@@ -581,6 +592,7 @@ async fn answers_in_time_though_its_last_words_hang(kind: EngineKind) {
 /// The pace that an operator did not name: half of what one item collection takes.
 #[tokio::test]
 async fn an_on_demand_table_is_paced_at_half_of_what_a_partition_takes() {
+    bed::clock::pause();
     let bed = Bed::with(EngineKind::Embedded, &sessions(2_500, 0)).await;
     let began = Instant::now();
     let report = clean(&bed, json!({})).await.unwrap();
@@ -670,6 +682,7 @@ async fn a_denied_permission_is_named() {
 
 #[tokio::test]
 async fn a_dead_endpoint_is_named_within_seconds() {
+    bed::clock::pause();
     let began = Instant::now();
     let endpoint = format!("http://127.0.0.1:{}", bed::process::free_port());
     let client = bed::tables::client(&endpoint).await;
@@ -702,6 +715,7 @@ async fn a_wrong_setting_stops_the_run_before_its_first_request() {
 
 /// However many rows the store refuses, and wherever they are: each is skipped, and the run goes on.
 async fn a_batch_that_is_refused_is_halved_until_the_row_is_found(kind: EngineKind) {
+    bed::clock::pause();
     let mut rows = fixture::all_kinds(NOW, 2, 31);
     // More than a few pieces of the walk in a row, without one delete that succeeds among them.
     let refused = 330;

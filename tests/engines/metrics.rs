@@ -671,6 +671,7 @@ async fn estimates_a_table_that_is_too_large_to_count(kind: EngineKind) {
 
 /// Rows larger than usual, on a table as older releases made them: the application keeps its half.
 async fn leaves_a_provisioned_table_its_units_however_large_its_rows(kind: EngineKind) {
+    bed::clock::pause();
     let bed = Bed::new(kind).await;
     let large = |i: i32| {
         let filler = "x".repeat(6_000);
@@ -692,6 +693,7 @@ async fn leaves_a_provisioned_table_its_units_however_large_its_rows(kind: Engin
 }
 
 async fn an_audit_above_its_budget_is_not_begun(kind: EngineKind) {
+    bed::clock::pause();
     let bed = Bed::with(kind, &fixture::all_kinds(NOW, 20, 3)).await;
     let whole = measure(&bed, json!({"scope": "all"})).await;
     let expected = whole.expected_units.unwrap();
@@ -725,6 +727,7 @@ async fn an_audit_above_its_budget_is_not_begun(kind: EngineKind) {
 }
 
 async fn a_count_that_is_not_whole_is_no_metric(kind: EngineKind) {
+    bed::clock::pause();
     let bed = Bed::with(kind, &fixture::all_kinds(NOW, 40, 3)).await;
     for scope in ["system", "all"] {
         let slow = json!({"scope": scope, "max_read_units_per_second": 20});

@@ -557,6 +557,7 @@ async fn a_run_that_dies_in_segment_3_of_8_is_resumed_in_segment_3() {
 
 #[tokio::test]
 async fn stops_at_its_deadline_and_at_its_ceiling_and_goes_on_from_there() {
+    bed::clock::pause();
     let rows = damage(3_000);
     for (event, budget) in [
         (json!({"max_deletes": 700}), None),
@@ -604,6 +605,7 @@ async fn the_lease_is_one_for_the_repair_and_the_daily_run() {
 
 #[tokio::test]
 async fn a_read_that_failed_is_not_absence() {
+    bed::clock::pause();
     let rows: Vec<Specimen> =
         damage(40)
             .into_iter()
@@ -633,7 +635,7 @@ async fn repairs_20000_rows_of_the_real_library_and_every_live_one_still_works()
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let prefix = format!("hurt{:08x}", fastrand::u32(..));
     let application = Application::new(endpoint, &prefix);
-    let manifest = application.seed(20_000, 2);
+    let manifest = application.seed(20_000, 2).await;
     let client = bed::tables::client(endpoint).await;
     let table = format!("{prefix}_attributes");
     let hurt = damage_live_tokens(&client, &table, &manifest).await;

@@ -249,6 +249,7 @@ async fn ceilings_hold_for_a_part_that_nobody_began(kind: EngineKind) {
 /// What the rule in the template looks for: said after so many runs that their time cut off, and not of any other.
 #[tokio::test]
 async fn a_cleanup_that_is_cut_off_again_and_again_hands_over() {
+    bed::clock::pause();
     let mut bed = Bed::with(EngineKind::Embedded, &all_kinds(NOW, COPIES, 7)).await;
     // A pace at which it cannot be done in the time.
     for (setting, value) in [("BACKLOG_AFTER_INCOMPLETE_RUNS", "2"), ("MAX_WRITE_UNITS_PER_SECOND", "20")] {

@@ -670,8 +670,7 @@ async fn gives_back_every_ttl(kind: EngineKind, rows: u32) {
     let prefix = format!("old{:08x}", fastrand::u32(..));
     let table = format!("{prefix}_attributes");
     let application = Application::new(endpoint, &prefix);
-    let kept = application.run("actingweb_old_rows.py", &["--rows", &rows.to_string()], "");
-    let kept: Value = serde_json::from_str(&kept).unwrap();
+    let kept = application.seed_of_any_age(rows, 2).await.read();
     let written = items(kind, &table).await;
     assert!(written.len() >= rows as usize, "{}", written.len());
     strip(&bed::tables::client(endpoint).await, &table, &written).await;

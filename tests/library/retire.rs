@@ -77,7 +77,7 @@ async fn retires_5500_rows_of_the_real_library_and_takes_it_back() {
     let local = EngineKind::DynamoDbLocal;
     let bed = Bed::new(local).await;
     let application = Application::new(engine(local).endpoint(), &bed.prefix);
-    let manifest = application.seed(ROWS, 1);
+    let manifest = application.seed(ROWS, 1).await;
     let written = rows(local, &bed).await;
     // Each dead row of this release has a TTL that is near: it is left to it. As releases before 3.7.4 wrote them, without a TTL, they
     // have to be retired. Provider rows keep theirs: without it, an unreferenced one is of unknown age, and takes two runs.

@@ -28,7 +28,7 @@ fn endpoint() -> &'static str {
 async fn cleans_5500_rows_of_the_real_library_and_every_live_one_still_works() {
     let prefix = format!("real{:08x}", fastrand::u32(..));
     let application = Application::new(endpoint(), &prefix);
-    let manifest = application.seed(5_500, 1);
+    let manifest = application.seed(5_500, 1).await;
     let client = bed::tables::client(endpoint()).await;
     let function = Function::new(client, bed::deleting("AWS_DB_PREFIX", &prefix));
     let dry = function.daily_cleanup(json!({"mode": "dry-run"}), now(), None).await.unwrap();

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import actingweb_env as env
 from actingweb_scenes import CLIENTS, LAST, SCENES, Scene, bystanders, register_clients
-from actingweb_world import MINUTE, REUSE_WINDOW, World, move_the_clock, real_time
+from actingweb_world import MINUTE, REUSE_WINDOW, World, real_time, stop_the_clock
 
 THREADS = 8
 # No verdict may change between the seeding and the judging: nothing has just expired, and nothing
@@ -119,12 +119,14 @@ def main() -> None:
 
     started = real_time()
     w = World(env.library_config(), args.seed)
-    move_the_clock()
+    stop_the_clock()
     rng = random.Random(args.seed)
     register_clients(w, rng)
     untouched = 2 * CLIENTS + bystanders(w, rng)
     first, last = plan(args.rows - untouched)
     play(w, first, f"{args.seed}")
+    # What lives for minutes only.
+    stop_the_clock()
     play(w, last, f"{args.seed}:last")
 
     now = real_time()

@@ -27,6 +27,16 @@ def move_the_clock() -> None:
     time.time = lambda: real_time() - getattr(_clock, "age", 0)
 
 
+def stop_the_clock() -> None:
+    """From here on it is the same second all the time, and `ago` is obeyed; called again, it is the next one.
+
+    The library asks for the time once for a row's `created_at` and once for its TTL: a second that begins in between would be
+    in one of them only, and the backfill's test computes one from the other.
+    """
+    moment = int(real_time())
+    time.time = lambda: moment - getattr(_clock, "age", 0)
+
+
 @contextmanager
 def ago(age: float) -> Iterator[None]:
     """Run a block as it would have run `age` seconds ago (this thread only).

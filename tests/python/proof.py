@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""Writes docs/dev/proof.md from the figures that `make proof` has collected."""
+"""The figures of docs/dev/proof.md: `make proof` collects them, docs/dev/proof.json keeps them.
+
+    proof.py FIGURES.jsonl    note what was collected, and write the page
+    proof.py --check          the page has the figures of the JSON file
+"""
 import json
 import sys
 
-PAGE = "docs/dev/proof.md"
+from measured import ROOT, provenance
+
+PAGE, FIGURES = ROOT / "docs/dev/proof.md", ROOT / "docs/dev/proof.json"
 HEAD = """# Proof
 
-Written by `make proof`; `make test` runs the same tests. Times are of a machine with two cores, while other work ran on it.
+Written by `make proof`; `make test` runs the same tests.
 
 """
 CASES = """## Every case of the decisions
@@ -72,10 +78,10 @@ values of every type, nested and over-long.
 """
 
 
-def main():
-    figures = [json.loads(line) for line in open(sys.argv[1])]
+def page_with(measured):
+    figures = measured["figures"]
     of = lambda part: [figure for figure in figures if figure["part"] == part]
-    page = HEAD + CASES
+    page = HEAD + f"Measured at commit {measured['commit']} on {measured['date']} ({measured['machine']}).\n\n" + CASES
     for figure in sorted(of("cases"), key=lambda figure: figure["what"]):
         page += f"| {figure['what']} | {figure['cases']:,} | {figure['seconds']} |\n"
     page += f"| **all** | **{sum(figure['cases'] for figure in of('cases')):,}** | |\n"
@@ -91,9 +97,21 @@ def main():
         page += FUZZ
         for figure in sorted(of("fuzz"), key=lambda figure: figure["what"]):
             page += f"| {figure['what']} | {figure['inputs']:,} | {figure['seconds']} |\n"
-    with open(PAGE, "w") as file:
-        file.write(page)
-    print(f"wrote {PAGE}")
+    return page
+
+
+def main():
+    if sys.argv[1:] == ["--check"]:
+        if PAGE.read_text() != page_with(json.loads(FIGURES.read_text())):
+            sys.exit(f"proof.py: {PAGE.name} does not have the figures of {FIGURES.name}")
+        print("proof: the page has the figures of the last `make proof`")
+        return
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    measured = provenance() | {"figures": [json.loads(line) for line in open(sys.argv[1])]}
+    FIGURES.write_text(json.dumps(measured, indent=1) + "\n")
+    PAGE.write_text(page_with(measured))
+    print(f"wrote {PAGE.name}")
 
 
 if __name__ == "__main__":

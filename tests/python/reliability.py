@@ -9,16 +9,14 @@ An attack that ran on both engines is one line.
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
-import platform
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from measured import ROOT, between, provenance
+
 PAGE, FIGURES = ROOT / "docs/dev/reliability.md", ROOT / "docs/dev/reliability.json"
 BEGIN, END = "<!-- figures: written by make torture -->", "<!-- end of figures -->"
 COLUMNS = {
@@ -45,18 +43,8 @@ def added_up(lines: list[str]) -> list[dict]:
 
 
 def measured(lines: list[str], seconds: int) -> dict:
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
-    return {
-        "commit": git("rev-parse", "--short", "HEAD") + (" with changes" if changed else ""),
-        "date": str(datetime.date.today()),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "form": os.environ.get("TORTURE", "short"),
-        "minutes": round(seconds / 60, 1),
-        "attacks": added_up(lines),
-    }
+    form = {"form": os.environ.get("TORTURE", "short"), "minutes": round(seconds / 60, 1)}
+    return provenance() | form | {"attacks": added_up(lines)}
 
 
 def written(figures: dict) -> str:
@@ -68,18 +56,15 @@ def written(figures: dict) -> str:
         numbers = [f"{attack[column]:,}" for column in COLUMNS]
         rows.append([attack["attack"], *numbers, f"`--test {attack['file']} {attack['test']}`"])
     return "\n".join([
-        BEGIN,
         f"Made by `make torture TORTURE={figures['form']} TORTURE_SEED={seeds[0]}` at commit {figures['commit']} on"
         f" {figures['date']}, in {figures['minutes']} minutes ({figures['machine']}).",
         "",
         *("| " + " | ".join(row) + " |" for row in rows),
-        END,
     ])
 
 
 def page_with(figures: dict) -> str:
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    return before + written(figures) + rest.split(END)[1]
+    return between(PAGE, BEGIN, END, written(figures))
 
 
 def check() -> list[str]:

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::process::{Running, free_port, tool, without_tools};
 
 /// About 2 s alone; the rest is for a machine that compiles at the same time.
-const START_DEADLINE: Duration = Duration::from_mins(1);
+const START_DEADLINE: Duration = Duration::from_mins(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EngineKind {
@@ -79,7 +79,7 @@ pub fn shared(kind: EngineKind) -> &'static Engine {
     engine.get_or_init(|| Engine::start(kind))
 }
 
-/// Where a DynamoDB Local is already running, for all test binaries of a run (`tests/run.py`).
+/// Where a DynamoDB Local is already running, for all test binaries of a run (`tests/with-dynamodb-local.sh`).
 const RUNNING: &str = "DYNAMODB_LOCAL_ENDPOINT";
 
 fn start_dynamodb_local() -> (String, Server) {
@@ -92,7 +92,9 @@ fn start_dynamodb_local() -> (String, Server) {
     // rows only.
     let mut process = Running::start(Path::new("java"), |command| {
         command
-            .args(["-Xmx1g", "-Djava.library.path=./DynamoDBLocal_lib", "-jar", "DynamoDBLocal.jar"])
+            // As in tests/with-dynamodb-local.sh: the second compiler takes more of the processor than it gives back.
+            .args(["-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+            .args(["-Djava.library.path=./DynamoDBLocal_lib", "-jar", "DynamoDBLocal.jar"])
             .args(["-inMemory", "-sharedDb", "-disableTelemetry", "-port", &port.to_string()])
             .current_dir(home);
     });

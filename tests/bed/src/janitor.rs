@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::lambda::function;
-use crate::process::{repository_root, tool};
+use crate::process::{keep_bytecode, repository_root, tool};
 
 /// What a program left behind.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Janitor {
 
     fn prepared(&self, mut command: Command) -> Command {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", "/nonexistent");
-        command.env("PYTHONDONTWRITEBYTECODE", "1").envs(self.environment.iter().cloned());
+        command.envs(self.environment.iter().cloned());
         command
     }
 
@@ -101,7 +101,7 @@ impl Janitor {
         let mut command = self.prepared(Command::new(tool("venv/bin/python")));
         command.arg(repository_root().join("tests/python/terminal.py")).args(["--columns", &columns.to_string()]);
         command.args(options).arg("--").arg(function("janitor")).args(arguments);
-        let output = command.env("TERM", "xterm").output().expect("python can be started");
+        let output = keep_bytecode(&mut command).env("TERM", "xterm").output().expect("python can be started");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let screen: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         Ended {

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use crate::process::{Running, free_port, repository_root, tool};
 
-const START_DEADLINE: Duration = Duration::from_secs(30);
+/// Not how long it takes: when a test gives up.
+const START_DEADLINE: Duration = Duration::from_mins(2);
 /// A first invocation under `cargo lambda watch` compiles the function.
 const WATCH_INVOKE_DEADLINE: Duration = Duration::from_mins(15);
 /// The emulator prints one of these after the function's own lines and before it answers, the second when the
@@ -137,7 +138,7 @@ impl Rie {
     pub fn invoke_timed(&self, event: &Value) -> (InvokeAnswer, Duration) {
         let ended_before = count_ended(&self.output());
         // Longer than the function has: running into the timeout is an answer, and the emulator gives it.
-        let patience = self.timeout + Duration::from_secs(15);
+        let patience = self.timeout + Duration::from_mins(2);
         let path = "/2015-03-31/functions/function/invocations";
         let began = Instant::now();
         let (status, body) = post(self.port, path, &event.to_string(), patience).unwrap_or_else(|error| {
@@ -145,7 +146,7 @@ impl Rie {
         });
         let took = began.elapsed();
         // The answer can overtake the lines on their way through the pipe.
-        self.process.wait_for_output(Duration::from_secs(5), |output| count_ended(output) > ended_before);
+        self.process.wait_for_output(Duration::from_secs(20), |output| count_ended(output) > ended_before);
         (read_emulator_answer(status, &body), took)
     }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! embedded fixture tables           also linked by `janitor demo`
-//! engine testbed proxy fault        engines, a table on one of them, and failures between it and a run
+//! engine testbed proxy fault clock  engines, a table on one of them, and failures and time between it and a run
 //! lambda python janitor process     programs that a test starts
 //! malformed_rows items load attack aftermath stream response_bucket golden      inputs, and checks of the results
 //! ```
@@ -16,6 +16,8 @@ pub mod tables;
 pub mod aftermath;
 #[cfg(feature = "testing")]
 pub mod attack;
+#[cfg(feature = "testing")]
+pub mod clock;
 #[cfg(feature = "testing")]
 pub mod engine;
 #[cfg(feature = "testing")]

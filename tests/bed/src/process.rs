@@ -86,6 +86,11 @@ pub fn tool(path: &str) -> PathBuf {
     found
 }
 
+/// Has a Python keep what it compiles, for all tests and not beside the sources: its modules are half of the time that it takes to start.
+pub fn keep_bytecode(python: &mut Command) -> &mut Command {
+    python.env_remove("PYTHONDONTWRITEBYTECODE").env("PYTHONPYCACHEPREFIX", repository_root().join(".tools/pycache"))
+}
+
 /// A port of 127.0.0.1 that nobody listens on and that this process has not handed out before: the kernel may offer
 /// the same one twice before its first taker has bound it.
 #[must_use]

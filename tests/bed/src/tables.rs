@@ -18,7 +18,10 @@ pub use random::{new_table, provision, random_table, specimens};
 /// A client that needs nothing from the machine: the engine takes any credentials.
 #[allow(clippy::unused_async, reason = "its callers await it, as they would await a connection")]
 pub async fn client(endpoint: &str) -> Client {
-    dynamo::connect_locally(endpoint, None)
+    let client = dynamo::connect_locally(endpoint, None);
+    #[cfg(feature = "testing")]
+    let client = crate::clock::holding(&client);
+    client
 }
 
 /// Creates an attributes table as ActingWeb does: on demand, without indexes.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 
 use bed::process::repository_root;
 use serde_json::Value;
@@ -9,26 +10,49 @@ use serde_json::Value;
 use crate::bars::{Verdict, grouped, verdicts};
 use crate::{panels, plot, provenance};
 
+const PAGE: &str = "benchmarks.md";
 const BEGIN: &str = "<!-- figures: written by make bench-report -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
 /// In the order of the page.
 const SECTIONS: [&str; 5] = ["local", "embedded", "million-local", "million-embedded", "retire"];
 
+/// The page and its plots, by their names.
+///
 /// # Panics
 /// When the page has lost its markers.
-pub(crate) fn write(results: &Value) {
-    let docs = repository_root().join("docs/dev");
-    let page = docs.join("benchmarks.md");
-    let text = fs::read_to_string(&page).expect("docs/dev/benchmarks.md is there");
+fn files(results: &Value) -> [(&'static str, String); 4] {
+    let text = fs::read_to_string(docs().join(PAGE)).expect("docs/dev/benchmarks.md is there");
     let (before, rest) = text.split_once(BEGIN).expect("the page has its first marker");
     let (_, after) = rest.split_once(END).expect("the page has its second marker");
-    fs::write(&page, format!("{before}{BEGIN}{}{END}{after}", figures(results))).expect("the page can be written");
-    for (name, picture) in
-        [("time", plot::time(results)), ("cost", plot::cost(results)), ("size", panels::size(results))]
-    {
-        fs::write(docs.join(format!("benchmarks-{name}.svg")), picture).expect("the plot can be written");
+    [
+        (PAGE, format!("{before}{BEGIN}{}{END}{after}", figures(results))),
+        ("benchmarks-time.svg", plot::time(results)),
+        ("benchmarks-cost.svg", plot::cost(results)),
+        ("benchmarks-size.svg", panels::size(results)),
+    ]
+}
+
+fn docs() -> PathBuf {
+    repository_root().join("docs/dev")
+}
+
+/// # Panics
+/// When a file does not have the figures.
+pub(crate) fn check(results: &Value) {
+    for (name, wanted) in files(results) {
+        let is_so = fs::read_to_string(docs().join(name)).is_ok_and(|text| text == wanted);
+        assert!(is_so, "docs/dev/{name} does not have the figures of docs/dev/benchmarks.json: make bench-report");
     }
+    println!("benchmarks: the page and its plots have the figures of docs/dev/benchmarks.json");
+}
+
+pub(crate) fn write(results: &Value) {
+    let files = files(results);
+    for (name, text) in &files {
+        fs::write(docs().join(name), text).expect("docs/dev can be written");
+    }
+    let after = files[0].1.split_once(END).map_or("", |(_, after)| after);
     println!("written: docs/dev/benchmarks.md and its plots");
     let missed: BTreeSet<String> =
         verdicts(results).iter().filter(|verdict| verdict.is_missed()).map(|verdict| heading(verdict.name)).collect();

@@ -5,6 +5,7 @@
 //! bench run [SECTION…]   measure; all sections without an argument; each goes into target/bench/results.json by itself
 //! bench verdicts         the bars, from results.json
 //! bench report           docs/dev/benchmarks.md and its plots, from results.json
+//! bench check            both have the figures of docs/dev/benchmarks.json
 //! ```
 
 mod bars;
@@ -33,7 +34,8 @@ async fn main() {
         Some((command, [])) if command == "serve-embedded" => bed::serve_embedded().await,
         Some((command, [])) if command == "verdicts" => bars::print(&results::read()),
         Some((command, [])) if command == "report" => document::write(&results::read()),
-        _ => panic!("bench run [SECTION…], bench verdicts, or bench report"),
+        Some((command, [])) if command == "check" => document::check(&results::committed()),
+        _ => panic!("bench run [SECTION…], bench verdicts, bench report, or bench check"),
     }
 }
 

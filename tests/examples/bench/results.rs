@@ -26,6 +26,13 @@ pub(crate) fn read() -> Value {
     serde_json::from_str(&text).expect("results.json is JSON: remove it to begin anew")
 }
 
+/// What the page was written from.
+pub(crate) fn committed() -> Value {
+    let text =
+        fs::read_to_string(repository_root().join("docs/dev/benchmarks.json")).expect("docs/dev/benchmarks.json");
+    serde_json::from_str(&text).expect("docs/dev/benchmarks.json is JSON")
+}
+
 /// Puts a section in the place of what it was before.
 pub(crate) fn save(section: &str, mut result: Value) {
     let mut all = read();
@@ -57,6 +64,7 @@ fn machine() -> Value {
 fn versions() -> Value {
     let mut versions = Map::new();
     let mut tell = |name: &str, version: String| versions.insert(name.to_owned(), json!(version));
+    tell("commit", first_line(Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"])));
     tell("rustc", first_line(Command::new("rustc").arg("--version")));
     tell("java", first_line(Command::new("java").arg("-version")));
     tell("python", first_line(Command::new(tool("venv/bin/python")).arg("--version")));

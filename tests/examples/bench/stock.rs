@@ -107,7 +107,7 @@ impl Stock {
         let prefix = format!("stock{:08x}", fastrand::u32(..));
         let application = Application::new(endpoint, &prefix);
         let rows = u32::try_from(seed).expect("a seed is small");
-        let manifest = application.seed(rows, 1);
+        let manifest = application.seed(rows, 1).await;
         let seeded_at = manifest.read()["seeded_at"].as_i64().expect("the manifest has its time");
         let client = bed::tables::client(endpoint).await;
         let rows = read_table(&client, &format!("{prefix}_attributes")).await;

@@ -2,7 +2,8 @@
 //!
 //! The rows are written as the library writes them and TTL takes them away with a lag, as DynamoDB does; the runs are the
 //! real functions on the embedded engine, at the hours that the template gives them. What is drawn is drawn from a seed, the
-//! same for all four tables. Prints what was left behind over time and what it cost, and with a path draws it there.
+//! same for all four tables. Prints what was left behind over time and what it cost; draws it into its first argument, and notes it
+//! in its second, a JSON file.
 
 use bed::Invocations as _;
 use std::collections::{BTreeMap, HashMap};
@@ -293,7 +294,7 @@ const PRICES: (f64, f64) = (0.125, 0.625);
 
 #[tokio::main]
 async fn main() {
-    let mut months = Vec::new();
+    let (mut months, mut notes) = (Vec::new(), Vec::new());
     for (expired_rows, cascade) in [("delete", false), ("delete", true), ("retire", false), ("retire", true)] {
         let month = Simulation::new(cascade, expired_rows).await.run().await;
         let (dangling, most_dangling) = month.left_behind(|point| point.dangling);
@@ -307,10 +308,13 @@ async fn main() {
         }
         let (requests, read, write, dollars) = month.spent();
         println!("  all: {requests} requests, {read:.0} read units, {write:.0} write units, ${dollars:.4}");
+        notes.push(json!({"expired_rows": expired_rows, "cascade": cascade, "dangling": dangling, "most_dangling": most_dangling,
+            "unreferenced": unreferenced, "most_unreferenced": most_unreferenced, "requests": requests, "read_units": read,
+            "write_units": write, "dollars": dollars}));
         months.push(month);
     }
-    if let Some(path) = std::env::args().nth(1) {
-        std::fs::write(&path, plot::draw(&months)).expect("the plot can be written");
-        println!("drawn: {path}");
+    if let [plot, figures] = &std::env::args().skip(1).collect::<Vec<_>>()[..] {
+        std::fs::write(plot, plot::draw(&months)).expect("the plot can be written");
+        std::fs::write(figures, json!({"months": notes}).to_string()).expect("the figures can be written");
     }
 }

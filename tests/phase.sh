@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs one phase of `make test` and notes how long it took, in seconds of the clock and of the processor.
+#
+#   tests/phase.sh NAME COMMAND...    run a phase
+#   tests/phase.sh --begin            forget the phases of the last run
+#   tests/phase.sh --table            print them, as CONTRIBUTING has them
+#
+# Phases that run side by side each take longer than alone: their sum is more than the whole.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+readonly NOTES=target/phases.tsv
+case $1 in
+--begin)
+    mkdir -p target
+    printf 'all\t%s\n' "$(date +%s)" >"$NOTES"
+    ;;
+--table)
+    awk -F '\t' -v now="$(date +%s)" '
+        NR == 1 { began = $2; print "| phase | begins at | seconds | CPU seconds |\n|---|---:|---:|---:|"; next }
+        { split($4, used, " "); own = used[1] + used[2]; cpu += own; printf "| %s | %d | %d | %d |\n", $1, $2 - began, $3, own }
+        END { printf "| **all** | 0 | **%d** | %d |\n", now - began, cpu }' "$NOTES"
+    ;;
+*)
+    name=$1 began=$(date +%s) status=0
+    shift
+    TIMEFORMAT='%U %S'
+    exec {out}>&1 {err}>&2
+    used=$({ time "$@" >&"$out" 2>&"$err"; } 2>&1) || status=$?
+    [[ ! -e $NOTES ]] || printf '%s\t%s\t%s\t%s\n' "$name" "$began" "$(($(date +%s) - began))" "$used" >>"$NOTES"
+    exit "$status"
+    ;;
+esac
