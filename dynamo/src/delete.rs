@@ -2,13 +2,13 @@
 //! write carries its own condition. HTTP 200 is not success: each statement has its own answer.
 
 use aws_sdk_dynamodb::types::{
-    AttributeValue, BatchStatementError, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
+    BatchStatementError, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
     ReturnConsumedCapacity,
 };
 
 use super::Dynamo;
 use super::call::{Answered, MAX_ATTEMPTS, Phase};
-use super::convert::{BUCKET, DATA, ID, RETIRED, SORT, TTL, text, to_value};
+use super::convert::{ID, RETIRED, SORT, TTL, guards, text, to_value};
 use super::error::{Fault, by_code, refuses_content};
 use super::pace::Direction;
 use super::read::sum;
@@ -205,21 +205,20 @@ impl Dynamo {
         Ok(rows.iter().zip(&responses).map(|(end, response)| certain(self.read_answer(end, response))).collect())
     }
 
-    /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL.
+    /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL, `retired_from`.
     fn statement(&self, end: &End<'_>) -> Result<BatchStatementRequest> {
         let row = end.row();
         debug_assert!(row.bucket != Raw::Absent, "what is ended is of a known bucket");
         let (verb, mut parameters) = match end {
             End::Delete(_) => (format!(r#"DELETE FROM "{}""#, self.table), Vec::new()),
             End::Retire(retirement) => {
-                let until = AttributeValue::N(retirement.until().to_string());
                 let set = format!(r#"UPDATE "{}" SET "{TTL}" = ? SET "{RETIRED}" = ?"#, self.table);
-                (set, [Some(until), to_value(&row.retired_from())].into_iter().flatten().collect())
+                (set, [retirement.ttl(), retirement.retired_from()].iter().filter_map(to_value).collect())
             }
         };
         let mut conditions = vec![format!(r#""{ID}" = ?"#), format!(r#""{SORT}" = ?"#)];
         parameters.extend([text(&row.key.owner), text(&row.key.sort)]);
-        for (attribute, raw) in [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl)] {
+        for (attribute, raw) in guards(row) {
             match to_value(raw) {
                 Some(value) => {
                     conditions.push(format!(r#""{attribute}" = ?"#));

@@ -1,7 +1,8 @@
 //! What is done with a dead row: it is deleted, left to its TTL, or retired. Who is dead is decided before, in one way for all three.
 //!
-//! A retired row has a TTL some days ahead, and the value that it had in `retired_from`. DynamoDB removes it for free; until then it
-//! can be restored. It is judged by the TTL that it had, so it is as dead as before, and its own TTL is near: it is left to it.
+//! A retired row has a TTL some days ahead; `retired_from` holds that TTL and the one that the row had. DynamoDB removes it for free;
+//! until then it can be restored. It is judged by the TTL that it had, so it is as dead as before, and its own TTL is near: it is left
+//! to it.
 
 use crate::bucket::Bucket;
 use crate::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
@@ -105,6 +106,17 @@ impl Retirement {
     pub fn until(&self) -> EpochSeconds {
         self.until
     }
+
+    /// The row's `ttl_timestamp` from now on.
+    pub fn ttl(&self) -> Raw {
+        Raw::Number(self.until.to_string())
+    }
+
+    /// The row's `retired_from` from now on.
+    pub fn retired_from(&self) -> Raw {
+        let had = Some(self.row().ttl_before()).filter(|had| **had != Raw::Absent);
+        Raw::List([self.ttl()].into_iter().chain(had.cloned()).collect())
+    }
 }
 
 impl Condemned {
@@ -133,12 +145,17 @@ pub fn is_left_to_ttl(row: &Row, now: EpochSeconds, policy: &Policy) -> bool {
 #[derive(Clone, Debug)]
 pub struct Restoration {
     row: Row,
+    until: EpochSeconds,
 }
 
 impl Restoration {
-    /// `None` for a row that is not retired.
-    pub fn of(row: Row) -> Option<Self> {
-        row.is_retired().then_some(Self { row })
+    /// # Errors
+    /// The row, which is not retired.
+    pub fn of(row: Row) -> Result<Self, Row> {
+        match row.retirement() {
+            Some((until, _)) => Ok(Self { until, row }),
+            None => Err(row),
+        }
     }
 
     pub fn row(&self) -> &Row {
@@ -151,10 +168,7 @@ impl Restoration {
     }
 
     /// Until when it can be restored: then DynamoDB removes it.
-    pub fn until(&self) -> Option<EpochSeconds> {
-        match self.row.stored_ttl() {
-            Ttl::At(at) => Some(at),
-            Ttl::Absent | Ttl::Malformed => None,
-        }
+    pub fn until(&self) -> EpochSeconds {
+        self.until
     }
 }

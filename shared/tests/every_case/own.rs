@@ -75,8 +75,8 @@ fn hold(case: &Case, bucket: &'static Bucket, axes: Axes, wishes: &Wishes) -> u6
             Disposal::Delete(_) => panic!("deleted where rows are retired: {}", context()),
             Disposal::Retire(retirement) => {
                 assert!(!left && retirement.until() == at(*now + 7 * 86_400), "{}", context());
-                let ttl = model::rows::number(i128::from(*now) + 7 * 86_400);
-                let retired = Row { ttl, retired_from: case.row.retired_from(), ..case.row.clone() };
+                let (ttl, retired_from) = (retirement.ttl(), retirement.retired_from());
+                let retired = Row { ttl, retired_from, ..case.row.clone() };
                 assert_eq!(judge(&retired, bucket, at(*now), &rules), verdict, "retired: {}", context());
                 // After the year 5138 a TTL would be one in milliseconds, which DynamoDB does not act on.
                 if usable(model::verdict::Time::At(wide + 7 * 86_400), wide).is_some() {

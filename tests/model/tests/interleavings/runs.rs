@@ -386,8 +386,8 @@ impl Taking<'_> {
         let policy = Policy { retire: Some(RETIREMENT.into()), ..self.setup.policy() };
         match self.run.kind {
             Kind::Restore => {
-                if let Some(restoration) = Restoration::of(row) {
-                    let ttl = cell.retired_from.flatten();
+                if let Ok(restoration) = Restoration::of(row) {
+                    let ttl = cell.own_ttl();
                     assert_eq!(*restoration.ttl(), self.setup.row(which, Cell { ttl, retired_from: None, ..cell }).ttl);
                     self.world.put(which, Some(Cell { ttl, retired_from: None, ..cell }));
                 }
@@ -396,8 +396,9 @@ impl Taking<'_> {
             _ if !self.setup.retire => self.world.remove(self.setup, which),
             _ if disposal::is_left_to_ttl(&row, self.now(), &policy) => {}
             _ => {
-                let retired_from = Some(cell.retired_from.unwrap_or(cell.ttl));
-                self.world.put(which, Some(Cell { ttl: Some(self.run.now + RETIREMENT), retired_from, ..cell }));
+                let until = self.run.now + RETIREMENT;
+                let retired_from = Some((until, cell.own_ttl()));
+                self.world.put(which, Some(Cell { ttl: Some(until), retired_from, ..cell }));
             }
         }
     }
@@ -405,7 +406,7 @@ impl Taking<'_> {
     fn restore_page(&mut self) -> Option<At> {
         for which in ALL {
             self.run.read[which as usize] = self.world.get(which);
-            self.run.doomed[which as usize] = self.world.get(which).is_some_and(|cell| cell.retired_from.is_some());
+            self.run.doomed[which as usize] = self.world.get(which).is_some_and(Cell::is_retired);
         }
         self.first_delete()
     }
