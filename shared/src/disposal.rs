@@ -117,6 +117,15 @@ impl Retirement {
         let had = Some(self.row().ttl_before()).filter(|had| **had != Raw::Absent);
         Raw::List([self.ttl()].into_iter().chain(had.cloned()).collect())
     }
+
+    /// Whether the row is what this retirement makes of it.
+    pub fn made(&self, row: &Row) -> bool {
+        let judged = self.row();
+        row.bucket == judged.bucket
+            && row.data == judged.data
+            && row.ttl == self.ttl()
+            && row.retired_from == self.retired_from()
+    }
 }
 
 impl Condemned {
@@ -149,13 +158,10 @@ pub struct Restoration {
 }
 
 impl Restoration {
-    /// # Errors
-    /// The row, which is not retired.
-    pub fn of(row: Row) -> Result<Self, Row> {
-        match row.retirement() {
-            Some((until, _)) => Ok(Self { until, row }),
-            None => Err(row),
-        }
+    /// `None` for a row that is not retired.
+    pub fn of(row: Row) -> Option<Self> {
+        let (until, _) = row.retirement()?;
+        Some(Self { row, until })
     }
 
     pub fn row(&self) -> &Row {

@@ -99,10 +99,10 @@ where
         let read = page.len() as u64;
         let mut retired: Vec<Restoration> = Vec::new();
         for row in page.into_iter().filter(|row| row.retired_from != Raw::Absent && wanted.names(row)) {
-            match Restoration::of(row) {
-                Ok(one) => retired.extend(wanted.is_since(&one).then_some(one)),
-                Err(row) => restored.of(&row).rewritten += 1,
+            if !row.is_retired() {
+                restored.of(&row).rewritten += 1;
             }
+            retired.extend(Restoration::of(row).filter(|one| wanted.is_since(one)));
         }
         let done: Vec<(Restoration, Result<Done>)> = futures_util::stream::iter(retired)
             .map(|one| async move {
