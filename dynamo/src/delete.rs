@@ -3,12 +3,12 @@
 
 use aws_sdk_dynamodb::types::{
     BatchStatementError, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
-    ReturnConsumedCapacity,
+    ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure,
 };
 
 use super::Dynamo;
 use super::call::{Answered, MAX_ATTEMPTS, Phase};
-use super::convert::{ID, RETIRED, SORT, TTL, guards, text, to_value};
+use super::convert::{ID, RETIRED, SORT, TTL, guards, text, to_row, to_value};
 use super::error::{Fault, by_code, refuses_content};
 use super::pace::Direction;
 use super::read::sum;
@@ -202,7 +202,16 @@ impl Dynamo {
             Ok(Answer::Done(DeleteOutcome::LostRace)) if acted_before => Ok(Answer::Done(DeleteOutcome::Unknown)),
             answer => answer,
         };
-        Ok(rows.iter().zip(&responses).map(|(end, response)| certain(self.read_answer(end, response))).collect())
+        let answers = rows.iter().zip(&responses).map(|(end, response)| match end {
+            // Or the row says so itself.
+            End::Retire(retirement)
+                if acted_before && refused_for(response).is_some_and(|row| retirement.made(&row)) =>
+            {
+                Ok(Answer::Done(DeleteOutcome::Retired))
+            }
+            End::Delete(_) | End::Retire(_) => certain(self.read_answer(end, response)),
+        });
+        Ok(answers.collect())
     }
 
     /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL, `retired_from`.
@@ -227,7 +236,10 @@ impl Dynamo {
                 None => conditions.push(format!(r#""{attribute}" IS MISSING"#)),
             }
         }
+        // What a lost answer did can be seen in the row, unless it is gone.
+        let returned = matches!(end, End::Retire(_)).then_some(ReturnValuesOnConditionCheckFailure::AllOld);
         BatchStatementRequest::builder()
+            .set_return_values_on_condition_check_failure(returned)
             .statement(format!("{verb} WHERE {}", conditions.join(" AND ")))
             .set_parameters(Some(parameters))
             .build()
@@ -252,6 +264,11 @@ impl Dynamo {
     fn refused(&self, code: String) -> StoreError {
         StoreError::Rejected { operation: "BatchExecuteStatement", table: self.table.clone(), code }
     }
+}
+
+/// The row that a condition failed for.
+fn refused_for(response: &BatchStatementResponse) -> Option<Row> {
+    to_row(response.error()?.item()?.clone())
 }
 
 fn is_throttled(response: &BatchStatementResponse) -> bool {
