@@ -25,6 +25,11 @@ pub(super) fn to_row(mut item: Item) -> Option<Row> {
     Some(Row { key: RowKey { owner, sort }, bucket, data, ttl, retired_from, bytes })
 }
 
+/// What a row must still be when it is written: all that was judged.
+pub(super) fn guards(row: &Row) -> [(&'static str, &Raw); 4] {
+    [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl), (RETIRED, &row.retired_from)]
+}
+
 pub(super) fn text(value: impl Into<String>) -> AttributeValue {
     AttributeValue::S(value.into())
 }

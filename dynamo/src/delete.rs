@@ -2,13 +2,13 @@
 //! write carries its own condition. HTTP 200 is not success: each statement has its own answer.
 
 use aws_sdk_dynamodb::types::{
-    AttributeValue, BatchStatementError, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
-    ReturnConsumedCapacity,
+    BatchStatementError, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
+    ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure,
 };
 
 use super::Dynamo;
 use super::call::{Answered, MAX_ATTEMPTS, Phase};
-use super::convert::{BUCKET, DATA, ID, RETIRED, SORT, TTL, text, to_value};
+use super::convert::{ID, RETIRED, SORT, TTL, guards, text, to_row, to_value};
 use super::error::{Fault, by_code, refuses_content};
 use super::pace::Direction;
 use super::read::sum;
@@ -204,24 +204,32 @@ impl Dynamo {
             Ok(Answer::Done(DeleteOutcome::LostRace)) if acted_before => Ok(Answer::Done(DeleteOutcome::Unknown)),
             answer => answer,
         };
-        Ok(rows.iter().zip(&responses).map(|(end, response)| certain(self.read_answer(end, response))).collect())
+        let answers = rows.iter().zip(&responses).map(|(end, response)| match end {
+            // Or the row says so itself.
+            End::Retire(retirement)
+                if acted_before && refused_for(response).is_some_and(|row| retirement.made(&row)) =>
+            {
+                Ok(Answer::Done(DeleteOutcome::Retired))
+            }
+            End::Delete(_) | End::Retire(_) => certain(self.read_answer(end, response)),
+        });
+        Ok(answers.collect())
     }
 
-    /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL.
+    /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL, `retired_from`.
     fn statement(&self, end: &End<'_>) -> Result<BatchStatementRequest> {
         let row = end.row();
         debug_assert!(row.bucket != Raw::Absent, "what is ended is of a known bucket");
         let (verb, mut parameters) = match end {
             End::Delete(_) => (format!(r#"DELETE FROM "{}""#, self.table), Vec::new()),
             End::Retire(retirement) => {
-                let until = AttributeValue::N(retirement.until().to_string());
                 let set = format!(r#"UPDATE "{}" SET "{TTL}" = ? SET "{RETIRED}" = ?"#, self.table);
-                (set, [Some(until), to_value(&row.retired_from())].into_iter().flatten().collect())
+                (set, [retirement.ttl(), retirement.retired_from()].iter().filter_map(to_value).collect())
             }
         };
         let mut conditions = vec![format!(r#""{ID}" = ?"#), format!(r#""{SORT}" = ?"#)];
         parameters.extend([text(&row.key.owner), text(&row.key.sort)]);
-        for (attribute, raw) in [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl)] {
+        for (attribute, raw) in guards(row) {
             match to_value(raw) {
                 Some(value) => {
                     conditions.push(format!(r#""{attribute}" = ?"#));
@@ -230,7 +238,10 @@ impl Dynamo {
                 None => conditions.push(format!(r#""{attribute}" IS MISSING"#)),
             }
         }
+        // What a lost answer did can be seen in the row, unless it is gone.
+        let returned = matches!(end, End::Retire(_)).then_some(ReturnValuesOnConditionCheckFailure::AllOld);
         BatchStatementRequest::builder()
+            .set_return_values_on_condition_check_failure(returned)
             .statement(format!("{verb} WHERE {}", conditions.join(" AND ")))
             .set_parameters(Some(parameters))
             .build()
@@ -255,6 +266,11 @@ impl Dynamo {
     fn refused(&self, code: String) -> StoreError {
         StoreError::Rejected { operation: "BatchExecuteStatement", table: self.table.clone(), code }
     }
+}
+
+/// The row that a condition failed for.
+fn refused_for(response: &BatchStatementResponse) -> Option<Row> {
+    to_row(response.error()?.item()?.clone())
 }
 
 fn is_throttled(response: &BatchStatementResponse) -> bool {

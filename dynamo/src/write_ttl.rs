@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::{ConsumedCapacity, ReturnConsumedCapacity, ReturnVa
 
 use super::Dynamo;
 use super::call::Phase;
-use super::convert::{BUCKET, DATA, ID, Item, RETIRED, TTL, to_key, to_row, to_value};
+use super::convert::{BUCKET, DATA, ID, Item, RETIRED, TTL, guards, to_key, to_row, to_value};
 use jobs::store::{Result, WriteTtl};
 use shared::row::{Raw, Row};
 
@@ -85,12 +85,7 @@ impl WriteTtl for Dynamo {
     }
 }
 
-/// What the row must still be.
-fn guards(row: &Row) -> [(&'static str, &Raw); 4] {
-    [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl), (RETIRED, &row.retired_from)]
-}
-
 /// Whether the row that is there is the one that was read, with the TTL that was to be written.
 fn is_ours(found: &Row, read: &Row, ttl: &Raw) -> bool {
-    found.bucket == read.bucket && found.data == read.data && found.ttl == *ttl && !found.is_retired()
+    found.bucket == read.bucket && found.data == read.data && found.ttl == *ttl && found.retired_from == Raw::Absent
 }

@@ -23,7 +23,7 @@ pub const RETIRE_DAYS: i64 = 7;
 /// The attribute that the table's TTL has to be on.
 pub const TTL_ATTRIBUTE: &str = "ttl_timestamp";
 
-/// The attribute of a retired row that holds the TTL which it had.
+/// The attribute of a retired row that holds the end of the retirement, and the TTL that the row had.
 pub const RETIRED_ATTRIBUTE: &str = "retired_from";
 
 /// The owner of this project's own state rows.

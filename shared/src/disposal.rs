@@ -1,7 +1,8 @@
 //! What is done with a dead row: it is deleted, left to its TTL, or retired. Who is dead is decided before, in one way for all three.
 //!
-//! A retired row has a TTL some days ahead, and the value that it had in `retired_from`. DynamoDB removes it for free; until then it
-//! can be restored. It is judged by the TTL that it had, so it is as dead as before, and its own TTL is near: it is left to it.
+//! A retired row has a TTL some days ahead; `retired_from` holds that TTL and the one that the row had. DynamoDB removes it for free;
+//! until then it can be restored. It is judged by the TTL that it had, so it is as dead as before, and its own TTL is near: it is left
+//! to it.
 
 use crate::bucket::Bucket;
 use crate::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
@@ -105,6 +106,26 @@ impl Retirement {
     pub fn until(&self) -> EpochSeconds {
         self.until
     }
+
+    /// The row's `ttl_timestamp` from now on.
+    pub fn ttl(&self) -> Raw {
+        Raw::Number(self.until.to_string())
+    }
+
+    /// The row's `retired_from` from now on.
+    pub fn retired_from(&self) -> Raw {
+        let had = Some(self.row().ttl_before()).filter(|had| **had != Raw::Absent);
+        Raw::List([self.ttl()].into_iter().chain(had.cloned()).collect())
+    }
+
+    /// Whether the row is what this retirement makes of it.
+    pub fn made(&self, row: &Row) -> bool {
+        let judged = self.row();
+        row.bucket == judged.bucket
+            && row.data == judged.data
+            && row.ttl == self.ttl()
+            && row.retired_from == self.retired_from()
+    }
 }
 
 impl Condemned {
@@ -133,12 +154,14 @@ pub fn is_left_to_ttl(row: &Row, now: EpochSeconds, policy: &Policy) -> bool {
 #[derive(Clone, Debug)]
 pub struct Restoration {
     row: Row,
+    until: EpochSeconds,
 }
 
 impl Restoration {
     /// `None` for a row that is not retired.
     pub fn of(row: Row) -> Option<Self> {
-        row.is_retired().then_some(Self { row })
+        let (until, _) = row.retirement()?;
+        Some(Self { row, until })
     }
 
     pub fn row(&self) -> &Row {
@@ -151,10 +174,7 @@ impl Restoration {
     }
 
     /// Until when it can be restored: then DynamoDB removes it.
-    pub fn until(&self) -> Option<EpochSeconds> {
-        match self.row.stored_ttl() {
-            Ttl::At(at) => Some(at),
-            Ttl::Absent | Ttl::Malformed => None,
-        }
+    pub fn until(&self) -> EpochSeconds {
+        self.until
     }
 }

@@ -205,15 +205,32 @@ pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy:
     }
 }
 
-/// Whether a row that is not dead itself names the provider row `name`. A malformed row that contains the name counts, so
-/// that the provider row is kept.
-pub fn needs_provider(row: &Row, name: &str, now: EpochSeconds, policy: &Policy) -> bool {
-    let Some(bucket) = row.known_bucket().filter(|bucket| bucket::can_refer(bucket)) else { return false };
-    let names_it = match Fields::read(&row.data) {
-        Some(fields) => fields.google_token_key.as_deref() == Some(name),
-        None => row.data.text().is_none_or(|text| text.contains(name)),
-    };
-    names_it && matches!(expiry::judge(row, bucket, now, policy), Verdict::Keep(_))
+/// The provider row that a row needs which is not dead itself.
+#[derive(Clone, Debug)]
+pub enum Needs<'r> {
+    Nothing,
+    Named(String),
+    /// Malformed data, which may name any row whose name is in it: that row is kept.
+    Unreadable(&'r Raw),
+}
+
+impl Needs<'_> {
+    pub fn includes(&self, provider: &str) -> bool {
+        match self {
+            Needs::Nothing => false,
+            Needs::Named(name) => name == provider,
+            Needs::Unreadable(data) => data.text().is_none_or(|text| text.contains(provider)),
+        }
+    }
+}
+
+pub fn needs<'r>(row: &'r Row, now: EpochSeconds, policy: &Policy) -> Needs<'r> {
+    let Some(bucket) = row.known_bucket().filter(|bucket| bucket::can_refer(bucket)) else { return Needs::Nothing };
+    match (Fields::read(&row.data).map(|fields| fields.google_token_key), expiry::judge(row, bucket, now, policy)) {
+        (_, Verdict::Delete(_)) | (Some(None), Verdict::Keep(_)) => Needs::Nothing,
+        (Some(Some(name)), Verdict::Keep(_)) => Needs::Named(name),
+        (None, Verdict::Keep(_)) => Needs::Unreadable(&row.data),
+    }
 }
 
 /// An eventually consistent Scan may be a moment behind, not minutes.

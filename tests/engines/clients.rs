@@ -62,7 +62,7 @@ fn registered(number: usize, age: i64) -> Vec<Specimen> {
     vec![record(OAUTH_OWNER, number, age), index("_client_index", number, OAUTH_OWNER)]
 }
 
-fn unused(numbers: std::ops::Range<usize>) -> Vec<Specimen> {
+pub(crate) fn unused(numbers: std::ops::Range<usize>) -> Vec<Specimen> {
     numbers.flat_map(|number| registered(number, 40 * DAY)).collect()
 }
 

@@ -92,15 +92,20 @@ fn reused(name: &str, at: i64) -> Vec<ModelRow> {
 }
 
 async fn one_that_wakes_up_late_deletes_nothing_that_was_written_since(kind: EngineKind) {
+    wakes_up_late(kind, false).await.tell("a lease holder that wakes up late");
+    wakes_up_late(kind, true).await.tell("a lease holder that wakes up late, retire");
+}
+
+async fn wakes_up_late(kind: EngineKind, retires: bool) -> Figures {
     let mut figures = Figures::default();
-    for round in 0..amount(2, 20) {
+    for round in 0..amount(1, 20) {
         let names: Vec<String> = (0..40).map(|i| format!("reused-{round}-{i:04}")).collect();
         let long_ago = NOW - 90 * 86_400;
         let mut rows = crowd(seed() + 20 + round, 6, NOW);
         rows.extend(names.iter().flat_map(|name| reused(name, long_ago)));
-        let mut load = Load::new(kind, rows).await;
+        let mut load = Load::of(kind, rows, NOW, retires).await;
 
-        // Frozen with a delete of theirs in hand, until the other is done.
+        // Frozen with a write of theirs in hand, until the other is done.
         let released = Arc::new(AtomicBool::new(false));
         let (gate, at_gate) = (Arc::clone(&released), Arc::new(AtomicBool::new(false)));
         let arrived = Arc::clone(&at_gate);
@@ -144,7 +149,7 @@ async fn one_that_wakes_up_late_deletes_nothing_that_was_written_since(kind: Eng
         load.drop_table().await;
     }
     assert!(figures.lost_races > 0, "the sleeper met nothing that was written since");
-    figures.tell("a lease holder that wakes up late");
+    figures
 }
 
 /// Both ask for the one lease: who comes second asks until it is free.
@@ -159,9 +164,14 @@ async fn when_its_turn_comes(which: Which, function: &Function) -> RunReport {
 }
 
 async fn the_cascade_beside_the_other_runs_loses_nothing(kind: EngineKind) {
+    cascade_beside(kind, amount(2, 40), false).await.tell("the cascade beside the other runs");
+    cascade_beside(kind, amount(1, 40), true).await.tell("the cascade beside the other runs, retire");
+}
+
+async fn cascade_beside(kind: EngineKind, rounds: u64, retires: bool) -> Figures {
     let mut figures = Figures::default();
-    for round in 0..amount(3, 40) {
-        let load = Load::new_after_ttl(kind, crowd(seed() + 200 + round, 12, NOW), NOW).await;
+    for round in 0..rounds {
+        let load = Load::of_after_ttl(kind, crowd(seed() + 200 + round, 12, NOW), NOW, retires).await;
         // Late, in no order, and each twice.
         let mut records = [load.records(), load.records()].concat();
         fastrand::Rng::with_seed(round).shuffle(&mut records);
@@ -192,7 +202,7 @@ async fn the_cascade_beside_the_other_runs_loses_nothing(kind: EngineKind) {
         let gone = (load.rows.len() - load.rest().await.len()) as u64;
         let sum = |of: fn(&RunReport) -> u64| runs.iter().map(|report| of(report)).sum::<u64>();
         assert_eq!(sum(|report| report.counts.uncertain()), 0);
-        assert!(gone > 0 && gone <= sum(|report| report.counts.rows_deleted()), "{gone} rows are gone");
+        assert!(gone > 0 && gone <= sum(|report| report.counts.rows_ended()), "{gone} rows are gone");
         let by_cascade: u64 = batches.iter().map(|batch| batch.run.counts.rows_deleted()).sum();
         assert!(by_cascade > 0, "the others were always first");
         // At once, without another run.
@@ -201,5 +211,5 @@ async fn the_cascade_beside_the_other_runs_loses_nothing(kind: EngineKind) {
         load.settle(NOW + 240, &mut figures).await;
         load.drop_table().await;
     }
-    figures.tell("the cascade beside the other runs");
+    figures
 }

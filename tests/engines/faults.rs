@@ -1,5 +1,6 @@
 //! Attack: everything that can go wrong between a run and its table. One fault at each kind of request, faults at random,
-//! storms, and faults that do not end. After each the table is held against the second opinion, and clean runs finish it.
+//! storms, and faults that do not end. After each the table is held against the second opinion, and clean runs finish it. Each attack
+//! is made on runs that delete and on runs that retire.
 
 use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -103,9 +104,22 @@ fn most_alike(proxy: &Proxy, when: When) -> u64 {
     times.into_values().max().unwrap_or(0)
 }
 
+/// The requests in which runs that retire differ from runs that delete: `make test` attacks no others of theirs.
+const OF_RETIRING: [&str; 2] = ["BatchExecuteStatement", "DescribeTimeToLive"];
+
+fn is_attacked(operation: &str, retires: bool) -> bool {
+    !retires || amount(false, true) || OF_RETIRING.contains(&operation)
+}
+
+/// Makes an attack on runs that delete and on runs that retire, and tells the figures of each.
+fn in_both_ways(name: &str, attack: impl Fn(bool) -> Figures) {
+    attack(false).tell(name);
+    attack(true).tell(&format!("{name}, retire"));
+}
+
 /// The requests that a run sends when nothing goes wrong, by kind.
-async fn requests(kind: EngineKind, which: Which, seed: u64) -> BTreeMap<String, u64> {
-    let load = Load::new(kind, crowd(seed, TABLES, NOW)).await;
+async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> BTreeMap<String, u64> {
+    let load = Load::of(kind, crowd(seed, TABLES, NOW), NOW, retires).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
     which.run(&load.bed.through(&proxy).await, json!({}), NOW).await.unwrap();
     load.drop_table().await;
@@ -118,15 +132,19 @@ async fn requests(kind: EngineKind, which: Which, seed: u64) -> BTreeMap<String,
 
 #[test]
 fn one_fault_at_each_kind_of_request_loses_nothing() {
+    in_both_ways("one fault a run", one_fault_at_each_kind_of_request);
+}
+
+fn one_fault_at_each_kind_of_request(retires: bool) -> Figures {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut random = fastrand::Rng::with_seed(seed());
     let (mut scenes, mut engines) = (Vec::new(), kinds().into_iter().cycle());
     for which in Which::BOTH {
         let seed = random.u64(..);
         let counts: Vec<_> =
-            kinds().into_iter().map(|kind| (kind, runtime.block_on(requests(kind, which, seed)))).collect();
+            kinds().into_iter().map(|kind| (kind, runtime.block_on(requests(kind, which, retires, seed)))).collect();
         let operations: BTreeSet<&String> = counts.iter().flat_map(|(_, count)| count.keys()).collect();
-        for operation in operations {
+        for operation in operations.into_iter().filter(|operation| is_attacked(operation, retires)) {
             for fault in Fault::ALL.into_iter().filter(|fault| fault.fits(operation)) {
                 // Every combination, in `make test` on one of the engines, in turn, and in one place.
                 let only = amount(engines.next(), None);
@@ -139,7 +157,8 @@ fn one_fault_at_each_kind_of_request_loses_nothing() {
                         places = vec![places[random.usize(..places.len())]];
                     }
                     let at = |nth| When::Nth(operation.clone().leak(), nth);
-                    scenes.extend(places.into_iter().map(|nth| Scene::new(*kind, which, vec![fault], at(nth), seed)));
+                    let scene = |nth| Scene { retires, ..Scene::new(*kind, which, vec![fault], at(nth), seed) };
+                    scenes.extend(places.into_iter().map(scene));
                 }
             }
         }
@@ -164,7 +183,7 @@ fn one_fault_at_each_kind_of_request_loses_nothing() {
         .await
     });
     assert!(figures.faults * 10 >= figures.attempts * 8, "{figures:?}: most faults did not happen");
-    figures.tell("one fault a run");
+    figures
 }
 
 /// What passes, and without much waiting.
@@ -200,17 +219,12 @@ fn at_random(rounds: usize, seed: u64, retires: bool) -> Figures {
 
 #[test]
 fn faults_at_random_lose_nothing() {
-    at_random(amount(3, 60), seed() + 1, false).tell("faults at random");
-}
-
-#[test]
-fn faults_at_random_lose_nothing_where_rows_are_retired() {
-    at_random(amount(3, 60), seed() + 6, true).tell("faults at random, retire");
+    in_both_ways("faults at random", |retires| at_random(amount(3, 60), seed() + 1, retires));
 }
 
 /// Whatever fails comes again, as the stream's mapping does it, until nothing does.
 async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
-    let load = Load::new_after_ttl(kind, crowd(seed, TABLES, NOW), NOW).await;
+    let load = Load::of_after_ttl(kind, crowd(seed, TABLES, NOW), NOW, false).await;
     let when = When::Random { share: 300, seed };
     let (proxy, faults) = faulty(engine(kind).endpoint(), quick_faults(), when);
     let function = load.bed.through(&proxy).await;
@@ -246,6 +260,10 @@ fn faults_at_random_under_the_cascade_lose_nothing() {
 
 #[test]
 fn a_storm_that_passes_loses_nothing() {
+    in_both_ways("storms that pass", storms);
+}
+
+fn storms(retires: bool) -> Figures {
     let mut random = fastrand::Rng::with_seed(seed() + 2);
     let storms =
         [Fault::ProvisionedThroughput, Fault::Throttling, Fault::InternalError, Fault::ResetAfter, Fault::NotJson];
@@ -256,38 +274,42 @@ fn a_storm_that_passes_loses_nothing() {
                 let seed = random.u64(..);
                 let fault = storms[random.usize(..storms.len())];
                 let when = When::Storm { after: random.u64(2..12), requests: 4 + 8 * (round % 4) };
-                scenes.push(Scene::new(kind, which, vec![fault], when, seed));
+                scenes.push(Scene { retires, ..Scene::new(kind, which, vec![fault], when, seed) });
             }
         }
     }
-    let figures = all_at_once(12, &scenes, async |scene| {
+    all_at_once(12, &scenes, async |scene| {
         play(scene, |scene, ending| {
             assert!(ending.took < Duration::from_mins(2), "{scene:?} took {:?}", ending.took);
         })
         .await
-    });
-    figures.tell("storms that pass");
+    })
 }
 
 #[test]
 fn a_fault_that_does_not_end_ends_the_run_in_bounds_and_is_no_success() {
+    in_both_ways("faults without end", without_end);
+}
+
+fn without_end(retires: bool) -> Figures {
     let mut random = fastrand::Rng::with_seed(seed() + 3);
     let hanging = [Fault::Slow, Fault::SilenceBefore, Fault::SilenceAfter];
     let mut turns = kinds().into_iter().flat_map(|kind| Which::BOTH.map(|which| (kind, which))).cycle();
     let mut scenes = Vec::new();
     for fault in Fault::ALL.into_iter().filter(|fault| !hanging.contains(fault)) {
         for operation in ["Query", "BatchGetItem", "BatchExecuteStatement"] {
-            if !fault.fits(operation) {
+            if !fault.fits(operation) || !is_attacked(operation, retires) {
                 continue;
             }
             // Every combination, in `make test` with one of the runs on one of the engines, in turn.
             for _ in 0..amount(1, 4) {
                 let (kind, which) = turns.next().expect("without end");
-                scenes.push(Scene::new(kind, which, vec![fault], When::From(operation, 2), random.u64(..)));
+                let scene = Scene::new(kind, which, vec![fault], When::From(operation, 2), random.u64(..));
+                scenes.push(Scene { retires, ..scene });
             }
         }
     }
-    let figures = all_at_once(16, &scenes, async |scene| {
+    all_at_once(16, &scenes, async |scene| {
         play(scene, |scene, ending| {
             let parts = [Fault::ThrottledStatements, Fault::FailedStatements, Fault::UnprocessedKeys];
             let complete = ending.outcome.is_some_and(Outcome::is_complete);
@@ -300,22 +322,26 @@ fn a_fault_that_does_not_end_ends_the_run_in_bounds_and_is_no_success() {
             assert!(ending.took < Duration::from_mins(3), "{scene:?} took {:?}", ending.took);
         })
         .await
-    });
-    figures.tell("faults without end");
+    })
 }
 
 /// A store that is silent, or slow, for good: nothing else ends the run but its own time, and that it keeps.
 #[test]
 fn a_silence_that_does_not_end_ends_the_run_in_time() {
+    in_both_ways("silence without end", silence);
+}
+
+fn silence(retires: bool) -> Figures {
     let budget = Duration::from_secs(13);
     let mut random = fastrand::Rng::with_seed(seed() + 4);
     let mut scenes = Vec::new();
     for fault in [Fault::Slow, Fault::SilenceBefore, Fault::SilenceAfter] {
-        for operation in ["Query", "BatchGetItem", "BatchExecuteStatement"] {
+        let operations = ["Query", "BatchGetItem", "BatchExecuteStatement"];
+        for operation in operations.into_iter().filter(|operation| is_attacked(operation, retires)) {
             for which in Which::BOTH {
                 let (seed, kind) = (random.u64(..), kinds()[random.usize(..2) % kinds().len()]);
                 let scene = Scene::new(kind, which, vec![fault], When::From(operation, 2), seed);
-                scenes.push(Scene { budget: Some(budget), ..scene });
+                scenes.push(Scene { retires, budget: Some(budget), ..scene });
             }
         }
     }
@@ -330,15 +356,15 @@ fn a_silence_that_does_not_end_ends_the_run_in_time() {
         .await
     });
     assert!(figures.faults > 0, "nobody was ever silent");
-    figures.tell("silence without end");
+    figures
 }
 
-/// DynamoDB may answer a delete of what is already gone as a condition that failed. After a lost answer that can be the
-/// run's own work, and the counts must not call it somebody else's.
+/// DynamoDB may answer a delete of what is already gone as a condition that failed, and answers a second update so. After a lost answer
+/// that can be the run's own work, and the counts must not call it somebody else's.
 #[tokio::test]
 async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
-    for kind in kinds() {
-        let load = Load::new(kind, crowd(seed(), 6, NOW)).await;
+    for (kind, retires) in kinds().into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        let load = Load::of(kind, crowd(seed(), 6, NOW), NOW, retires).await;
         let mut hidden = None;
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
             match (request.operation.as_str(), &hidden) {
@@ -365,6 +391,6 @@ async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
         let mut figures = Figures { attempts: 1, faults: 2, ..Figures::default() };
         load.ran(&report, &mut figures);
         load.settle(LATER, &mut figures).await;
-        figures.tell("a reset that hid a delete");
+        figures.tell(if retires { "a reset that hid a retirement" } else { "a reset that hid a delete" });
     }
 }

@@ -90,6 +90,44 @@ async fn what_absence_is_told_from_is_read_consistently() {
     }
 }
 
+/// Dead tokens enough for several pieces of work, whose provider rows no TTL decides: the actor is read for the first of them, and a
+/// provider row that a live row names stays, whenever it is asked for. Malformed rows are not remembered: they are read again.
+#[tokio::test]
+async fn an_actor_is_read_once_to_see_who_names_its_provider_rows() {
+    const TOKENS: usize = 250;
+    let mut rows = Vec::new();
+    for actor in ["actor", "malformed"] {
+        for n in 0..TOKENS {
+            let (name, key) = (format!("aw_{actor}_{n:03}"), format!("google_token_{n:03}"));
+            let token = json!({"created_at": NOW - 9_000, "expires_at": NOW - 309, "google_token_key": key});
+            rows.push(put("_actingweb_oauth2", "_access_token_index", &name, &json!(actor)));
+            rows.push(put(actor, "mcp_tokens", &name, &token));
+            let fate = if [3, 240].contains(&n) { Fate::Stays } else { Fate::Goes };
+            rows.push(Specimen { fate, ..put(actor, "mcp_google_tokens", &key, &json!({"refresh_token": "x"})) });
+        }
+    }
+    let live = |n: usize| json!({"expires_at": NOW + 9_000, "google_token_key": format!("google_token_{n:03}")});
+    let unreadable = json!("google_token_003 google_token_240");
+    for (actor, name, data) in
+        [("actor", "rt_1", live(3)), ("actor", "rt_2", live(240)), ("malformed", "rt_3", unreadable)]
+    {
+        rows.push(Specimen { fate: Fate::Stays, ..put(actor, "mcp_refresh_tokens", name, &data) });
+    }
+    let bed = Bed::with(EngineKind::Embedded, &rows).await;
+    let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), |_| proxy::Fate::Forward);
+    Which::Cleanup.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();
+    bed.check(&rows).await;
+    let reads = |actor: &str| {
+        let of = |body: Value| {
+            let values = &body["ExpressionAttributeValues"];
+            values[":prefix"]["S"] == "mcp_" && values[":owner"]["S"] == actor
+        };
+        proxy.requests().iter().filter(|request| of(serde_json::from_str(&request.body).unwrap_or_default())).count()
+    };
+    assert_eq!(reads("actor"), 1);
+    assert!(reads("malformed") > 1);
+}
+
 #[tokio::test]
 async fn the_provider_row_goes_before_the_token_row_and_that_before_its_index_row() {
     let bed = Bed::with(EngineKind::Embedded, &dead_token()).await;

@@ -1,10 +1,15 @@
 //! While the janitor is paused nothing is written, whoever runs; a pause that has run out does not hold.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Command;
+
 use bed::Bed;
 use bed::Invocations as _;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Specimen, all_kinds};
-use bed::janitor::{Ended, janitor};
+use bed::items;
+use bed::janitor::{Ended, Janitor, janitor};
+use bed::load::Which;
 use bed::proxy::{Fate, Proxy};
 use bed::stream::{event, removal};
 use dynamo::Dynamo;
@@ -18,6 +23,8 @@ use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::bucket::{JANITOR_OWNER, STATE_BUCKET};
 use shared::time::EpochSeconds;
+
+use crate::clients::unused;
 
 bed::on_both_engines!(
     a_paused_run_sends_no_write_and_says_so,
@@ -71,11 +78,10 @@ const AT: EpochSeconds = EpochSeconds::new(NOW);
 
 async fn a_paused_run_sends_no_write_and_says_so(kind: EngineKind) {
     let paused = Paused::new(kind, NOW, 3_600).await;
-    let before = paused.bed.keys().await;
-    for report in [
-        paused.function.daily_cleanup(json!({}), AT, None).await.unwrap(),
-        paused.function.index_repair(json!({}), AT, None).await.unwrap(),
-    ] {
+    paused.bed.switch_ttl("ttl_timestamp", true).await;
+    let before = items::all(&paused.bed.function.client, &paused.bed.table).await;
+    for (which, expired_rows) in Which::BOTH.into_iter().flat_map(|which| [(which, "delete"), (which, "retire")]) {
+        let report = which.run(&paused.function, json!({"expired_rows": expired_rows}), NOW).await.unwrap();
         assert_eq!(report.outcome, Outcome::Paused);
         assert!(!report.outcome.is_complete());
         let note = &report.notes[0];
@@ -84,7 +90,7 @@ async fn a_paused_run_sends_no_write_and_says_so(kind: EngineKind) {
     let answer = paused.function.answer_daily_cleanup(json!({}), AT, None).await.unwrap();
     assert_eq!((&answer["statusCode"], &answer["report"]["outcome"]), (&json!(200), &json!("paused")), "{answer}");
     assert_eq!(paused.writes(), Vec::<String>::new());
-    assert_eq!(paused.bed.keys().await, before);
+    assert_eq!(items::all(&paused.bed.function.client, &paused.bed.table).await, before);
     // A dry run writes nothing anyway: it still says what would be done.
     let dry = paused.function.daily_cleanup(json!({"mode": "dry-run"}), AT, None).await.unwrap();
     assert_eq!(dry.outcome, Outcome::Complete);
@@ -157,6 +163,11 @@ async fn a_pause_that_has_run_out_does_not_hold(kind: EngineKind) {
     };
     assert_eq!(at(50).await, Outcome::Paused);
     assert_eq!(at(60).await, Outcome::Complete);
+    let after = EpochSeconds::new(NOW + 60);
+    let ask = async |event| paused.function.answer_daily_cleanup(event, after, None).await.unwrap();
+    let started = ask(start(2)).await;
+    let part = ask(started["segments"][0]["next"].clone()).await;
+    assert_eq!(part["segment"]["done"], true, "{part}");
 }
 
 async fn a_pause_row_that_cannot_be_read_holds_until_it_is_resumed(kind: EngineKind) {
@@ -195,6 +206,7 @@ async fn every_janitor_command_that_writes_is_refused_while_paused(kind: EngineK
         fate: bed::fixture::Fate::Stays,
     };
     paused.bed.write(std::slice::from_ref(&token)).await;
+    paused.bed.write(&unused(0..2)).await;
     let secret = "rt_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
     let said = janitor(
         engine(kind).endpoint(),
@@ -214,6 +226,7 @@ async fn every_janitor_command_that_writes_is_refused_while_paused(kind: EngineK
         vec!["ttl", "enable", "--apply", "--yes"],
         vec!["ttl", "set", "an-actor", "mcp_tokens", "-", "2h", "--apply", "--yes"],
         vec!["ttl", "backfill", "--apply", "--yes"],
+        vec!["clients", "--apply", "--yes"],
     ] {
         let ended = paused.janitor(&command);
         assert_eq!(ended.code, 3, "{command:?}: {ended:?}");
@@ -221,8 +234,21 @@ async fn every_janitor_command_that_writes_is_refused_while_paused(kind: EngineK
         assert!(text.contains("the janitor is paused until"), "{command:?}: {ended:?}");
         assert!(!text.contains(secret), "{ended:?}");
     }
+    // The long-running form goes on, and says so in the line of its run.
+    let janitor = Janitor::on(paused.proxy.endpoint(), &paused.bed.prefix);
+    let mut reaper = janitor.command(&["run", "--every", "10s", "--apply"]).spawn().unwrap();
+    let mut lines = BufReader::new(reaper.stdout.take().unwrap()).lines().map(|line| line.expect("text"));
+    let line = lines.nth(1).expect("the line of the first run");
+    assert!(Command::new("kill").arg(reaper.id().to_string()).status().unwrap().success());
+    assert_eq!(reaper.wait().unwrap().code(), Some(0));
+    assert!(line.contains("cleanup paused"), "{line}");
     assert_eq!(paused.writes(), Vec::<String>::new());
     assert_eq!(paused.bed.keys().await, before);
+    // A pause of yesterday.
+    paused.pause(now - 86_400, 3_600).await;
+    let ended = paused.janitor(&["repair", "--apply", "--yes", "--json"]);
+    assert_eq!((ended.code, &ended.json()["report"]["outcome"]), (0, &json!("complete")), "{ended:?}");
+    paused.pause(now, 3_600).await;
     let resumed = paused.janitor(&["resume", "--json"]);
     assert_eq!((resumed.code, &resumed.json()["paused"]), (0, &json!(false)), "{resumed:?}");
     let ended = paused.janitor(&["cleanup", "--apply", "--yes", "--json"]);

@@ -31,8 +31,9 @@ fn endpoint() -> &'static str {
 }
 
 /// An application with its tables, and nobody in it yet.
-async fn application() -> (Bed, Application) {
+async fn application(retires: bool) -> (Bed, Application) {
     let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let bed = if retires { bed.retiring().await } else { bed };
     let application = Application::new(endpoint(), &bed.prefix);
     application.run(SCRIPT, &["--prepare"], "");
     (bed, application)
@@ -60,10 +61,12 @@ struct Runs {
 
 impl Runs {
     fn on(bed: &Bed, ahead: i64) -> Self {
-        let function = Function::new(bed.function.client.clone(), bed.function.environment.clone());
+        let environment = bed.function.environment.clone();
+        let expired_rows = environment.get("EXPIRED_ROWS").map_or("delete", String::as_str).to_owned();
+        let function = Function::new(bed.function.client.clone(), environment);
         Self {
             function: function.telling(|line| TOLD.lock().unwrap().push(line.to_owned())),
-            janitor: Janitor::on(endpoint(), &bed.prefix),
+            janitor: Janitor::on(endpoint(), &bed.prefix).with("EXPIRED_ROWS", &expired_rows),
             figures: Figures::default(),
             said: String::new(),
             under_way: Vec::new(),
@@ -294,7 +297,22 @@ impl Drop for Processes {
 
 #[tokio::test]
 async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repaired() {
-    let (bed, application) = application().await;
+    in_use("live application", false).await;
+}
+
+#[tokio::test]
+async fn an_application_in_use_loses_nothing_while_its_dead_rows_are_retired() {
+    in_use("live application, retire", true).await;
+}
+
+/// The table, without what TTL removes of it where rows are retired.
+async fn left(bed: &Bed, judged_at: i64, retires: bool) -> Aftermath {
+    let aftermath = Aftermath::read(endpoint(), &bed.table).await;
+    if retires { aftermath.after_ttl(judged_at + 7 * DAY) } else { aftermath }
+}
+
+async fn in_use(attack: &str, retires: bool) {
+    let (bed, application) = application(retires).await;
     let mut runs = Runs::on(&bed, 0);
     let processes = Processes::start(&application, &bed.prefix, amount(3, 6), amount(25, 300), 500);
     runs.beside(&processes).await;
@@ -309,7 +327,7 @@ async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repair
     let judged_at = runs.daily(end).await;
     assert!(end.get() - judged_at < 60, "judged at {judged_at}, at {end:?}");
     runs.repair(end).await;
-    let aftermath = Aftermath::read(endpoint(), &bed.table).await;
+    let aftermath = left(&bed, judged_at, retires).await;
     let (dead, dangling) = (aftermath.dead(judged_at), model::dangling(&aftermath.rows));
     assert!(dead.is_empty() && dangling.is_empty(), "dead: {dead:?}, dangling: {dangling:?}");
 
@@ -328,7 +346,7 @@ async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repair
     let later = EpochSeconds::new(now().get() + LATER);
     runs.daily(later).await;
     runs.repair(later).await;
-    let aftermath = Aftermath::read(endpoint(), &bed.table).await;
+    let aftermath = left(&bed, later.get(), retires).await;
     let (dead, dangling) = (aftermath.dead(later.get()), model::dangling(&aftermath.rows));
     let mut figures = runs.figures;
     figures.attempts += 4;
@@ -342,7 +360,7 @@ async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repair
     assert!(judged.raised.is_empty(), "the library raised: {:#?}", judged.raised);
     assert!(judged.revived.is_empty(), "accepted after its end: {:#?}", judged.revived);
     assert!(judged.lost.is_empty(), "refused while alive: {:#?}", judged.lost);
-    figures.tell("live application");
+    figures.tell(attack);
 
     // An attack in which nothing died, or nothing was used while it died, proves nothing.
     let kinds = judged.good.keys().map(String::as_str).collect::<Vec<_>>();
@@ -353,17 +371,24 @@ async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repair
         assert!(kinds.contains(&kind), "no {kind} was used");
     }
     assert!(judged.deaths > 30 && judged.just_in_time > 50 && judged.raced > 200 && alive.len() > 50);
-    assert!(figures.attempts > 12 && figures.deleted > judged.deaths);
+    // Most rows that die have a TTL that is near: a run that retires leaves them to it.
+    assert!(figures.attempts > 12 && figures.deleted > if retires { 5 } else { judged.deaths }, "{figures:?}");
 }
 
 /// The judge can say no: a cleaning whose clock is a few seconds ahead takes what is alive, and the log shows it.
 #[tokio::test]
 async fn the_log_notices_rows_that_were_taken_while_they_were_alive() {
-    let (bed, application) = application().await;
-    let mut runs = Runs::on(&bed, 4);
-    let processes = Processes::start(&application, &bed.prefix, 1, 8, 150);
-    runs.beside(&processes).await;
-    let judged = Judged::of(&processes, &runs);
-    println!("{} of {} operations were refused something alive", judged.lost.len(), judged.operations);
-    assert!(!judged.lost.is_empty());
+    // On a busy machine no run may fall into the last seconds of a life: then once more.
+    for _ in 0..4 {
+        let (bed, application) = application(false).await;
+        let mut runs = Runs::on(&bed, 4);
+        let processes = Processes::start(&application, &bed.prefix, 1, 8, 150);
+        runs.beside(&processes).await;
+        let judged = Judged::of(&processes, &runs);
+        println!("{} of {} operations were refused something alive", judged.lost.len(), judged.operations);
+        if !judged.lost.is_empty() {
+            return;
+        }
+    }
+    panic!("rows were taken while they were alive, and nobody noticed");
 }

@@ -38,7 +38,7 @@ PAGED, LOOKED_UP, DELETED, EVERY_RUN = 1_000, 100, 25, 28
 A_PIECE = 1 + 2 / 3 + 1 + 3 / 2
 # Read units for each row of the table, when the dead ones are deleted and when they are left to TTL; and processor seconds for
 # each row of a run that leaves them. Assumed only while docs/dev/benchmarks.json is not there to say: see `Measured`.
-ASSUMED_READ_UNITS, ASSUMED_DEFERRED_READ_UNITS, ASSUMED_DEFERRED_CPU = 0.25, 0.05, 0.00001
+ASSUMED_READ_UNITS, ASSUMED_LEFT_READ_UNITS, ASSUMED_LEFT_CPU = 0.25, 0.05, 0.00001
 # A run of 15 minutes, less what it keeps back for its last words.
 RUN_SECONDS = 885
 # A function of 256 MB has this share of a processor; AWS gives a whole one at 1,769 MB.
@@ -50,7 +50,7 @@ MEMORY_GB = 0.25
 SEGMENTS, SIDE_BY_SIDE = 16, 4
 # Of the benchmarks: the section that leaves rows to TTL, and those that delete, an engine's million after its other sizes.
 AMAZONS = "DynamoDB Local"
-DEFERRING, DELETING = "defer", ("local", "million-local", "embedded", "million-embedded")
+RETIRING, DELETING = "retire", ("local", "million-local", "embedded", "million-embedded")
 
 # The table that the others' read units and seconds are predicted from.
 BASE = 10_000
@@ -63,12 +63,12 @@ class Measured:
 
     def __init__(self, sections):
         self.tables = list(self.told(sections, DELETING, "daily-cleanup"))
-        deferred = list(self.told(sections, (DEFERRING,), "daily-cleanup, defer-to-ttl"))
+        left = list(self.told(sections, (RETIRING,), "daily-cleanup, retire"))
         # Amazon's own engine counts units most nearly as AWS does.
         amazons = [table for table in self.tables if sections[table[0]]["engine"] == AMAZONS]
         self.read_units = self.a_row(amazons or self.tables, "read_units") or ASSUMED_READ_UNITS
-        self.deferred_read_units = self.a_row(deferred, "read_units") or ASSUMED_DEFERRED_READ_UNITS
-        self.deferred_cpu = self.a_row(deferred, "cpu_seconds") or ASSUMED_DEFERRED_CPU
+        self.left_read_units = self.a_row(left, "read_units") or ASSUMED_LEFT_READ_UNITS
+        self.left_cpu = self.a_row(left, "cpu_seconds") or ASSUMED_LEFT_CPU
         # Processor seconds of the function for a deleted row, from the largest table; of two engines the more.
         figures = [(rows, ours["cpu_seconds"] / dead) for _, rows, dead, ours in self.tables if ours.get("cpu_seconds")]
         self.cpu = max(figures)[1] if figures else None
@@ -78,7 +78,8 @@ class Measured:
         """Of every table: its section, rows, dead rows, and what the cleanup took."""
         for name in (name for name in names if name in sections):
             for table in sections[name]["tables"]:
-                if ours := table["contestants"].get(contestant):
+                # Rows without a TTL are no table that an application writes today.
+                if not table.get("without_ttl") and (ours := table["contestants"].get(contestant)):
                     yield name, table["rows"], table["dead"], ours
 
     @staticmethod
@@ -111,10 +112,10 @@ def money(rows, seconds, functions=1):
     return units + seconds * functions * MEMORY_GB * LAMBDA_PRICE
 
 
-def deferred_money(rows):
+def money_with_ttl(rows):
     """One run that leaves every dead row to TTL: it still reads, and a function reads no faster than its pace or its processor."""
-    units = rows * MEASURED.deferred_read_units
-    seconds = max(units / PACE_READ, rows * MEASURED.deferred_cpu / PROCESSOR)
+    units = rows * MEASURED.left_read_units
+    seconds = max(units / PACE_READ, rows * MEASURED.left_cpu / PROCESSOR)
     return units * READ_PRICE / 1e6 + seconds * MEMORY_GB * LAMBDA_PRICE
 
 
@@ -158,7 +159,7 @@ def backlog_table():
         took = spoken(seconds) if runs == 1 else f"{runs:,} runs"
         lines.append(
             f"| {power(rows)} | {took} | {spoken(machine_seconds)} | {spoken(rows * DEAD / fast)} | "
-            f"{dollars(cost)} | {dollars(deferred_money(rows))} |")
+            f"{dollars(cost)} | {dollars(money_with_ttl(rows))} |")
     return lines
 
 

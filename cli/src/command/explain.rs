@@ -227,7 +227,7 @@ fn print(row: &Document, now: EpochSeconds, screen: Screen, out: &mut impl Write
     line("ttl_timestamp", &ttl)?;
     if let Some(retired) = &row.retired {
         let from = retired.from.as_ref().map_or_else(|| "none that DynamoDB acts on".to_owned(), moment);
-        let until = retired.until.as_ref().map_or_else(|| "never".to_owned(), moment);
+        let until = moment(&retired.until);
         line("retired", &format!("until {until}; its TTL was {from}; `janitor restore` puts it back"))?;
     }
     line("rule", row.rule.as_deref().unwrap_or_default())?;

@@ -100,7 +100,7 @@ fn code(pass: &Pass) -> Result<u8, Failure> {
     match fault {
         Some(error) => Err(error.clone().into()),
         None if *stopped || pass.restored.sum(|counts| counts.skipped) > 0 => Ok(UNFINISHED),
-        None if pass.restored.buckets.is_empty() => Ok(FINDINGS),
+        None if pass.restored.sum(|counts| counts.retired) == 0 => Ok(FINDINGS),
         None => Ok(DONE),
     }
 }
@@ -118,6 +118,7 @@ fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut
             "read": restored.read,
             "retired": sum(|counts| counts.retired),
             "restored": sum(|counts| counts.restored),
+            "rewritten": sum(|counts| counts.rewritten),
             "lost_race": sum(|counts| counts.lost_race),
             "skipped": sum(|counts| counts.skipped),
             "buckets": restored.buckets,
@@ -133,7 +134,7 @@ fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut
         place.head(&target.settings.table)
     );
     writeln!(out, "{}\n", screen.head(&head))?;
-    if restored.buckets.is_empty() {
+    if sum(|counts| counts.retired) == 0 {
         let none = "No such row is retired. A row that was deleted, by a run, by TTL or by `janitor revoke`, cannot be restored.";
         writeln!(out, "{}", screen.paragraph("", none))?;
         return Ok(());
@@ -141,6 +142,7 @@ fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut
     let rows: Vec<Vec<String>> = restored
         .buckets
         .iter()
+        .filter(|(_, counts)| counts.retired > 0)
         .map(|(name, counts)| {
             let until = counts.until.map_or_else(String::new, |until| Utc(EpochSeconds::new(until)).to_string());
             let reasons = counts.reasons.iter().map(|(why, n)| format!("{} {}", grouped(*n), why.replace('_', " ")));
@@ -156,6 +158,10 @@ fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut
     let used = format!("{read} read and {write} write units, {} requests", grouped(usage.requests));
     writeln!(out, "{}", screen.paragraph("used ", &used))?;
     for (n, what) in [
+        (
+            sum(|counts| counts.rewritten),
+            "were written by the application since they were retired, and were left alone",
+        ),
         (sum(|counts| counts.lost_race), "changed or were removed in the meantime, and were left alone"),
         (sum(|counts| counts.skipped), "could not be read or written: run it again"),
     ] {

@@ -92,7 +92,7 @@ fn judged(row: &Row) {
         for policy in &policies {
             dead_from(row, bucket, policy);
             integrity::ask(row, bucket, now, policy);
-            integrity::needs_provider(row, "g", now, policy);
+            integrity::needs(row, now, policy).includes("g");
             cascade::index_row(row, bucket, &row.key, &integrity::Lookup::Absent);
             let Ok(condemned) = condemn(row.clone(), bucket, now, policy) else { continue };
             if let Disposal::Delete(condemned) = condemned.dispose(now, policy) {

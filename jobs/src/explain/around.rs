@@ -143,7 +143,7 @@ async fn referrers<S: ReadRows>(
         for row in rows {
             let Some(bucket) = row.known_bucket().filter(|bucket| bucket::can_refer(bucket)) else { continue };
             let names_it = integrity::provider_named_by(&row).as_deref() == Some(name);
-            let needs_it = integrity::needs_provider(&row, name, now, policy);
+            let needs_it = integrity::needs(&row, now, policy).includes(name);
             if names_it || needs_it {
                 let index_rows = index_rows(store, &row.key, bucket).await?;
                 found.push(Referrer { row, bucket, needs_it, names_it, index_rows });

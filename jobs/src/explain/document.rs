@@ -101,7 +101,7 @@ pub struct TtlShown {
 pub struct RetiredShown {
     /// The TTL that it had; none where it had none, or one that DynamoDB never acts on.
     pub from: Option<Moment>,
-    pub until: Option<Moment>,
+    pub until: Moment,
 }
 
 #[derive(Serialize)]
@@ -170,8 +170,8 @@ impl Document {
                 fault: row.ttl_fault(now).map(shared::row::TtlFault::description),
             },
             retired: row
-                .is_retired()
-                .then(|| RetiredShown { from: moment(row.ttl()), until: moment(row.stored_ttl()) }),
+                .retirement()
+                .map(|(until, had)| RetiredShown { from: moment(Ttl::read(had)), until: Moment::new(until, now) }),
             rule: bucket.map(|bucket| words::rule(bucket, &explained.policy)),
             verdict: explained
                 .verdict

@@ -158,11 +158,9 @@ impl Census {
         }
         let is_new = row.created_at(bucket).is_some_and(|at| (0..3_600).contains(&now.since(at)));
         counts.created_last_hour += u64::from(is_new);
-        if row.is_retired() {
+        if let Some((until, _)) = row.retirement() {
             counts.retired += 1;
-            if let Ttl::At(until) = ttl {
-                counts.retired_until = counts.retired_until.max(Some(until));
-            }
+            counts.retired_until = counts.retired_until.max(Some(until));
         }
         // A row that is left to TTL waits for no run: it is part of the dead once its TTL has passed.
         let waits_for_ttl = row.is_retired() || disposal::is_left_to_ttl(row, *now, policy);

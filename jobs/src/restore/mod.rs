@@ -1,7 +1,7 @@
 //! Puts retired rows back: the TTL that they had, or none. A row that TTL has removed, or that was deleted, cannot be restored.
 //!
-//! The table is read by Scan; rows are streamed, so memory stays flat. Each write is conditional on what was read, `retired_from`
-//! included: a row that the application has rewritten is left as it is.
+//! The table is read by Scan; rows are streamed, so memory stays flat. A row that the application has written since is not retired any
+//! more, and each write is conditional on what was read, `retired_from` included: what the application wrote stays as it is.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use crate::explain::{Course, explain};
 use crate::store::{Budget, ReadRows, Result, ScanTable, StoreError, WriteTtl, scan_pages};
 use shared::disposal::Restoration;
 use shared::expiry::{self, Policy, Verdict};
-use shared::row::Row;
+use shared::row::{Raw, Row};
 use shared::time::EpochSeconds;
 
 /// The name in the lease.
@@ -34,12 +34,13 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    fn holds(&self, restoration: &Restoration) -> bool {
-        let row = restoration.row();
-        let retired_at = restoration.until().map(|until| until.plus(-self.retired_for));
+    fn names(&self, row: &Row) -> bool {
         self.bucket.as_deref().is_none_or(|bucket| row.bucket.text() == Some(bucket))
             && self.owner.as_deref().is_none_or(|owner| row.key.owner == owner)
-            && self.since.is_none_or(|since| retired_at.is_some_and(|at| at >= since))
+    }
+
+    fn is_since(&self, restoration: &Restoration) -> bool {
+        self.since.is_none_or(|since| restoration.until().plus(-self.retired_for) >= since)
     }
 }
 
@@ -50,6 +51,8 @@ pub struct Counts {
     /// Why a run would retire them, by the rows as they are now; `kept` where it would not.
     pub reasons: BTreeMap<&'static str, u64>,
     pub restored: u64,
+    /// Retired once, and written by the application since: not retired any more, and left alone.
+    pub rewritten: u64,
     /// Changed or gone since they were read, and left alone.
     pub lost_race: u64,
     pub skipped: u64,
@@ -94,8 +97,13 @@ where
             }
         };
         let read = page.len() as u64;
-        let retired: Vec<Restoration> =
-            page.into_iter().filter_map(Restoration::of).filter(|one| wanted.holds(one)).collect();
+        let mut retired: Vec<Restoration> = Vec::new();
+        for row in page.into_iter().filter(|row| row.retired_from != Raw::Absent && wanted.names(row)) {
+            if !row.is_retired() {
+                restored.of(&row).rewritten += 1;
+            }
+            retired.extend(Restoration::of(row).filter(|one| wanted.is_since(one)));
+        }
         let done: Vec<(Restoration, Result<Done>)> = futures_util::stream::iter(retired)
             .map(|one| async move {
                 let done = put_back(store, &one, wanted, now, dry).await;
@@ -118,12 +126,15 @@ where
 }
 
 impl Restored {
+    fn of(&mut self, row: &Row) -> &mut Counts {
+        let bucket = row.known_bucket().map_or("(unknown)", |bucket| bucket.name);
+        self.buckets.entry(bucket.to_owned()).or_default()
+    }
+
     fn count(&mut self, one: &Restoration, done: Result<Done>) {
-        let bucket = one.row().known_bucket().map_or("(unknown)", |bucket| bucket.name);
-        let counts = self.buckets.entry(bucket.to_owned()).or_default();
+        let counts = self.of(one.row());
         counts.retired += 1;
-        let until = one.until().map(EpochSeconds::get);
-        counts.until = counts.until.into_iter().chain(until).min();
+        counts.until = counts.until.into_iter().chain([one.until().get()]).min();
         match done {
             Ok(Done { reason, written }) => {
                 *counts.reasons.entry(reason).or_default() += 1;

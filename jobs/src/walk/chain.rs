@@ -2,13 +2,10 @@
 //! every interruption the rest can still be found from the index.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::pin::pin;
-
-use futures_util::TryStreamExt;
 
 use super::tally::Tally;
 use super::{Context, Stop};
-use crate::store::{Consistency, DeleteOutcome, DeleteRows, PageOf, ReadRows, RetireRows, StoreError, pages};
+use crate::store::{DeleteOutcome, DeleteRows, ReadRows, RetireRows};
 use shared::bucket::{self, Bucket};
 use shared::disposal::{self, Condemned, Judged};
 use shared::expiry::{self, KeepReason, Verdict};
@@ -63,8 +60,13 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
     /// Judges the provider rows that the dead tokens name.
     async fn judge_providers(&self, chains: &[Chain], counts: &mut Tally) -> Result<Providers, Stop> {
         let mut providers = Providers::default();
-        let named: Vec<(&RowKey, &Condemned)> =
-            chains.iter().filter_map(|chain| Some((chain.provider.as_ref()?, chain.target.as_ref()?))).collect();
+        // A token that is retired already, by way of another index row, took its provider row along.
+        let is_retired = |token: &Row| token.is_retired() && disposal::is_left_to_ttl(token, self.now, &self.policy);
+        let named: Vec<(&RowKey, &Condemned)> = chains
+            .iter()
+            .filter_map(|chain| Some((chain.provider.as_ref()?, chain.target.as_ref()?)))
+            .filter(|(_, target)| !is_retired(target.row()))
+            .collect();
         if named.is_empty() {
             return Ok(providers);
         }
@@ -190,7 +192,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
             by_actor.entry(row.key.owner.clone()).or_default().push(row);
         }
         for (actor, rows) in by_actor {
-            let referenced = match self.referenced(&actor, &rows, &HashSet::new()).await {
+            let referenced = match self.referenced_once(&actor, &rows).await {
                 Ok(referenced) => referenced,
                 Err(error) if error.is_passing() => {
                     providers.unjudged.extend(rows.into_iter().map(|row| row.key));
@@ -204,28 +206,6 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
             }
         }
         Ok(())
-    }
-
-    /// Which of these provider rows a live row of the actor names, without the rows that are about to be deleted. Reads the
-    /// actor's token rows consistently, a page at a time.
-    pub(crate) async fn referenced(
-        &self,
-        actor: &str,
-        rows: &[Row],
-        deleting: &HashSet<RowKey>,
-    ) -> Result<Vec<bool>, StoreError> {
-        let names: Vec<&str> = rows.iter().map(|row| row.name_in(bucket::provider()).unwrap_or_default()).collect();
-        let mut referenced = vec![false; rows.len()];
-        let of = PageOf::all(actor, bucket::REFERRERS_PREFIX, Consistency::Strong);
-        let mut pages = pin!(pages(self.store, of));
-        while let Some(rows) = pages.try_next().await? {
-            for row in rows.iter().filter(|row| !deleting.contains(&row.key)) {
-                for (referenced, name) in referenced.iter_mut().zip(&names) {
-                    *referenced |= integrity::needs_provider(row, name, self.now, &self.policy);
-                }
-            }
-        }
-        Ok(referenced)
     }
 
     /// Provider rows, then the token rows whose provider row was not kept, then index rows.

@@ -2,9 +2,10 @@
 //! deadline, `MAX_DELETES` or a fault. Rows are streamed, so memory use does not grow with the table.
 //!
 //! A [`Source`] yields pieces of work; [`Context`] has all that they need: the store, the rules, and the only path to a
-//! delete. [`chain`] is the order in which a token and the rows that depend on it are deleted.
+//! delete. [`chain`] is the order in which a token and the rows that depend on it are deleted, [`referrers`] who names a provider row.
 
 mod chain;
+mod referrers;
 pub mod tally;
 
 use std::cell::{Cell, RefCell};
@@ -14,6 +15,7 @@ use tokio::sync::{RwLock, RwLockReadGuard};
 
 pub(crate) use chain::{Chain, Providers};
 
+use self::referrers::Remembered;
 use self::tally::Tally;
 use crate::store::{Budget, DeleteOutcome, DeleteRows, Deletes, ReadRows, Result, RetireRows, StoreError};
 use shared::disposal::{Condemned, Disposal, Retirement};
@@ -43,6 +45,7 @@ pub struct Context<'a, S> {
     concurrency: usize,
     /// Rows read with eventual consistency, and how many of them were absent.
     eventual_reads: Cell<(usize, usize)>,
+    remembered: Remembered,
     /// Receives every row that a dry run would delete.
     planned: &'a dyn Fn(&Condemned),
 }
@@ -52,7 +55,8 @@ impl<'a, S> Context<'a, S> {
         // MAX_DELETES is exact, and the same in a dry run, only if the pieces are done one after another.
         let concurrency = if max_deletes.is_some() { 1 } else { CONCURRENCY };
         let allowance = Cell::new(max_deletes.unwrap_or(u64::MAX));
-        Self { store, now, policy, dry, allowance, concurrency, eventual_reads: Cell::default(), planned: &|_| () }
+        let (eventual_reads, remembered) = (Cell::default(), Remembered::default());
+        Self { store, now, policy, dry, allowance, concurrency, eventual_reads, remembered, planned: &|_| () }
     }
 
     pub(crate) fn telling(self, planned: &'a dyn Fn(&Condemned)) -> Self {

@@ -93,7 +93,7 @@ pub struct Row {
     pub data: Raw,
     /// `ttl_timestamp` as it is stored: DynamoDB acts on it, and decisions read [`Row::ttl`].
     pub ttl: Raw,
-    /// `retired_from` as it is stored; absent on a row that was not retired.
+    /// `retired_from` as it is stored: `[until]` for a row that had no TTL, else `[until, had]`. See [`Row::retirement`].
     pub retired_from: Raw,
     /// Size as DynamoDB counts it, for capacity that the server does not report.
     pub bytes: usize,
@@ -142,31 +142,27 @@ impl Row {
     }
 
     pub fn is_retired(&self) -> bool {
-        self.retired_from != Raw::Absent
+        self.retirement().is_some()
     }
 
-    /// The raw TTL that the row had before it was retired; the stored one of a row that was not.
+    /// The end of the row's retirement, and the raw TTL that it had before. `None` for a row that was not retired, and for one whose
+    /// TTL is another by now: the application wrote it since, perhaps in place, and it is a row like any other.
+    pub fn retirement(&self) -> Option<(EpochSeconds, &Raw)> {
+        let Raw::List(parts) = &self.retired_from else { return None };
+        let (until, had) = match parts.as_slice() {
+            [until] => (until, &Raw::Absent),
+            [until, had] => (until, had),
+            _ => return None,
+        };
+        match Ttl::read(until) {
+            Ttl::At(end) if *until == self.ttl => Some((end, had)),
+            _ => None,
+        }
+    }
+
+    /// The raw TTL that the application gave the row.
     pub fn ttl_before(&self) -> &Raw {
-        match &self.retired_from {
-            Raw::Absent => &self.ttl,
-            Raw::List(had) => match had.as_slice() {
-                [] => &Raw::Absent,
-                [ttl] => ttl,
-                // Nobody wrote this: no TTL that means anything.
-                _ => &self.retired_from,
-            },
-            ttl => ttl,
-        }
-    }
-
-    /// What `retired_from` holds once the row is retired: its raw TTL. No TTL is an empty list, and a list is put into another, so
-    /// that no value can be taken for it.
-    pub fn retired_from(&self) -> Raw {
-        match self.ttl_before() {
-            Raw::Absent => Raw::List(Vec::new()),
-            list @ Raw::List(_) => Raw::List(vec![list.clone()]),
-            ttl => ttl.clone(),
-        }
+        self.retirement().map_or(&self.ttl, |(_, had)| had)
     }
 
     /// What writing or deleting the row costs: a unit for each kilobyte begun.

@@ -258,7 +258,7 @@ pub(crate) fn instants(case: &Case, axes: Axes, of_ttl: &[i64]) -> Vec<i64> {
 /// The row as it is stored once it is retired.
 pub(crate) fn retired(retirement: &Retirement) -> Row {
     let row = retirement.row().clone();
-    Row { ttl: rows::number(retirement.until()), retired_from: row.retired_from(), ..row }
+    Row { ttl: retirement.ttl(), retired_from: retirement.retired_from(), ..row }
 }
 
 pub(crate) fn at(now: i64) -> EpochSeconds {

@@ -29,7 +29,7 @@ fn retired(row: &Row, at: EpochSeconds, policy: &Policy) -> Option<Row> {
     let known = row.known_bucket()?;
     match condemn(row.clone(), known, at, policy).ok()?.dispose(at, policy) {
         Disposal::Retire(retirement) => {
-            Some(Row { ttl: number(retirement.until()), retired_from: retirement.row().retired_from(), ..row.clone() })
+            Some(Row { ttl: retirement.ttl(), retired_from: retirement.retired_from(), ..row.clone() })
         }
         Disposal::LeaveToTtl(_) => None,
         Disposal::Delete(_) => panic!("a run that retires deletes nothing"),
@@ -93,16 +93,46 @@ fn retired_from_gives_every_raw_value_back() {
     let mut stored: Vec<Raw> = Vec::new();
     for ttl in values {
         let before = session(ttl.clone());
-        let after = Row { ttl: number(NOW + 9), retired_from: before.retired_from(), ..before.clone() };
+        let after = retired(&before, now(), &RETIRING).expect("not left to its TTL");
         assert!(after.is_retired() && !before.is_retired());
-        assert_eq!(after.ttl_before(), &ttl);
-        assert_eq!((after.ttl(), after.retired_from()), (before.ttl(), after.retired_from.clone()));
+        assert_eq!((after.ttl_before(), after.ttl()), (&ttl, before.ttl()));
         assert!(!stored.contains(&after.retired_from), "two values are stored alike");
         stored.push(after.retired_from.clone());
         let restoration = Restoration::of(after).expect("retired");
-        assert_eq!((restoration.ttl(), restoration.until()), (&ttl, Some(EpochSeconds::new(NOW + 9))));
+        assert_eq!((restoration.ttl(), restoration.until()), (&ttl, EpochSeconds::new(NOW + 7 * DAY)));
         assert!(Restoration::of(before).is_none());
     }
+}
+
+/// The application can write a retired row in place, which keeps `retired_from`.
+#[test]
+fn a_row_is_retired_only_while_its_ttl_is_the_end_of_the_retirement() {
+    let end = || number(NOW + 7 * DAY);
+    let list = |items: &[Raw]| Raw::List(items.to_vec());
+    for (what, ttl, retired_from, is_retired) in [
+        ("it had none", end(), list(&[end()]), true),
+        ("it had one", end(), list(&[end(), number(NOW + 30 * DAY)]), true),
+        ("it had a list", end(), list(&[end(), list(&[])]), true),
+        ("written with a TTL", number(NOW + 8 * DAY), list(&[end()]), false),
+        ("a second off", number(NOW + 7 * DAY + 1), list(&[end(), number(NOW - 1)]), false),
+        ("written without a TTL", Raw::Absent, list(&[end(), number(NOW - 1)]), false),
+        ("the end is text", text("2400604800"), list(&[text("2400604800")]), false),
+        ("the end is none", number(0), list(&[number(0)]), false),
+        ("an empty list", end(), list(&[]), false),
+        ("three values", end(), list(&[end(), end(), end()]), false),
+        ("no list", end(), end(), false),
+        ("none", end(), Raw::Absent, false),
+    ] {
+        let row = Row { retired_from, ..session(ttl.clone()) };
+        assert_eq!((row.is_retired(), Restoration::of(row.clone()).is_some()), (is_retired, is_retired), "{what}");
+        assert!(is_retired || row.ttl() == Ttl::read(&ttl), "{what}: judged by the TTL that is stored");
+        let earlier = EpochSeconds::new(NOW - DAY);
+        assert_eq!(is_left_to_ttl(&row, earlier, &RETIRING), is_retired, "{what}: an end beyond the days");
+    }
+    // Retired anew, it comes back as the application wrote it.
+    let stale = Row { retired_from: list(&[end(), number(NOW - 1)]), ..session(number(NOW + 20 * DAY)) };
+    let again = retired(&stale, now(), &RETIRING).expect("far away");
+    assert_eq!((again.ttl_before(), again.retirement().is_some()), (&stale.ttl, true));
 }
 
 #[test]
@@ -119,7 +149,9 @@ fn an_index_row_that_ttl_takes_within_the_days_costs_no_lookup() {
         let question = integrity::ask_anyway(&index, bucket(name), now(), &RETIRING);
         assert_eq!(matches!(question, Question::LookAt(_)), asked, "{what}");
         // The days do not make an index row due, and retiring one does not either.
-        let retired = Row { ttl: number(NOW + DAY), retired_from: index.retired_from(), ..index.clone() };
+        let had = [index.ttl.clone()].into_iter().filter(|had| *had != Raw::Absent);
+        let retired_from = Raw::List([number(NOW + DAY)].into_iter().chain(had).collect());
+        let retired = Row { ttl: number(NOW + DAY), retired_from, ..index.clone() };
         let question = integrity::ask_anyway(&retired, bucket(name), now(), &RETIRING);
         assert_eq!(question, Question::Settled(K::LeftToTtl), "{what}");
         let asks = |row: &Row| integrity::ask(row, bucket(name), now(), &Policy::default());

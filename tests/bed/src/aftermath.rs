@@ -38,6 +38,13 @@ impl Aftermath {
         }
     }
 
+    /// What is left once TTL has removed everything that has one up to `end`.
+    #[must_use]
+    pub fn after_ttl(mut self, end: i64) -> Self {
+        self.rows.retain(|row| !matches!(row.ttl, ModelTtl::Number(at) if at <= end));
+        self
+    }
+
     /// What a cleaning as of `now` must have removed and has not.
     #[must_use]
     pub fn dead(&self, now: i64) -> BTreeSet<Key> {

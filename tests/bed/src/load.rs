@@ -1,7 +1,7 @@
 //! A table of random rows for attacks on the promises, and what the model says of it afterwards.
 
 use crate::Invocations as _;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,6 +17,7 @@ use crate::attack::Figures;
 use crate::engine::{EngineKind, shared as engine};
 use crate::items;
 use crate::janitor::Janitor;
+use crate::proxy::Proxy;
 use crate::stream::removal;
 use crate::tables::{random_table, specimens};
 use crate::testbed::Bed;
@@ -79,6 +80,60 @@ impl Which {
     }
 }
 
+/// What a run took, by its report.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    pub read_units: f64,
+    pub write_units: f64,
+    pub requests: u64,
+    by_operation: BTreeMap<String, u32>,
+}
+
+impl Cost {
+    /// An event for runs whose costs are compared: pieces of work that are done concurrently do not read the same twice.
+    #[must_use]
+    pub fn event() -> Value {
+        json!({"max_deletes": 1_000_000})
+    }
+
+    /// Of a run that was the only one to use the proxy.
+    #[must_use]
+    pub fn of(report: &RunReport, proxy: &Proxy) -> Self {
+        let mut by_operation = BTreeMap::new();
+        for operation in proxy.seen() {
+            *by_operation.entry(operation).or_default() += 1;
+        }
+        let (usage, requests) = (&report.usage, report.usage.requests);
+        Self { read_units: usage.read_units, write_units: usage.write_units, requests, by_operation }
+    }
+
+    #[must_use]
+    pub fn units(&self) -> f64 {
+        self.read_units + self.write_units
+    }
+
+    /// Requests for the lease, the pause and the state, each a unit at most: a run on a busy machine renews its lease more often.
+    fn upkeep(&self) -> u32 {
+        let is_upkeep = |(kind, _): &(&String, &u32)| ["GetItem", "PutItem", "DeleteItem"].contains(&kind.as_str());
+        self.by_operation.iter().filter(is_upkeep).map(|(_, count)| count).sum()
+    }
+
+    /// No unit more than another run on the same engine, and no request but the one that asks whether TTL is on; apart from upkeep.
+    /// DynamoDB Local does not report what a batch reads of absent rows, which AWS bills: there only writes can be compared.
+    ///
+    /// # Panics
+    /// When it is more.
+    pub fn check_at_most(&self, other: &Cost, kind: EngineKind) {
+        let upkeep = self.upkeep().saturating_sub(other.upkeep());
+        let (units, most) = match kind {
+            EngineKind::Embedded => (self.units(), other.units()),
+            EngineKind::DynamoDbLocal => (self.write_units, other.write_units),
+        };
+        assert!(units <= most + f64::from(upkeep), "{self:?} is more than {other:?}");
+        assert!(self.requests <= other.requests + 1 + u64::from(upkeep), "{self:?} is more than {other:?}");
+    }
+}
+
 /// Random rows enough for many requests: `tables` of the model tests in one, and a session that makes it a table of ours.
 #[must_use]
 pub fn crowd(seed: u64, tables: u64, now: i64) -> Vec<ModelRow> {
@@ -111,8 +166,11 @@ impl Load {
         Self { bed, rows, removed: Vec::new(), endpoint: engine(kind).endpoint() }
     }
 
-    /// The same with functions that retire. A TTL that is near, or past, is taken away: each dead row has to be written.
-    pub async fn new_retiring(kind: EngineKind, mut rows: Vec<ModelRow>, now: i64) -> Self {
+    /// Where `retires`, with functions that retire. A TTL that is near, or past, is taken away: each dead row has to be written.
+    pub async fn of(kind: EngineKind, mut rows: Vec<ModelRow>, now: i64, retires: bool) -> Self {
+        if !retires {
+            return Self::new(kind, rows).await;
+        }
         for row in &mut rows {
             if matches!(row.ttl, model::ModelTtl::Number(at) if at <= now + 8 * 86_400) {
                 row.ttl = model::ModelTtl::Absent;
@@ -122,20 +180,15 @@ impl Load {
         Self { bed: load.bed.retiring().await, ..load }
     }
 
-    /// Where `retires`, dead rows are retired.
-    pub async fn of(kind: EngineKind, rows: Vec<ModelRow>, now: i64, retires: bool) -> Self {
-        if retires { Self::new_retiring(kind, rows, now).await } else { Self::new(kind, rows).await }
-    }
-
     /// The same, after TTL has taken half of the tokens that it may take: the cascade is told of them.
-    pub async fn new_after_ttl(kind: EngineKind, rows: Vec<ModelRow>, now: i64) -> Self {
+    pub async fn of_after_ttl(kind: EngineKind, rows: Vec<ModelRow>, now: i64, retires: bool) -> Self {
         let mut random = fastrand::Rng::with_seed(rows.len() as u64);
         let is_due = |row: &ModelRow| {
             let token = ["mcp_tokens", "mcp_refresh_tokens", "mcp_auth_codes"].contains(&row.bucket.as_str());
             token && matches!(row.ttl, model::ModelTtl::Number(at) if (now - 5 * 365 * 86_400..now).contains(&at))
         };
         let (removed, rows) = rows.into_iter().partition(|row| is_due(row) && random.bool());
-        Self { removed, ..Self::new(kind, rows).await }
+        Self { removed, ..Self::of(kind, rows, now, retires).await }
     }
 
     /// What the stream tells of the removed tokens.

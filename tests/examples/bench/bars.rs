@@ -124,6 +124,17 @@ pub(crate) fn verdicts(results: &Value) -> Vec<Verdict> {
     verdicts.push(at_most("capacity units with retire", "the embedded engine", 0.06, "", retiring(units)));
     let requests = |table: &Value, contestant: &str| figure(table, contestant, "requests");
     verdicts.push(at_most("requests with retire", "the embedded engine", 0.02, "", retiring(requests)));
+    let tables = results["sections"]["retire"]["tables"].as_array();
+    let bare = tables.and_then(|tables| tables.iter().find(|table| table["without_ttl"] == true));
+    let rows = grouped(bare.map_or(AGAINST_LIBRARY[0], |table| table["rows"].as_u64().unwrap_or(0)));
+    let figure = bare.and_then(|table| ratio(units(table, RETIRING), units(table, OURS)));
+    verdicts.push(at_most(
+        "capacity units with retire against delete, rows without TTL",
+        "the embedded engine",
+        1.0,
+        "×",
+        vec![(rows, figure)],
+    ));
     verdicts.push(starts(results));
     verdicts
 }

@@ -90,6 +90,7 @@ fn ours(endpoint: &str, table: &Filled, settings: &[(&str, &str)]) -> Value {
     json!({
         "seconds": took.as_secs_f64(),
         "init_seconds": emulator.init_milliseconds().unwrap_or(0.0) / 1_000.0,
+        "retired": report["rows"]["retired"],
         "requests": report["requests"],
         "read_units": report["capacity"]["read_units"],
         "write_units": report["capacity"]["write_units"],

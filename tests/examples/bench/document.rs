@@ -108,14 +108,19 @@ pub(crate) fn heading(name: &str) -> String {
 fn contest(section: &str, taken: &Value, table: &Value) -> String {
     let number = |value: &Value| grouped(value.as_u64().unwrap_or(0));
     let rows = number(&table["rows"]);
+    let bare = if table["without_ttl"] == true { " without TTL" } else { "" };
     let mut text = format!(
-        "\n### {rows} rows, {} (`{section}`)\n\n{} of them dead. Minimum for one pass: {:.0} read units.\n\n",
+        "\n### {rows} rows{bare}, {} (`{section}`)\n\n{} of them dead. Minimum for one pass: {:.0} read units.\n\n",
         taken["engine"].as_str().unwrap_or_default(),
         number(&table["dead"]),
         table["least_read_units"].as_f64().unwrap_or(0.0)
     );
-    text.push_str("| | seconds | runs | deleted | requests | read units | write units | CPU s | peak MiB |\n");
-    text.push_str("|---|---:|---|---:|---:|---:|---:|---:|---:|\n");
+    let shows_retired = section == "retire";
+    let (head, column) = if shows_retired { ("retired | ", "---:|") } else { ("", "") };
+    text.push_str(&format!(
+        "| | seconds | runs | deleted | {head}requests | read units | write units | CPU s | peak MiB |\n"
+    ));
+    text.push_str(&format!("|---|---:|---|---:|{column}---:|---:|---:|---:|---:|\n"));
     let contestants = table["contestants"].as_object().into_iter().flatten();
     for (name, run) in contestants.filter(|(name, _)| !name.starts_with("limit,")) {
         let figure = |name: &str, digits: usize, scale: f64| {
@@ -135,8 +140,9 @@ fn contest(section: &str, taken: &Value, table: &Value) -> String {
             Some(width) => format!("{name} ({width} concurrent)"),
             None => name.clone(),
         };
+        let retired = if shows_retired { format!("{} | ", whole("retired")) } else { String::new() };
         text.push_str(&format!(
-            "| {name} | {} | {runs} | {} | {} | {} | {} | {} | {} |\n",
+            "| {name} | {} | {runs} | {} | {retired}{} | {} | {} | {} | {} |\n",
             figure("seconds", 2, 1.0),
             whole("deleted"),
             whole("requests"),

@@ -34,7 +34,7 @@ pub(crate) fn least_read_units(stock: &Stock) -> f64 {
 
     // The actors with a provider row that its TTL does not decide; dead, if no live token names it.
     let mut undecided: HashMap<&str, bool> = HashMap::new();
-    for row in providers.iter().filter_map(|key| rows.get(key)).filter(|row| row.ttl.is_some_and(|ttl| ttl >= at)) {
+    for row in providers.iter().filter_map(|key| rows.get(key)).filter(|row| row.ttl.is_none_or(|ttl| ttl >= at)) {
         *undecided.entry(&row.owner).or_default() |= row.dead;
     }
     let referrers = undecided.into_iter().map(|(actor, unnamed)| {

@@ -9,6 +9,8 @@ use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use bed::process::{repository_root, tool};
 use serde_json::{Map, Value, json};
 
+use crate::sections::SECTIONS;
+
 /// Where everything is kept that is not committed.
 pub(crate) fn folder() -> PathBuf {
     let folder = repository_root().join("target/bench");
@@ -20,10 +22,13 @@ fn path() -> PathBuf {
     folder().join("results.json")
 }
 
-/// All sections taken so far.
+/// All sections taken so far; one that there is no more is left out.
 pub(crate) fn read() -> Value {
     let text = fs::read_to_string(path()).unwrap_or_else(|_| "{\"sections\": {}}".to_owned());
-    serde_json::from_str(&text).expect("results.json is JSON: remove it to begin anew")
+    let mut all: Value = serde_json::from_str(&text).expect("results.json is JSON: remove it to begin anew");
+    let sections = all["sections"].as_object_mut().expect("results.json has sections");
+    sections.retain(|section, _| SECTIONS.contains(&section.as_str()));
+    all
 }
 
 /// What the page was written from.

@@ -158,6 +158,15 @@ impl Stock {
         self.looked_up.retain(|key| seen.insert(key.clone()));
     }
 
+    /// The same rows as a release before 3.7.4 would have written them.
+    pub(crate) async fn without_ttl(&self) -> Self {
+        let rows = self.rows.iter().map(|row| StockRow { ttl: None, ..row.clone() }).collect();
+        let identifiers = self.identifiers.clone();
+        let mut stock = Self { seeded_at: self.seeded_at, rows, looked_up: Vec::new(), identifiers };
+        stock.observe().await;
+        stock
+    }
+
     fn identify(&mut self) {
         let names = self.rows.iter().map(|row| &row.name).filter(|name| name.len() >= SHORTEST_RANDOM);
         let owners = self.rows.iter().map(|row| &row.owner).filter(|owner| !is_system(owner));

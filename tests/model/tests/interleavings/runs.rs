@@ -43,6 +43,9 @@ pub(crate) struct Run {
     pub(crate) at: At,
     read: [Option<Cell>; 5],
     doomed: [bool; 5],
+    /// No live row named the provider row when the cleanup began. Another token of the actor may have made it read the actor then, and
+    /// it does not read an actor twice.
+    unnamed: bool,
     /// What the repair remembers of rows of unknown age: as it was, and as it will be.
     seen: [Option<i32>; 2],
     remember: [Option<i32>; 2],
@@ -52,7 +55,8 @@ impl Run {
     pub(crate) fn start(kind: Kind, world: &World, setup: &Setup) -> Self {
         let seen = if kind == Kind::RepairActor { world.seen } else { [None; 2] };
         let now = world.now(setup);
-        Self { kind, now, at: At::Page, read: [None; 5], doomed: [false; 5], seen, remember: [None; 2] }
+        let unnamed = kind == Kind::Cleanup && referrers(world, setup, now) == Referrers::None;
+        Self { kind, now, at: At::Page, read: [None; 5], doomed: [false; 5], unnamed, seen, remember: [None; 2] }
     }
 
     /// Rows that the next step reads with eventual consistency.
@@ -104,7 +108,7 @@ impl Taking<'_> {
             (Kind::Cleanup, At::Confirm) => self.cleanup_judge(),
             (Kind::Cleanup, At::Provider) => self.cleanup_provider(Referrers::Unknown),
             (Kind::Cleanup, _) => {
-                let referrers = self.referrers(false);
+                let referrers = if self.run.unnamed { Referrers::None } else { self.referrers(false) };
                 self.cleanup_provider(referrers)
             }
             (Kind::RepairIndex, At::Page) => self.repair_page(),
@@ -139,7 +143,7 @@ impl Taking<'_> {
     /// Once it deletes, a run needs only what it deletes: runs that differ in nothing else are one state.
     fn forget(&mut self) {
         if let At::Delete(_) = self.run.at {
-            self.run.seen = [None; 2];
+            (self.run.seen, self.run.unnamed) = ([None; 2], false);
             // The end of a retirement is counted from it.
             if !self.setup.retire {
                 self.run.now = 0;
@@ -175,12 +179,10 @@ impl Taking<'_> {
 
     /// A consistent Query of the actor's tokens. Rows that the run is about to delete do not count for the repair.
     fn referrers(&mut self, without_doomed: bool) -> Referrers {
-        let cell = self.world.get(Token);
-        let token = cell.map(|cell| self.setup.row(Token, cell));
-        let counts = !(without_doomed && self.run.doomed[Token as usize]);
-        let policy = self.setup.policy();
-        let names = |row: Row| integrity::needs_provider(&row, "google_token_1", self.now(), &policy);
-        if counts && token.is_some_and(names) { Referrers::Some } else { Referrers::None }
+        if without_doomed && self.run.doomed[Token as usize] {
+            return Referrers::None;
+        }
+        referrers(self.world, self.setup, self.run.now)
     }
 
     // The cleanup.
@@ -387,7 +389,7 @@ impl Taking<'_> {
         match self.run.kind {
             Kind::Restore => {
                 if let Some(restoration) = Restoration::of(row) {
-                    let ttl = cell.retired_from.flatten();
+                    let ttl = cell.own_ttl();
                     assert_eq!(*restoration.ttl(), self.setup.row(which, Cell { ttl, retired_from: None, ..cell }).ttl);
                     self.world.put(which, Some(Cell { ttl, retired_from: None, ..cell }));
                 }
@@ -396,8 +398,9 @@ impl Taking<'_> {
             _ if !self.setup.retire => self.world.remove(self.setup, which),
             _ if disposal::is_left_to_ttl(&row, self.now(), &policy) => {}
             _ => {
-                let retired_from = Some(cell.retired_from.unwrap_or(cell.ttl));
-                self.world.put(which, Some(Cell { ttl: Some(self.run.now + RETIREMENT), retired_from, ..cell }));
+                let until = self.run.now + RETIREMENT;
+                let retired_from = Some((until, cell.own_ttl()));
+                self.world.put(which, Some(Cell { ttl: Some(until), retired_from, ..cell }));
             }
         }
     }
@@ -405,10 +408,16 @@ impl Taking<'_> {
     fn restore_page(&mut self) -> Option<At> {
         for which in ALL {
             self.run.read[which as usize] = self.world.get(which);
-            self.run.doomed[which as usize] = self.world.get(which).is_some_and(|cell| cell.retired_from.is_some());
+            self.run.doomed[which as usize] = self.world.get(which).is_some_and(Cell::is_retired);
         }
         self.first_delete()
     }
+}
+
+fn referrers(world: &World, setup: &Setup, now: i32) -> Referrers {
+    let token = world.get(Token).map(|cell| setup.row(Token, cell));
+    let names = |row: Row| integrity::needs(&row, seconds(now), &setup.policy()).includes("google_token_1");
+    if token.is_some_and(names) { Referrers::Some } else { Referrers::None }
 }
 
 /// A run alone, from its start to its end.

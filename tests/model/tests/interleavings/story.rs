@@ -91,7 +91,7 @@ fn step(setup: &Setup, world: &World, run: &crate::runs::Run, stale: u8, after: 
             (None, _) => format!("deletes {}: it is gone already", row(which)),
             (Some(_), None) => format!("deletes {}", row(which)),
             (Some(before), Some(after)) if before == after => format!("leaves {} as it is", row(which)),
-            (Some(_), Some(after)) if after.retired_from.is_some() => format!("retires {}", row(which)),
+            (Some(_), Some(after)) if after.is_retired() => format!("retires {}", row(which)),
             (Some(_), Some(_)) => format!("restores {}", row(which)),
         };
     }

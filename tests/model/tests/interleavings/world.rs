@@ -42,20 +42,25 @@ pub(crate) const RETIRED_ACCESS: &[i32] = &[0, 3_902, 608_703];
 pub(crate) const RETIRED_REFRESH: &[i32] = &[0, 3_601, 608_402, 2_592_301];
 pub(crate) const RETIREMENT: i32 = 7 * 86_400;
 
-/// What can differ in a row: when it was written, whether and when it was used, its TTL, and the TTL that it had when it was retired.
+/// What can differ in a row: when it was written, whether and when it was used, its TTL, and what retiring it has left: the end, and
+/// the TTL that it had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Cell {
     pub(crate) written: i32,
     pub(crate) used: Option<i32>,
     pub(crate) ttl: Option<i32>,
-    #[expect(clippy::option_option, reason = "not retired; retired, and had none before")]
-    pub(crate) retired_from: Option<Option<i32>>,
+    pub(crate) retired_from: Option<(i32, Option<i32>)>,
 }
 
 impl Cell {
+    /// Whether its TTL is still the end of its retirement. An update in place leaves `retired_from` in the row.
+    pub(crate) fn is_retired(self) -> bool {
+        self.retired_from.is_some_and(|(until, _)| self.ttl == Some(until))
+    }
+
     /// The TTL that the application gave the row: it is judged by this one.
-    fn own_ttl(self) -> Option<i32> {
-        self.retired_from.unwrap_or(self.ttl)
+    pub(crate) fn own_ttl(self) -> Option<i32> {
+        self.retired_from.filter(|_| self.is_retired()).map_or(self.ttl, |(_, had)| had)
     }
 }
 
@@ -166,12 +171,15 @@ impl Setup {
                 (ACTOR, "t_1", format!("{{\"google_token_key\": \"google_token_1\", {times}}}"))
             }
         };
+        let number = |at: i32| Raw::Number(seconds(at).to_string());
+        let retired_from =
+            |(until, had): (i32, Option<i32>)| [Some(until), had].into_iter().flatten().map(number).collect();
         Row {
             key: RowKey::in_bucket(owner, bucket, name),
             bucket: Raw::Text(bucket.name.to_owned()),
             data: Raw::Text(data),
-            ttl: cell.own_ttl().map_or(Raw::Absent, |at| Raw::Number(seconds(at).to_string())),
-            retired_from: Raw::Absent,
+            ttl: cell.ttl.map_or(Raw::Absent, number),
+            retired_from: cell.retired_from.map_or(Raw::Absent, |retired| Raw::List(retired_from(retired))),
             bytes: 100,
         }
     }
@@ -335,13 +343,13 @@ impl World {
             }
             (Step::Revoke, _) => App::Revoking(0),
             (Step::DeleteActor, _) => App::Deleting(0),
-            // Compare-and-swap on the token's data.
+            // Compare-and-swap on the token's data, in place.
             (Step::Rotate, _) => {
-                let ttl = setup.ttl.then_some(now + WINDOW + 3_600);
-                self.put(
-                    Token,
-                    self.get(Token).map(|token| Cell { used: Some(now), ttl, retired_from: None, ..token }),
-                );
+                let consumed = |token: Cell| {
+                    let ttl = setup.ttl.then_some(now + WINDOW + 3_600).or(token.ttl);
+                    Cell { used: Some(now), ttl, ..token }
+                };
+                self.put(Token, self.get(Token).map(consumed));
                 App::Rotating
             }
             (Step::Die | Step::Go, app) => {
@@ -385,7 +393,7 @@ impl World {
     pub(crate) fn ttl_remove(&mut self, setup: &Setup, which: Which) {
         self.record |= which == Token;
         self.orderly &= which == Provider;
-        if self.get(which).is_some_and(|cell| cell.retired_from.is_some()) {
+        if self.get(which).is_some_and(Cell::is_retired) {
             self.remove(setup, which);
         }
         self.put(which, None);

@@ -1,0 +1,119 @@
+//! Which provider rows the live rows of an actor name. A run reads each actor once, as far as memory allows.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::TryStreamExt;
+use tokio::sync::OnceCell;
+
+use super::Context;
+use crate::store::{Consistency, PageOf, ReadRows, Result, pages};
+use shared::bucket;
+use shared::integrity::{self, Needs};
+use shared::row::{Row, RowKey};
+
+/// Actors, and names of provider rows, that are remembered at most: some hundred kilobytes. Other actors are read each time.
+const CAPACITY: usize = 2_000;
+
+/// The actors that a run has read, and what their live rows named.
+///
+/// That a row was not named when its actor was read holds for the rest of the run. A provider row is judged because a dead token names
+/// it, so the rows that it was written for are long there. The application names it anew only by copying the name from a row that it
+/// accepts, and a row that it accepts later was alive, and counted, at the read, or was copied itself from one that did.
+#[derive(Default)]
+pub(super) struct Remembered {
+    /// Whether all that the actor's rows name is in `named`.
+    actors: RefCell<HashMap<String, Rc<OnceCell<bool>>>>,
+    /// Hashes of owner and name. Where two are equal, a row is kept that could go.
+    named: RefCell<HashSet<u64>>,
+    hashes: RandomState,
+}
+
+impl Remembered {
+    /// Filled by who reads the actor first; `None` where there is no room for another one.
+    fn actor(&self, actor: &str) -> Option<Rc<OnceCell<bool>>> {
+        let mut actors = self.actors.borrow_mut();
+        match actors.get(actor) {
+            Some(known) => Some(Rc::clone(known)),
+            None if actors.len() >= CAPACITY => None,
+            None => Some(Rc::clone(actors.entry(actor.to_owned()).or_default())),
+        }
+    }
+
+    /// Whether it is remembered.
+    fn note(&self, actor: &str, needs: &Needs<'_>) -> bool {
+        let mut named = self.named.borrow_mut();
+        match needs {
+            Needs::Nothing => true,
+            Needs::Named(name) if named.len() < CAPACITY => {
+                named.insert(self.hashes.hash_one((actor, name.as_str())));
+                true
+            }
+            Needs::Named(_) | Needs::Unreadable(_) => false,
+        }
+    }
+
+    fn is_named(&self, actor: &str, name: &str) -> bool {
+        self.named.borrow().contains(&self.hashes.hash_one((actor, name)))
+    }
+}
+
+impl<S: ReadRows> Context<'_, S> {
+    /// Which of these provider rows a live row of the actor names, as it was when this run first read the actor.
+    pub(super) async fn referenced_once(&self, actor: &str, rows: &[Row]) -> Result<Vec<bool>> {
+        let Some(known) = self.remembered.actor(actor) else {
+            return self.referenced(actor, rows, &HashSet::new()).await;
+        };
+        let mut read = None;
+        let all_noted = *known
+            .get_or_try_init(async || {
+                let mut all_noted = true;
+                let note = |needs: &Needs<'_>| all_noted &= self.remembered.note(actor, needs);
+                read = Some(self.read_referrers(actor, rows, &HashSet::new(), note).await?);
+                Ok(all_noted)
+            })
+            .await?;
+        match read {
+            Some(referenced) => Ok(referenced),
+            None if all_noted => {
+                Ok(rows.iter().map(|row| self.remembered.is_named(actor, provider_name(row))).collect())
+            }
+            None => self.referenced(actor, rows, &HashSet::new()).await,
+        }
+    }
+
+    /// Which of these provider rows a live row of the actor names now, without the rows that are about to be deleted.
+    pub(crate) async fn referenced(&self, actor: &str, rows: &[Row], deleting: &HashSet<RowKey>) -> Result<Vec<bool>> {
+        self.read_referrers(actor, rows, deleting, |_| ()).await
+    }
+
+    /// Reads the actor's token rows consistently, a page at a time.
+    async fn read_referrers(
+        &self,
+        actor: &str,
+        rows: &[Row],
+        deleting: &HashSet<RowKey>,
+        mut note: impl FnMut(&Needs<'_>),
+    ) -> Result<Vec<bool>> {
+        let mut referenced = vec![false; rows.len()];
+        let of = PageOf::all(actor, bucket::REFERRERS_PREFIX, Consistency::Strong);
+        let mut pages = pin!(pages(self.store, of));
+        while let Some(page) = pages.try_next().await? {
+            for row in page.iter().filter(|row| !deleting.contains(&row.key)) {
+                let needs = integrity::needs(row, self.now, &self.policy);
+                note(&needs);
+                for (referenced, provider) in referenced.iter_mut().zip(rows) {
+                    *referenced |= needs.includes(provider_name(provider));
+                }
+            }
+        }
+        Ok(referenced)
+    }
+}
+
+fn provider_name(row: &Row) -> &str {
+    row.name_in(bucket::provider()).unwrap_or_default()
+}
