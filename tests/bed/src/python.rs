@@ -99,12 +99,12 @@ impl Application {
 
     /// Rows that the library's own managers wrote, some of them in the past. Returns where the manifest is.
     pub async fn seed(&self, rows: u32, seed: u32) -> Manifest {
-        self.copy(&seeded(rows, seed, FRESH).await).await
+        self.copy(&*seeded(rows, seed, FRESH).await).await
     }
 
     /// The same, of rows that may have been written a while ago: a verdict on some may have changed since.
     pub async fn seed_of_any_age(&self, rows: u32, seed: u32) -> Manifest {
-        self.copy(&seeded(rows, seed, Duration::MAX).await).await
+        self.copy(&*seeded(rows, seed, Duration::MAX).await).await
     }
 
     /// Writes rows of the library into this application's table, which is made unless it is there.
