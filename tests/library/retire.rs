@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bed::Bed;
-use bed::engine::{EngineKind, shared as engine};
+use bed::engine::{Engine, EngineKind, shared as engine};
 use bed::items::{self, Item};
 use bed::load::{Cost, Which, real_now};
 use bed::proxy::{Fate, Proxy};
@@ -60,7 +60,11 @@ async fn run(which: Which, function: &Function, now: i64) -> RunReport {
 
 /// Through a connection of its own: one that was idle while Python worked may have been closed.
 async fn rows(kind: EngineKind, bed: &Bed) -> BTreeMap<Key, Item> {
-    items::all(&bed::tables::client(engine(kind).endpoint()).await, &bed.table).await
+    rows_at(engine(kind).endpoint(), bed).await
+}
+
+async fn rows_at(endpoint: &str, bed: &Bed) -> BTreeMap<Key, Item> {
+    items::all(&bed::tables::client(endpoint).await, &bed.table).await
 }
 
 fn ttl(item: &Item) -> Option<i64> {
@@ -131,18 +135,18 @@ async fn alive_at(now: i64, items: &BTreeMap<Key, Item>) -> BTreeMap<Key, Item> 
 }
 
 /// The engine's own TTL, by its own clock: a run of more than a day ago retires for a day. What it retires is over at once, and what was
-/// dead then is gone, and nothing else. DynamoDB Local looks at twenty rows in ten seconds, so the table is small.
+/// dead then is gone, and nothing else. The table is small, and alone on its engine.
 #[tokio::test]
 async fn ttl_removes_exactly_the_dead_rows_once_their_retirement_is_over() {
-    let local = EngineKind::DynamoDbLocal;
-    let bed = Bed::new(local).await;
-    let application = Application::new(engine(local).endpoint(), &bed.prefix);
+    let local = Engine::dynamodb_local_alone();
+    let bed = Bed::on(local.endpoint()).await;
+    let application = Application::new(local.endpoint(), &bed.prefix);
     let manifest = application.seed(1, 2).await;
     let then = real_now() - DAY - 60;
     let is_over = |item: &Item| ttl(item).is_some_and(|at| at < real_now());
-    let written = rows(local, &bed).await;
+    let written = rows_at(local.endpoint(), &bed).await;
     let alive = alive_at(then, &written).await;
-    let client = bed::tables::client(engine(local).endpoint()).await;
+    let client = bed::tables::client(local.endpoint()).await;
     for (key, item) in &written {
         let is_ours = bucket::find(&key.0, item["bucket"].as_s().map_or("", String::as_str)).is_some();
         if alive.contains_key(key) && is_ours && is_over(item) {
@@ -154,7 +158,7 @@ async fn ttl_removes_exactly_the_dead_rows_once_their_retirement_is_over() {
             items::write(&client, &bed.table, &[bare(item.clone())]).await;
         }
     }
-    let before = rows(local, &bed).await;
+    let before = rows_at(local.endpoint(), &bed).await;
     let mut expected = alive_at(then, &before).await;
     let mut bed = bed.retiring().await;
     bed.function.environment.insert("RETIRE_DAYS".to_owned(), "1".to_owned());
@@ -168,10 +172,10 @@ async fn ttl_removes_exactly_the_dead_rows_once_their_retirement_is_over() {
     assert!(retired > 30 && left > 0 && expected.len() > 30, "of {} rows", before.len());
     // Longer than two passes over the table.
     let end = Instant::now() + Duration::from_mins(6);
-    while rows(local, &bed).await.values().any(is_over) && Instant::now() < end {
+    while rows_at(local.endpoint(), &bed).await.values().any(is_over) && Instant::now() < end {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    let after = rows(local, &bed).await;
+    let after = rows_at(local.endpoint(), &bed).await;
     // A TTL of its own may have passed in the meantime.
     expected.retain(|_, item| !is_over(item));
     assert_eq!(after.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "exactly the dead rows are gone");

@@ -39,13 +39,26 @@ impl Engine {
     #[must_use]
     pub fn start(kind: EngineKind) -> Self {
         let (endpoint, server) = match kind {
-            EngineKind::DynamoDbLocal => start_dynamodb_local(),
+            EngineKind::DynamoDbLocal => match std::env::var(RUNNING) {
+                Ok(endpoint) => (endpoint, Server::Elsewhere),
+                Err(_) => start_dynamodb_local(),
+            },
             EngineKind::Embedded => {
                 let engine = crate::embedded::Engine::start().unwrap_or_else(|reason| panic!("{reason}"));
                 (engine.endpoint().to_owned(), Server::Embedded { _engine: engine })
             }
         };
         Self { kind, endpoint, _server: server }
+    }
+
+    /// A DynamoDB Local of one test: its TTL looks at the rows of all tables, twenty in ten seconds.
+    ///
+    /// # Panics
+    /// As [`Engine::start`].
+    #[must_use]
+    pub fn dynamodb_local_alone() -> Self {
+        let (endpoint, server) = start_dynamodb_local();
+        Self { kind: EngineKind::DynamoDbLocal, endpoint, _server: server }
     }
 
     /// What `AWS_ENDPOINT_URL_DYNAMODB` has to be.
@@ -83,9 +96,6 @@ pub fn shared(kind: EngineKind) -> &'static Engine {
 const RUNNING: &str = "DYNAMODB_LOCAL_ENDPOINT";
 
 fn start_dynamodb_local() -> (String, Server) {
-    if let Ok(endpoint) = std::env::var(RUNNING) {
-        return (endpoint, Server::Elsewhere);
-    }
     let home = tool("dynamodb-local/DynamoDBLocal.jar").with_file_name("");
     let port = free_port();
     // It has no option for the address and listens on all of them; the port is a random one and the tables hold test

@@ -26,7 +26,11 @@ pub struct Bed {
 /// A bed in place of the engine is a defect of the test: its methods panic.
 impl Bed {
     pub async fn new(kind: EngineKind) -> Self {
-        let (client, prefix) = new_table(engine(kind).endpoint()).await;
+        Self::on(engine(kind).endpoint()).await
+    }
+
+    pub async fn on(endpoint: &str) -> Self {
+        let (client, prefix) = new_table(endpoint).await;
         let function = Function::new(client, deleting("AWS_DB_PREFIX", &prefix));
         Self { function, table: format!("{prefix}_attributes"), prefix }
     }
