@@ -1,8 +1,8 @@
 # `make help` lists the targets. Continuous integration calls `make test`.
 
 CARGO ?= cargo
-# Threads of each test binary, with all binaries at a time: tests mostly wait.
-TEST_THREADS ?= 8
+# Threads of each test binary, with all binaries at a time. More would keep one DynamoDB Local so busy that leases lapse.
+TEST_THREADS ?= 2
 # One set of features for everything that is built, linted and tested: with another selection cargo would build the SDK again.
 ALL := --locked --workspace
 # Test names of the binary `engines` that `make quick` leaves out: those that need Java or Python, and the attacks by repetition.
