@@ -94,6 +94,7 @@ template: tools ## the SAM template and the guides: lint, policies, roles, alarm
 	.tools/venv-sam/bin/python tests/python/costs.py --check
 	python3 tests/python/scaling.py --check
 	python3 tests/python/reliability.py --check
+	python3 tests/python/proof.py --check
 	.tools/venv-sam/bin/python tests/python/rehearse.py
 
 # Not part of `test`: a release build takes minutes. SAM looks for what it built in target/, wherever cargo was told to build.
