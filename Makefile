@@ -40,7 +40,7 @@ quick: ## format, lints and the tests that need no installed tools, without the 
 	$(CARGO) test $(ALL) --lib --test rules
 	NO_TOOLS=1 RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(ALL) --test engines -- $(foreach name,$(NEEDS_TOOLS) $(ATTACKS:%=%::) random_tables::,--skip $(name))
 
-# What can run side by side does; a phase that failed does not keep the others from saying what they find.
+# Phases run concurrently where they can; a failed phase does not stop the others.
 TOGETHER := --no-print-directory --output-sync=target --keep-going
 test: ## everything; installs into .tools what it needs, and prints how long each phase took
 	@tests/phase.sh --begin

@@ -338,7 +338,7 @@ def restore(client: Any, before: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--manifest", required=True, help="what actingweb_seed.py wrote")
-    parser.add_argument("--ttl-within", type=int, default=0, help="dead rows are left to a TTL so many seconds ahead")
+    parser.add_argument("--ttl-within", type=int, default=0, help="dead rows may have a TTL up to N seconds ahead")
     parser.add_argument("--report", help="write the findings as JSON too")
     args = parser.parse_args()
     with open(args.manifest, encoding="utf-8") as file:

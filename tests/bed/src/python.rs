@@ -129,7 +129,7 @@ impl Application {
         self.judge_within(manifest, 0)
     }
 
-    /// The same where dead rows may be left to a TTL so many seconds ahead.
+    /// The same where dead rows may be left to a TTL up to `seconds` ahead.
     ///
     /// # Panics
     /// When something live is gone, or something dead is left to nothing.
