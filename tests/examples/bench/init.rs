@@ -14,7 +14,7 @@ pub(crate) const BARE: &str = "bare";
 /// Milliseconds from a function's process to its first request for an event: `starts` times each, in turns, so that whatever else
 /// the machine does meets all of them alike.
 pub(crate) fn measure(starts: usize) -> Value {
-    let bare = function("examples").join("bare_lambda");
+    let bare = function("examples/bare_lambda");
     let binaries: Vec<(&str, PathBuf)> =
         std::iter::once((BARE, bare)).chain(FUNCTIONS.map(|name| (name, function(name)))).collect();
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); binaries.len()];
