@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use shared::time::{EpochSeconds, Utc};
 
-use crate::screen::{grouped, seconds, units};
+use crate::screen::{grouped, seconds, took, units};
 
 /// Shown where there is no number.
 const NONE: &str = "\u{2013}";
@@ -107,7 +107,7 @@ impl<'a> Answer<'a> {
     }
 
     pub(super) fn milliseconds(self, pointer: &str) -> Markup {
-        self.shown(pointer, |value| value.as_u64().map(|ms| format!("{}.{} s", ms / 1_000, ms / 100 % 10)))
+        self.shown(pointer, |value| value.as_u64().map(took))
     }
 
     pub(super) fn size(self, pointer: &str) -> Markup {
