@@ -57,6 +57,13 @@ impl Common {
         overrides
     }
 
+    /// The same, and the settings among a command's own flags.
+    pub fn with<T>(&self, own: &Flags<T>) -> Overrides {
+        let mut overrides = self.overrides();
+        overrides.extend(own.given.clone());
+        overrides
+    }
+
     pub fn endpoint(&self) -> Option<&str> {
         self.flags.given.get(ENDPOINT)?.as_str()
     }
@@ -229,17 +236,25 @@ Exit codes: 0 done (dry run: rows found), 1 nothing is retired, 2 wrong usage or
     Settings,
 }
 
-#[derive(Clone, Debug, Default, Args)]
-pub struct Pruning {
-    /// Minimum age of an unused client, 1d or more
-    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = age)]
-    pub unused_for: i64,
-    /// Remove the unused clients (asks for confirmation)
+/// Whether to write, and whether to ask first.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Applying {
+    /// Delete the rows (asks for confirmation)
     #[arg(long)]
     pub apply: bool,
     /// Skip the confirmation prompt
     #[arg(long, requires = "apply")]
     pub yes: bool,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+#[command(mut_arg("apply", |apply| apply.help("Remove the unused clients (asks for confirmation)")))]
+pub struct Pruning {
+    /// Minimum age of an unused client, 1d or more
+    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = age)]
+    pub unused_for: i64,
+    #[command(flatten)]
+    pub applying: Applying,
     /// Stop after N deletes: up to three rows per client
     #[arg(long, value_name = "N")]
     pub max_deletes: Option<u64>,
@@ -286,12 +301,8 @@ impl From<DoctorMode> for Mode {
 /// The flags of a command that deletes expired rows.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Deleting<T: Takes> {
-    /// Delete the rows (asks for confirmation)
-    #[arg(long)]
-    pub apply: bool,
-    /// Skip the confirmation prompt
-    #[arg(long, requires = "apply")]
-    pub yes: bool,
+    #[command(flatten)]
+    pub applying: Applying,
     /// List the rows that would be deleted, masked, with reason and age
     #[arg(long, conflicts_with = "yes")]
     pub list: bool,
@@ -309,6 +320,7 @@ pub struct Deleting<T: Takes> {
 }
 
 #[derive(Clone, Debug, Default, Args)]
+#[command(mut_arg("apply", |apply| apply.help("Put the rows back (asks for confirmation)")))]
 pub struct Restoring {
     /// Only rows that were retired in this time, such as 90m or 7d; computed with RETIRE_DAYS
     #[arg(long, value_name = "DURATION", value_parser = interval)]
@@ -322,12 +334,8 @@ pub struct Restoring {
     /// The RETIRE_DAYS that the rows were retired with [default: 7]
     #[arg(long, value_name = "DAYS")]
     pub retire_days: Option<u16>,
-    /// Put the rows back (asks for confirmation)
-    #[arg(long)]
-    pub apply: bool,
-    /// Skip the confirmation prompt
-    #[arg(long, requires = "apply")]
-    pub yes: bool,
+    #[command(flatten)]
+    pub applying: Applying,
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -373,12 +381,8 @@ pub struct Revoking {
     /// With --client: delete its registration as well
     #[arg(long, conflicts_with_all = ["actor", "chain", "token"])]
     pub and_client: bool,
-    /// Delete the rows (asks for confirmation)
-    #[arg(long)]
-    pub apply: bool,
-    /// Skip the confirmation prompt
-    #[arg(long, requires = "apply")]
-    pub yes: bool,
+    #[command(flatten)]
+    pub applying: Applying,
     /// A token typed as an argument: accepted here, so that it is refused without being repeated
     #[arg(hide = true)]
     pub typed: Vec<String>,
@@ -387,7 +391,7 @@ pub struct Revoking {
 /// Without the arguments: one may be a token.
 impl std::fmt::Debug for Revoking {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Revoking").field("apply", &self.apply).finish_non_exhaustive()
+        f.debug_struct("Revoking").field("apply", &self.applying.apply).finish_non_exhaustive()
     }
 }
 
@@ -424,13 +428,10 @@ Examples:
   janitor ttl enable --prefix myapp                    report what would be done
   janitor ttl enable --prefix myapp --apply            warn, ask for confirmation, then enable it
   janitor ttl enable --prefix myapp --apply --yes --wait 1h")]
+    #[command(mut_arg("apply", |apply| apply.help("Enable TTL (asks for confirmation)")))]
     Enable {
-        /// Enable TTL (asks for confirmation)
-        #[arg(long)]
-        apply: bool,
-        /// Skip the confirmation prompt
-        #[arg(long, requires = "apply")]
-        yes: bool,
+        #[command(flatten)]
+        applying: Applying,
         /// How long to wait for DynamoDB, which may take an hour
         #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "2m")]
         wait: Duration,
@@ -454,18 +455,15 @@ Examples:
   janitor ttl set --prefix myapp 6a1f... mcp_tokens - 2h
                                                        read the row's name from standard input; report only
   pbpaste | janitor ttl set --prefix myapp 6a1f... mcp_tokens - 2h --apply --yes")]
+    #[command(mut_arg("apply", |apply| apply.help("Set the TTL (asks for confirmation)")))]
     Set {
         #[command(flatten)]
         row: RowName,
         /// Time from now, such as 7200, 2h or 7d; add an hour for the value that ActingWeb would store
         #[arg(value_name = "DURATION", value_parser = time_to_live)]
         seconds: i64,
-        /// Set the TTL (asks for confirmation)
-        #[arg(long)]
-        apply: bool,
-        /// Skip the confirmation prompt
-        #[arg(long, requires = "apply")]
-        yes: bool,
+        #[command(flatten)]
+        applying: Applying,
     },
     /// Remove a row's TTL; without --apply only report what would be done
     ///
@@ -475,15 +473,12 @@ Examples:
   janitor ttl remove --prefix myapp 6a1f... mcp_tokens -
                                                        read the row's name from standard input; report only
   pbpaste | janitor ttl remove --prefix myapp 6a1f... mcp_tokens - --apply --yes")]
+    #[command(mut_arg("apply", |apply| apply.help("Remove the TTL (asks for confirmation)")))]
     Remove {
         #[command(flatten)]
         row: RowName,
-        /// Remove the TTL (asks for confirmation)
-        #[arg(long)]
-        apply: bool,
-        /// Skip the confirmation prompt
-        #[arg(long, requires = "apply")]
-        yes: bool,
+        #[command(flatten)]
+        applying: Applying,
     },
     /// Set the TTL of rows without one to the value that ActingWeb 3.15.1 would have stored
     ///
@@ -496,13 +491,10 @@ Examples:
   janitor ttl backfill --prefix myapp                  report what would be set, and what is left, by reason
   janitor ttl backfill --prefix myapp --apply          ask for confirmation, then set the TTLs
   janitor ttl backfill --prefix myapp --apply --yes --max-write-units 5")]
+    #[command(mut_arg("apply", |apply| apply.help("Set the TTLs (asks for confirmation)")))]
     Backfill {
-        /// Set the TTLs (asks for confirmation)
-        #[arg(long)]
-        apply: bool,
-        /// Skip the confirmation prompt
-        #[arg(long, requires = "apply")]
-        yes: bool,
+        #[command(flatten)]
+        applying: Applying,
     },
 }
 
@@ -526,12 +518,6 @@ impl Cli {
         let command = std::iter::successors(Some(&matches), |matches| matches.subcommand().map(|(_, next)| next));
         cli.common.applies = command.last().is_some_and(|last| matches!(last.try_get_one("apply"), Ok(Some(true))));
         Ok(cli)
-    }
-}
-
-impl Explaining {
-    pub fn add_to(&self, overrides: &mut Overrides) {
-        overrides.extend(self.flags.given.clone());
     }
 }
 

@@ -1,7 +1,6 @@
 //! `janitor demo`: a table with every kind of row, cleaned before your eyes by the code that runs in the Lambda.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::time::{Duration, Instant, SystemTime};
 
 use bed::embedded::Engine;
@@ -19,6 +18,7 @@ use shared::time::EpochSeconds;
 
 use crate::args::Overrides;
 use crate::command::Signals;
+use crate::console::Console;
 use crate::fail::{DONE, Failure};
 use crate::screen::Screen;
 
@@ -36,15 +36,15 @@ pub struct Options {
     pub keep: bool,
 }
 
-/// Runs the demo and prints it to `out`; whether every row had the fate it must have.
+/// Runs the demo and prints it; whether every row had the fate it must have.
 ///
 /// # Errors
 /// When the engine or the run failed.
-pub async fn run(options: Options, screen: Screen, out: &mut impl Write) -> Result<bool, Failure> {
+pub async fn run(options: Options, console: &mut Console) -> Result<bool, Failure> {
     let engine = Engine::start().map_err(Failure::unfinished)?;
     let mut signals = Signals::listen();
     let all_well = tokio::select! {
-        all_well = show(&engine, options, screen, out) => all_well?,
+        all_well = show(&engine, options, console) => all_well?,
         () = signals.next() => return Err(Failure::unfinished("stopped before the end of the demo")),
     };
     if options.keep {
@@ -58,8 +58,7 @@ pub async fn fill(
     endpoint: &str,
     mut flags: Overrides,
     options: Options,
-    screen: Screen,
-    out: &mut impl Write,
+    console: &mut Console,
 ) -> Result<u8, Failure> {
     if !["attributes_table", "aws_db_prefix"].iter().any(|key| flags.contains_key(*key)) {
         flags.insert("aws_db_prefix".to_owned(), PREFIX.into());
@@ -91,27 +90,27 @@ pub async fn fill(
         create_table(&client, &table).await.map_err(Failure::unfinished)?;
     }
     write_rows(&client, &table, &rows).await.map_err(Failure::unfinished)?;
+    let (screen, endpoint, rows) = (console.screen, dynamo::shown(endpoint), rows.len());
     if screen.json {
-        writeln!(out, "{}", json!({"table": table, "endpoint": dynamo::shown(endpoint), "rows": rows.len()}))?;
+        console.line(json!({"table": table, "endpoint": endpoint, "rows": rows}))?;
     } else {
-        writeln!(out, "Table {table} at {} has {} rows.", dynamo::shown(endpoint), rows.len())?;
+        console.line(format_args!("Table {table} at {endpoint} has {rows} rows."))?;
     }
     if !screen.json && !screen.quiet {
-        writeln!(
-            out,
+        console.line(format_args!(
             "\nNext:
-  export AWS_ENDPOINT_URL_DYNAMODB={} ATTRIBUTES_TABLE={table} MODE=dry-run
+  export AWS_ENDPOINT_URL_DYNAMODB={endpoint} ATTRIBUTES_TABLE={table} MODE=dry-run
   export AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local
   janitor cleanup
   cargo lambda watch --ignore-changes
-  cargo lambda invoke daily-cleanup --data-file events/dry-run.json       (in another terminal)",
-            dynamo::shown(endpoint)
-        )?;
+  cargo lambda invoke daily-cleanup --data-file events/dry-run.json       (in another terminal)"
+        ))?;
     }
     Ok(DONE)
 }
 
-async fn show(engine: &Engine, options: Options, screen: Screen, out: &mut impl Write) -> Result<bool, Failure> {
+async fn show(engine: &Engine, options: Options, console: &mut Console) -> Result<bool, Failure> {
+    let screen = console.screen;
     let client = client(engine.endpoint()).await;
     let failed = |text: String| Failure::unfinished(text);
     create_table(&client, TABLE).await.map_err(failed)?;
@@ -123,7 +122,8 @@ async fn show(engine: &Engine, options: Options, screen: Screen, out: &mut impl 
     if tells {
         let written = rows.len();
         let what = "rows, every kind in docs/rows.md, both generations of names.";
-        writeln!(out, "{}\n", screen.paragraph("", &format!("A table on the embedded engine: {written} {what}")))?;
+        console.say("", &format!("A table on the embedded engine: {written} {what}"))?;
+        console.line("")?;
     }
 
     let dry = clean(&client, Mode::DryRun, now).await?;
@@ -134,9 +134,9 @@ async fn show(engine: &Engine, options: Options, screen: Screen, out: &mut impl 
     if tells {
         for (lead, run) in [("dry run   would delete ", &dry), ("real run  deleted      ", &real)] {
             let deleted = format!("{lead}{:>6} rows  ", run.0.counts.rows_deleted());
-            writeln!(out, "{}", screen.paragraph(&deleted, &cost(run)))?;
+            console.say(&deleted, &cost(run))?;
         }
-        writeln!(out, "\n{}", table(&before, &real.0, &after, screen))?;
+        console.line(format_args!("\n{}", table(&before, &real.0, &after, screen)))?;
     }
 
     let mut wrong = misjudged(&rows, &left);
@@ -148,7 +148,7 @@ async fn show(engine: &Engine, options: Options, screen: Screen, out: &mut impl 
     }
     let endpoint = options.keep.then(|| engine.endpoint());
     if screen.json {
-        let document = json!({
+        console.line(json!({
             "table": TABLE,
             "rows": {"before": sum(&before), "after": sum(&after)},
             "dry_run": Cleanup::answer(&dry.0),
@@ -156,20 +156,19 @@ async fn show(engine: &Engine, options: Options, screen: Screen, out: &mut impl 
             "wrong": wrong,
             "endpoint": endpoint,
             "prefix": PREFIX,
-        });
-        writeln!(out, "{document}")?;
+        }))?;
     } else {
         let verdict = match wrong.as_slice() {
             [] => "every dead row is gone, every live row is there, and the dry run had said so.".to_owned(),
             wrong => format!("WRONG: {}", wrong.join("; ")),
         };
-        writeln!(out, "{}", screen.paragraph("checked: ", &verdict))?;
+        console.say("checked: ", &verdict)?;
         if let Some(endpoint) = endpoint {
             let stays = format!("The engine stays up: AWS_ENDPOINT_URL_DYNAMODB={endpoint} AWS_DB_PREFIX={PREFIX}");
-            writeln!(out, "\n{}\nCtrl-C ends it.", screen.paragraph("", &stays))?;
+            console.line(format_args!("\n{}\nCtrl-C ends it.", screen.paragraph("", &stays)))?;
         }
     }
-    out.flush()?;
+    console.out.flush()?;
     Ok(wrong.is_empty())
 }
 

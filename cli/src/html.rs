@@ -180,16 +180,16 @@ fn figures(answer: Answer) -> Markup {
 
 fn clients(answer: Answer) -> Markup {
     let at = |name: &str| format!("/report/clients/{name}");
-    let mut facts_of =
-        vec![("All", answer.number(&at("clients"))), ("Unused for 30 days", answer.number(&at("unused")))];
-    facts_of.extend([
+    let facts = facts(&[
+        ("All", answer.number(&at("clients"))),
+        ("Unused for 30 days", answer.number(&at("unused"))),
         ("Registered themselves, with live tokens", answer.number(&at("registered_themselves/with_live_tokens"))),
         ("with dead tokens only", answer.number(&at("registered_themselves/with_dead_tokens_only"))),
         ("without tokens", answer.number(&at("registered_themselves/without_tokens"))),
     ]);
     let body = html! {
         p class="lead" { code { "janitor clients" } " lists the unused ones, and removes them on request." }
-        (facts(&facts_of))
+        (facts)
     };
     section("clients", "Registered clients", &body)
 }

@@ -6,6 +6,7 @@
 //! typed     what was typed, as an error may repeat it
 //! duration  durations of flags
 //! fail      how a command ends when it does not end well
+//! console   where a command prints and asks
 //! screen    tables, colour;  progress: how far a run is
 //! terminal  questions to the person at the terminal
 //! target    the table that a command works on
@@ -15,6 +16,7 @@
 
 pub mod args;
 pub mod command;
+pub mod console;
 #[cfg(feature = "demo")]
 pub mod demo;
 pub mod duration;

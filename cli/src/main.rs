@@ -8,6 +8,7 @@ use janitor::command::runs::Which;
 use janitor::command::{
     audit, clients, doctor, explain, generate, pause, reap, restore, revoke, runs, settings, status, ttl,
 };
+use janitor::console::Console;
 #[cfg(feature = "demo")]
 use janitor::demo;
 use janitor::fail::Failure;
@@ -21,9 +22,9 @@ async fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(typed.refuse(&args::hint(error))),
     };
-    let mut out = anstream::stdout();
     let screen = Screen::new(cli.common.json, cli.common.quiet);
-    match Box::pin(run(cli, screen, &mut out)).await {
+    let mut console = Console { screen, out: Box::new(anstream::stdout()) };
+    match Box::pin(run(cli, &mut console)).await {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if !failure.text.is_empty() {
@@ -42,33 +43,33 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(cli: Cli, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+async fn run(cli: Cli, console: &mut Console) -> Result<u8, Failure> {
     let Cli { common, command } = cli;
     match command {
         #[cfg(feature = "demo")]
         Command::Demo { copies, keep } => {
             let options = demo::Options { copies: copies.into(), keep };
             if let Some(endpoint) = common.endpoint() {
-                return demo::fill(endpoint, common.overrides(), options, screen, out).await;
+                return demo::fill(endpoint, common.overrides(), options, console).await;
             }
-            let all_well = demo::run(options, screen, out).await?;
+            let all_well = demo::run(options, console).await?;
             Ok(if all_well { janitor::fail::DONE } else { janitor::fail::FINDINGS })
         }
-        Command::Cleanup(options) => runs::run(Which::Cleanup, &common, &options, screen, out).await,
-        Command::Repair(options) => runs::run(Which::Repair, &common, &options, screen, out).await,
-        Command::Audit(options) => audit::audit(&common, &options, screen, out).await,
-        Command::Explain(options) => explain::explain(&common, &options, screen, out).await,
-        Command::Ttl(command) => ttl::ttl(&common, &command, screen, out).await,
-        Command::Run(options) => reap::run(&common, &options, screen, out).await,
-        Command::Restore(options) => restore::restore(&common, &options, screen, out).await,
-        Command::Revoke(options) => revoke::revoke(&common, &options, screen, out).await,
-        Command::Clients(options) => clients::clients(&common, &options, screen, out).await,
-        Command::Pause(options) => pause::pause(&common, &options, screen, out).await,
-        Command::Resume => pause::resume(&common, screen, out).await,
-        Command::Status => status::status(&common, screen, out).await,
-        Command::Doctor(options) => doctor::doctor(&common, &options, screen, out).await,
-        Command::Completions { shell } => generate::completions(shell, out),
-        Command::Generate { folder } => generate::all(&folder, out),
-        Command::Settings => settings::print(common.json, out),
+        Command::Cleanup(options) => runs::run(Which::Cleanup, &common, &options, console).await,
+        Command::Repair(options) => runs::run(Which::Repair, &common, &options, console).await,
+        Command::Audit(options) => audit::audit(&common, &options, console).await,
+        Command::Explain(options) => explain::explain(&common, &options, console).await,
+        Command::Ttl(command) => ttl::ttl(&common, &command, console).await,
+        Command::Run(options) => reap::run(&common, &options, console).await,
+        Command::Restore(options) => restore::restore(&common, &options, console).await,
+        Command::Revoke(options) => revoke::revoke(&common, &options, console).await,
+        Command::Clients(options) => clients::clients(&common, &options, console).await,
+        Command::Pause(options) => pause::pause(&common, &options, console).await,
+        Command::Resume => pause::resume(&common, console).await,
+        Command::Status => status::status(&common, console).await,
+        Command::Doctor(options) => doctor::doctor(&common, &options, console).await,
+        Command::Completions { shell } => generate::completions(shell, console),
+        Command::Generate { folder } => generate::all(&folder, console),
+        Command::Settings => settings::print(console),
     }
 }

@@ -1,5 +1,6 @@
 //! What is printed: tables that fit the width, colour where it is wanted, progress on long work.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -216,6 +217,17 @@ pub fn grouped(n: u64) -> String {
 pub fn units(n: f64) -> String {
     let tenths = (n * 10.0).round().max(0.0) as u64;
     format!("{}.{}", grouped(tenths / 10), tenths % 10)
+}
+
+/// Counts by reason, in words.
+pub fn reasons(counts: &BTreeMap<&'static str, u64>) -> String {
+    let words = counts.iter().map(|(reason, n)| format!("{} {}", grouped(*n), reason.replace('_', " ")));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Milliseconds as seconds with one decimal.
+pub fn took(ms: u64) -> String {
+    format!("{}.{} s", ms / 1_000, ms / 100 % 10)
 }
 
 /// A span in its two largest units.

@@ -145,22 +145,19 @@ impl<A> Table<A> {
         }
     }
 
-    /// Waits until the pace allows `units` of reading.
-    pub(super) async fn wait_to_read(&self, units: f64) -> Result<()> {
-        self.wait(self.pace.reserve_read(units, self.clock.elapsed())).await
-    }
-
-    /// Waits until the pace allows `units` of writing.
-    pub(super) async fn wait_to_write(&self, units: f64) -> Result<()> {
-        self.wait(self.pace.reserve_write(units, self.clock.elapsed())).await
-    }
-
-    async fn wait(&self, wait: Duration) -> Result<()> {
+    /// Waits until the pace allows so many units.
+    pub(super) async fn wait_to(&self, direction: Direction, units: f64) -> Result<()> {
+        let wait = self.pace.reserve(direction, units, self.clock.elapsed());
         if wait.is_zero() {
             return Ok(());
         }
         self.count(|usage| usage.paced += wait);
         self.within(Phase::Work, tokio::time::sleep(wait)).await.ok_or(StoreError::OutOfTime)
+    }
+
+    /// A request that makes no sense, or an answer that makes none.
+    pub(super) fn rejected(&self, operation: &'static str, code: &str) -> StoreError {
+        StoreError::Rejected { operation, table: self.table.clone(), code: code.to_owned() }
     }
 
     fn in_words(&self, operation: &'static str, attempts: u32, fault: Fault) -> StoreError {

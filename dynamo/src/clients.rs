@@ -6,6 +6,7 @@ use super::Dynamo;
 use super::attributes::Write;
 use super::call::Phase;
 use super::delete::{Begun, End};
+use super::pace::Direction;
 use jobs::store::{Deletes, PruneClients, Result};
 use shared::bucket::{Bucket, OAUTH_OWNER};
 use shared::clients::{ClientId, Pruned};
@@ -17,7 +18,7 @@ impl PruneClients for Dynamo {
     }
 
     async fn put_back(&self, index: &'static Bucket, client: ClientId) -> Result<bool> {
-        self.wait_to_write(1.0).await?;
+        self.wait_to(Direction::Write, 1.0).await?;
         let (name, actor) = (client.to_string(), json!(OAUTH_OWNER));
         self.put_row(Phase::Close, [OAUTH_OWNER, index.name, &name], &actor, Write::IfAbsent).await
     }

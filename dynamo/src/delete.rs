@@ -16,6 +16,8 @@ use jobs::store::{Budget, DeleteOutcome, DeleteRows, Deletes, Result, RetireRows
 use shared::disposal::{Condemned, Retirement};
 use shared::row::{Raw, Row};
 
+const OPERATION: &str = "BatchExecuteStatement";
+
 impl DeleteRows for Dynamo {
     async fn delete(&self, rows: &[Condemned]) -> Deletes {
         let ends: Vec<End<'_>> = rows.iter().map(|row| End::Delete(row.row())).collect();
@@ -125,11 +127,11 @@ impl Dynamo {
         let mut open = batch.to_vec();
         for attempt in 1..=MAX_ATTEMPTS {
             let units = open.iter().map(|i| f64::from(rows[*i].row().write_units())).sum();
-            self.wait_to_write(units).await?;
+            self.wait_to(Direction::Write, units).await?;
             let answers = match self.send(&open.iter().map(|i| rows[*i]).collect::<Vec<_>>(), units).await {
                 Ok(answers) => answers,
                 Err(error) if refuses_content(&error) && attempt == 1 => {
-                    self.pace.settle_write(units, 0.0);
+                    self.pace.settle(Direction::Write, units, 0.0);
                     return Ok(Batch::Refused);
                 }
                 Err(error) => {
@@ -174,7 +176,7 @@ impl Dynamo {
     async fn send(&self, rows: &[End<'_>], units: f64) -> Result<Vec<Result<Answer>>> {
         let statements = rows.iter().map(|end| self.statement(end)).collect::<Result<Vec<_>>>()?;
         let Answered { answer, acted_before } = self
-            .call_telling("BatchExecuteStatement", Phase::Work, || {
+            .call_telling(OPERATION, Phase::Work, || {
                 self.client
                     .batch_execute_statement()
                     .set_statements(Some(statements.clone()))
@@ -185,7 +187,7 @@ impl Dynamo {
         let reported = sum(answer.consumed_capacity());
         let responses = answer.responses.unwrap_or_default();
         if responses.len() != statements.len() {
-            return Err(self.refused("a reply that does not match its request".to_owned()));
+            return Err(self.rejected(OPERATION, "a reply that does not match its request"));
         }
         let throttled = responses.iter().filter(|response| is_throttled(response)).count();
         if throttled > 0 {
@@ -194,11 +196,8 @@ impl Dynamo {
         // A throttled statement costs nothing; the others about the same each.
         #[expect(clippy::cast_precision_loss, reason = "at most 25 statements")]
         let estimated = units * (1.0 - throttled as f64 / responses.len().max(1) as f64);
-        self.pace.settle_write(units, reported.unwrap_or(estimated));
-        self.count(|usage| {
-            usage.write_units += reported.unwrap_or(estimated);
-            usage.write_units_estimated |= reported.is_none();
-        });
+        self.pace.settle(Direction::Write, units, reported.unwrap_or(estimated));
+        self.used_writing(reported, estimated);
         let certain = |answer| match answer {
             // The row changed, or the attempt that was not heard of again ended it: nobody knows which.
             Ok(Answer::Done(DeleteOutcome::LostRace)) if acted_before => Ok(Answer::Done(DeleteOutcome::Unknown)),
@@ -245,7 +244,7 @@ impl Dynamo {
             .statement(format!("{verb} WHERE {}", conditions.join(" AND ")))
             .set_parameters(Some(parameters))
             .build()
-            .map_err(|_| self.refused("a statement that could not be built".to_owned()))
+            .map_err(|_| self.rejected(OPERATION, "a statement that could not be built"))
     }
 
     fn read_answer(&self, end: &End<'_>, response: &BatchStatementResponse) -> Result<Answer> {
@@ -261,10 +260,6 @@ impl Dynamo {
             }
             Fault::Final(_) => Ok(Answer::Done(DeleteOutcome::Refused)),
         }
-    }
-
-    fn refused(&self, code: String) -> StoreError {
-        StoreError::Rejected { operation: "BatchExecuteStatement", table: self.table.clone(), code }
     }
 }
 

@@ -64,10 +64,7 @@ impl<A> InspectTable for Table<A> {
             Some(TimeToLiveStatus::Disabling) => TtlSetting::Disabling { attribute },
             None | Some(TimeToLiveStatus::Disabled) => TtlSetting::Off,
             // A status that this SDK does not know is not one to guess at.
-            Some(_) => {
-                let code = "a TTL status that is not known".to_owned();
-                return Err(StoreError::Rejected { operation: "DescribeTimeToLive", table: self.table.clone(), code });
-            }
+            Some(_) => return Err(self.rejected("DescribeTimeToLive", "a TTL status that is not known")),
         })
     }
 }
@@ -87,10 +84,7 @@ impl<A> InspectRecovery for Table<A> {
         match recovery.and_then(|recovery| recovery.point_in_time_recovery_status) {
             Some(PointInTimeRecoveryStatus::Enabled) => Ok(Recovery::On),
             None | Some(PointInTimeRecoveryStatus::Disabled) => Ok(Recovery::Off),
-            Some(_) => {
-                let code = "a recovery status that is not known".to_owned();
-                Err(StoreError::Rejected { operation, table: self.table.clone(), code })
-            }
+            Some(_) => Err(self.rejected(operation, "a recovery status that is not known")),
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Pure bookkeeping on the run's elapsed time; the waiting is done in `call`.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jobs::store::{Billing, Consistency, TableFigures};
@@ -113,23 +113,23 @@ impl Pace {
     }
 
     pub(super) fn writes_per_second(&self) -> Option<f64> {
-        self.write.as_ref().map(|bucket| with(bucket, |bucket| bucket.rate))
+        self.on(Direction::Write, |bucket| bucket.rate)
     }
 
     /// Rows to look up at a time, about a unit each.
     pub(super) fn lookup_batch(&self) -> usize {
-        rows_in_a_second(self.read.as_ref(), 1.0, MOST_LOOKUPS)
+        self.rows_in_a_second(Direction::Read, 1.0, MOST_LOOKUPS)
     }
 
     /// Rows to delete at a time, about a unit each.
     pub(super) fn delete_batch(&self) -> usize {
-        rows_in_a_second(self.write.as_ref(), 1.0, MOST_DELETES)
+        self.rows_in_a_second(Direction::Write, 1.0, MOST_DELETES)
     }
 
     /// Rows to page at a time, so that a page stays inside a second's worth of the pace: by how large rows have been.
     pub(super) fn page_rows(&self, reading: Consistency) -> i32 {
-        let rows =
-            rows_in_a_second(self.read.as_ref(), f64::from(reading.bytes_a_unit()) / self.row_bytes(), MOST_PAGED);
+        let rows_a_unit = f64::from(reading.bytes_a_unit()) / self.row_bytes();
+        let rows = self.rows_in_a_second(Direction::Read, rows_a_unit, MOST_PAGED);
         i32::try_from(rows.max(LEAST_PAGED)).unwrap_or(i32::MAX)
     }
 
@@ -154,55 +154,37 @@ impl Pace {
 
     /// Whether a read of `units` stays inside a second's worth of the pace.
     pub(super) fn has_room_for(&self, units: f64) -> bool {
-        self.read.as_ref().is_none_or(|bucket| with(bucket, |bucket| bucket.rate >= units))
+        self.on(Direction::Read, |bucket| bucket.rate >= units).unwrap_or(true)
     }
 
     /// Takes `units` and says how long to wait before using them.
-    pub(super) fn reserve_read(&self, units: f64, elapsed: Duration) -> Duration {
-        reserve(self.read.as_ref(), units, elapsed)
-    }
-
-    pub(super) fn reserve_write(&self, units: f64, elapsed: Duration) -> Duration {
-        reserve(self.write.as_ref(), units, elapsed)
+    pub(super) fn reserve(&self, direction: Direction, units: f64, elapsed: Duration) -> Duration {
+        self.on(direction, |bucket| bucket.reserve(units, elapsed)).unwrap_or_default()
     }
 
     /// Puts a reservation right once the real cost is known.
-    pub(super) fn settle_read(&self, reserved: f64, used: f64) {
-        settle(self.read.as_ref(), reserved, used);
-    }
-
-    pub(super) fn settle_write(&self, reserved: f64, used: f64) {
-        settle(self.write.as_ref(), reserved, used);
+    pub(super) fn settle(&self, direction: Direction, reserved: f64, used: f64) {
+        self.on(direction, |bucket| bucket.level += reserved - used);
     }
 
     pub(super) fn throttled(&self, direction: Direction, elapsed: Duration) {
+        self.on(direction, |bucket| bucket.throttled(elapsed));
+    }
+
+    /// `None` where nothing limits the pace.
+    fn on<T>(&self, direction: Direction, use_it: impl FnOnce(&mut TokenBucket) -> T) -> Option<T> {
         let bucket = match direction {
             Direction::Read => &self.read,
             Direction::Write => &self.write,
         };
-        if let Some(bucket) = bucket {
-            with(bucket, |bucket| bucket.throttled(elapsed));
-        }
+        let bucket = bucket.as_ref()?.lock();
+        Some(use_it(&mut bucket.unwrap_or_else(PoisonError::into_inner)))
     }
-}
 
-fn with<T>(bucket: &Mutex<TokenBucket>, use_it: impl FnOnce(&mut TokenBucket) -> T) -> T {
-    use_it(&mut bucket.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
-}
-
-fn reserve(bucket: Option<&Mutex<TokenBucket>>, units: f64, elapsed: Duration) -> Duration {
-    bucket.map_or(Duration::ZERO, |bucket| with(bucket, |bucket| bucket.reserve(units, elapsed)))
-}
-
-fn settle(bucket: Option<&Mutex<TokenBucket>>, reserved: f64, used: f64) {
-    if let Some(bucket) = bucket {
-        with(bucket, |bucket| bucket.level += reserved - used);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a small positive range")]
+    fn rows_in_a_second(&self, direction: Direction, rows_a_unit: f64, most: usize) -> usize {
+        self.on(direction, |bucket| ((bucket.rate * rows_a_unit) as usize).clamp(1, most)).unwrap_or(most)
     }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a small positive range")]
-fn rows_in_a_second(bucket: Option<&Mutex<TokenBucket>>, rows_a_unit: f64, most: usize) -> usize {
-    bucket.map_or(most, |bucket| with(bucket, |bucket| (bucket.rate * rows_a_unit) as usize).clamp(1, most))
 }
 
 impl TokenBucket {

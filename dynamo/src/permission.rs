@@ -83,10 +83,7 @@ impl Dynamo {
         match answer {
             Err(StoreError::Rejected { code, .. }) if code == CONDITION_FAILED => Ok(()),
             Err(error) => Err(error),
-            Ok(_) => {
-                let code = "an impossible condition was met".to_owned();
-                Err(StoreError::Rejected { operation, table: self.table.clone(), code })
-            }
+            Ok(_) => Err(self.rejected(operation, "an impossible condition was met")),
         }
     }
 }

@@ -23,7 +23,7 @@ impl<A> ReadRows for Table<A> {
         };
         // What it really costs is settled afterwards, and the next request waits for it.
         let reserved = self.pace.page_units(limit, of.reading);
-        self.wait_to_read(reserved).await?;
+        self.wait_to(Direction::Read, reserved).await?;
         let answer = self
             .call("Query", Phase::Work, || {
                 let query = self
@@ -149,7 +149,7 @@ impl<A> Table<A> {
     ) -> Result<(Vec<Item>, Vec<Item>)> {
         #[expect(clippy::cast_precision_loss, reason = "at most a hundred keys")]
         let reserved = keys.len() as f64 * reading.price();
-        self.wait_to_read(reserved).await?;
+        self.wait_to(Direction::Read, reserved).await?;
         let names = attribute.map(|name| HashMap::from([("#only".to_owned(), name.to_owned())]));
         let request = KeysAndAttributes::builder()
             .consistent_read(reading == Consistency::Strong)
@@ -180,7 +180,7 @@ impl<A> Table<A> {
     /// Counts what a read cost, and settles what was reserved for it.
     pub(super) fn used_reading(&self, reserved: f64, reported: Option<f64>) {
         let used = reported.unwrap_or(reserved);
-        self.pace.settle_read(reserved, used);
+        self.pace.settle(Direction::Read, reserved, used);
         self.count(|usage| usage.read_units += used);
     }
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::attributes::Write;
 use super::call::Phase;
 use super::convert::{ID, Item, text, to_key, to_row};
+use super::pace::Direction;
 use super::{Dynamo, Table};
 use jobs::store::{ActorLookup, Consistency, Page, ReadActors, RestoreClient, Result, ScanTable, StoreError};
 use shared::bucket::OAUTH_OWNER;
@@ -30,7 +31,7 @@ impl<A> ScanTable for Table<A> {
     ) -> Result<Page<RowKey>> {
         let limit = self.pace.page_rows(reading);
         let reserved = self.pace.page_units(Some(limit), reading);
-        self.wait_to_read(reserved).await?;
+        self.wait_to(Direction::Read, reserved).await?;
         let start = after.map(to_key);
         let answer = self
             .call("Scan", Phase::Work, || {
@@ -56,7 +57,7 @@ impl<A> ScanTable for Table<A> {
 
 impl RestoreClient for Dynamo {
     async fn restore_client(&self, client: &str, actor: &str) -> Result<bool> {
-        self.wait_to_write(1.0).await?;
+        self.wait_to(Direction::Write, 1.0).await?;
         self.put_row(Phase::Work, [OAUTH_OWNER, CLIENT_INDEX, client], &json!(actor), Write::IfAbsent).await
     }
 }
@@ -100,16 +101,11 @@ impl ReadActors for Dynamo {
 
 impl Dynamo {
     fn actors_table(&self) -> Result<String> {
-        let prefix = self.table.strip_suffix(ATTRIBUTES_SUFFIX).ok_or_else(|| unreadable(&self.table))?;
+        let prefix = self
+            .table
+            .strip_suffix(ATTRIBUTES_SUFFIX)
+            .ok_or_else(|| self.rejected("BatchGetItem", "the actors' table cannot be told from this table's name"))?;
         Ok(format!("{prefix}{ACTORS_SUFFIX}"))
-    }
-}
-
-fn unreadable(table: &str) -> StoreError {
-    StoreError::Rejected {
-        operation: "BatchGetItem",
-        table: table.to_owned(),
-        code: "the actors' table cannot be told from this table's name".to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! UpdateTimeToLive, and UpdateTable for the stream: each to on, and never to off.
 
-use aws_sdk_dynamodb::error::{BuildError, ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{StreamSpecification, StreamViewType, TableStatus, TimeToLiveSpecification};
 
 use super::Dynamo;
@@ -8,11 +8,13 @@ use super::call::Phase;
 use super::convert::TTL;
 use jobs::store::{EnableAnswer, Result, StoreError, StreamSetting, SwitchStream, SwitchTtl, TableStream};
 
+const NOT_BUILT: &str = "a request that could not be built";
+
 impl SwitchTtl for Dynamo {
     async fn enable_ttl(&self) -> Result<EnableAnswer> {
         let operation = "UpdateTimeToLive";
         let wanted = TimeToLiveSpecification::builder().attribute_name(TTL).enabled(true).build();
-        let wanted = self.built(operation, wanted)?;
+        let wanted = wanted.map_err(|_| self.rejected(operation, NOT_BUILT))?;
         self.call(operation, Phase::Work, || {
             let request = self.client.update_time_to_live().table_name(&self.table);
             let request = request.time_to_live_specification(wanted.clone());
@@ -44,19 +46,12 @@ impl SwitchStream for Dynamo {
         let operation = "UpdateTable";
         // Old images, and no more: what is new in a row is nobody's business here.
         let wanted = StreamSpecification::builder().stream_enabled(true).stream_view_type(StreamViewType::OldImage);
-        let wanted = self.built(operation, wanted.build())?;
+        let wanted = wanted.build().map_err(|_| self.rejected(operation, NOT_BUILT))?;
         self.call(operation, Phase::Work, || {
             let request = self.client.update_table().table_name(&self.table).stream_specification(wanted.clone());
             async { answer(request.send().await) }
         })
         .await
-    }
-}
-
-impl Dynamo {
-    fn built<T>(&self, operation: &'static str, specification: Result<T, BuildError>) -> Result<T> {
-        let code = || "a request that could not be built".to_owned();
-        specification.map_err(|_| StoreError::Rejected { operation, table: self.table.clone(), code: code() })
     }
 }
 

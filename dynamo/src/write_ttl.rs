@@ -6,6 +6,7 @@ use aws_sdk_dynamodb::types::{ConsumedCapacity, ReturnConsumedCapacity, ReturnVa
 use super::Dynamo;
 use super::call::Phase;
 use super::convert::{BUCKET, DATA, ID, Item, RETIRED, TTL, guards, to_key, to_row, to_value};
+use super::pace::Direction;
 use jobs::store::{Result, WriteTtl};
 use shared::row::{Raw, Row};
 
@@ -21,7 +22,7 @@ enum Answer {
 impl WriteTtl for Dynamo {
     async fn write_ttl(&self, row: &Row, ttl: &Raw) -> Result<bool> {
         let units = f64::from(row.write_units());
-        self.wait_to_write(units).await?;
+        self.wait_to(Direction::Write, units).await?;
         // Without the first condition an update of a row that is gone would make a new one.
         let mut conditions = vec![format!("attribute_exists(#{ID})")];
         for (attribute, raw) in guards(row) {
@@ -79,7 +80,7 @@ impl WriteTtl for Dynamo {
             // An answer that got lost is asked for again, and then our own write is what is in the way.
             Answer::Refused(item) => (None, item.and_then(to_row).is_some_and(|found| is_ours(&found, row, ttl))),
         };
-        self.pace.settle_write(units, reported.unwrap_or(units));
+        self.pace.settle(Direction::Write, units, reported.unwrap_or(units));
         self.used_writing(reported, units);
         Ok(written)
     }

@@ -1,6 +1,6 @@
 //! `janitor audit`: the measurement of the metrics job, as text or as a page.
 
-use std::io::Write;
+use std::io;
 
 use jobs::metrics::{Counts, Ended, Measurement, OwnerKind, answer, measure, recovery_finding};
 use jobs::store::{Billing, InspectRecovery};
@@ -9,20 +9,20 @@ use shared::time::Utc;
 
 use super::stop_on_signals;
 use crate::args::{Auditing, Common};
+use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::flags::in_flags;
 use crate::html;
-use crate::screen::{Screen, grouped, seconds, units};
+use crate::screen::{grouped, seconds, took, units};
 use crate::target::Target;
 
 /// # Errors
 /// When the table could not be read.
-pub async fn audit(common: &Common, options: &Auditing, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
-    let mut overrides = common.overrides();
-    overrides.extend(options.flags.given.clone());
+pub async fn audit(common: &Common, options: &Auditing, console: &mut Console) -> Result<u8, Failure> {
+    let screen = console.screen;
     // Before the table is read: that may take long, and cost.
     let place = options.html.as_deref().map(html::Place::new).transpose()?;
-    let target = Target::new(common, overrides, Purpose::Metrics).await?;
+    let target = Target::new(common, common.with(&options.flags), Purpose::Metrics).await?;
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
     let work = Box::pin(measure(&table, &target.settings, table.clock()));
@@ -32,9 +32,9 @@ pub async fn audit(common: &Common, options: &Auditing, screen: Screen, out: &mu
     }
     let report = answer(&measured);
     if screen.json {
-        writeln!(out, "{report}")?;
+        console.document(&report)?;
     } else {
-        tell(&measured, screen, out)?;
+        tell(&measured, console)?;
     }
     if let Some(place) = place {
         place.save(&html::page(&report))?;
@@ -43,7 +43,7 @@ pub async fn audit(common: &Common, options: &Auditing, screen: Screen, out: &mu
             (_, true) => {}
             // Standard output is one document.
             (true, false) => eprintln!("{said}"),
-            (false, false) => writeln!(out, "\n{said}")?,
+            (false, false) => console.line(format_args!("\n{said}"))?,
         }
     }
     let complete = report["report"]["complete"] == true;
@@ -54,7 +54,7 @@ pub async fn audit(common: &Common, options: &Auditing, screen: Screen, out: &mu
     })
 }
 
-fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+fn tell(measured: &Measurement, console: &mut Console) -> io::Result<()> {
     let figures = &measured.figures;
     let billing = match figures.billing {
         Billing::OnDemand { .. } => "on demand".to_owned(),
@@ -62,26 +62,24 @@ fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<
             format!("provisioned: {} read and {} write units", units(read_units), units(write_units))
         }
     };
-    writeln!(out, "{}", screen.head(&format!("audit of table {}", measured.table)))?;
-    let counts = format!(
-        "DynamoDB counts {} rows, {} bytes (up to six hours ago); {billing}",
-        grouped(figures.rows),
-        grouped(figures.bytes)
-    );
-    writeln!(out, "{}\n", screen.paragraph("", &counts))?;
+    console.line(console.screen.head(&format!("audit of table {}", measured.table)))?;
+    let (rows, bytes) = (grouped(figures.rows), grouped(figures.bytes));
+    console.say("", &format!("DynamoDB counts {rows} rows, {bytes} bytes (up to six hours ago); {billing}"))?;
+    console.line("")?;
     let is_counted = measured.ended == Ended::Complete;
     if is_counted {
-        tell_counts(measured, screen, out)?;
+        tell_counts(measured, console)?;
     } else {
-        writeln!(out, "{}\n", screen.paragraph("", "Not all rows were counted: there are no numbers of rows."))?;
+        console.say("", "Not all rows were counted: there are no numbers of rows.")?;
     }
+    console.line("")?;
     let lag = if is_counted { format!("; {}", lag(&measured.census.total())) } else { String::new() };
-    writeln!(out, "{}", screen.paragraph("TTL       ", &format!("{}{lag}", measured.ttl.name().replace('-', " "))))?;
+    console.say("TTL       ", &format!("{}{lag}", measured.ttl.name().replace('-', " ")))?;
     if let (true, Some(until)) = (is_counted, measured.census.total().retired_until) {
         let rows = grouped(measured.census.total().retired);
         let said =
             format!("{rows} rows; TTL removes the last from {}, until then `janitor restore` has them", Utc(until));
-        writeln!(out, "{}", screen.paragraph("retired   ", &said))?;
+        console.say("retired   ", &said)?;
     }
     for (name, state) in &measured.runs {
         let complete = state.last_complete_at.map_or_else(
@@ -100,38 +98,32 @@ fn tell(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<
                 grouped(run.skipped)
             )
         });
-        writeln!(out, "{}", screen.paragraph("runs      ", &format!("{name} {complete}{last}")))?;
+        console.say("runs      ", &format!("{name} {complete}{last}"))?;
     }
     if let Some(clients) = measured.clients.as_ref().filter(|clients| clients.clients > 0) {
         let (all, unused) = (grouped(clients.clients), grouped(clients.unused));
-        writeln!(out, "clients   {all} clients, {unused} of them unused for 30 days")?;
+        console.line(format_args!("clients   {all} clients, {unused} of them unused for 30 days"))?;
     }
     if is_counted {
-        writeln!(out, "{}", screen.paragraph("backlog   ", &backlog(measured)))?;
-        writeln!(out, "{}", screen.paragraph("forecast  ", &forecast(measured)))?;
+        console.say("backlog   ", &backlog(measured))?;
+        console.say("forecast  ", &forecast(measured))?;
     }
-    writeln!(
-        out,
-        "cost      {} read units, {} requests, {}.{} s",
-        units(measured.usage.read_units),
-        grouped(measured.usage.requests),
-        measured.elapsed_ms / 1_000,
-        measured.elapsed_ms / 100 % 10
-    )?;
-    writeln!(out)?;
+    let (read, requests) = (units(measured.usage.read_units), grouped(measured.usage.requests));
+    let took = took(measured.elapsed_ms);
+    console.line(format_args!("cost      {read} read units, {requests} requests, {took}\n"))?;
     if measured.findings.is_empty() {
-        writeln!(out, "no findings")?;
+        console.line("no findings")?;
     }
     for finding in &measured.findings {
         // The others are about the functions, which have settings and no flags.
         let text = if finding.kind == "not-counted" { in_flags(&finding.text) } else { finding.text.clone() };
-        writeln!(out, "{}", screen.warn(&screen.paragraph("finding: ", &text)))?;
+        console.warn("finding: ", &text)?;
     }
     Ok(())
 }
 
 /// The table of buckets.
-fn tell_counts(measured: &Measurement, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+fn tell_counts(measured: &Measurement, console: &mut Console) -> io::Result<()> {
     let age = |counts: &Counts| counts.oldest_dead.map_or_else(String::new, seconds);
     let row = |owner: &str, name: &str, counts: &Counts| {
         vec![
@@ -150,8 +142,7 @@ fn tell_counts(measured: &Measurement, screen: Screen, out: &mut impl Write) -> 
     }
     rows.push(row("", "all", &measured.census.total()));
     let head = ["bucket", "owner", "rows", "bytes", "dead", "due", "oldest dead for"];
-    writeln!(out, "{}", screen.table(&head, &rows))?;
-    Ok(())
+    console.table(&head, &rows)
 }
 
 /// For how long rows have been past their TTL.

@@ -1,15 +1,17 @@
 //! `janitor ttl backfill`: sets the TTL that rows should have.
 
-use std::io::Write;
+use std::io;
 
 use jobs::backfill::{self, Backfilled, Counts, Ended};
 use jobs::run::pause;
 use jobs::store::{Budget, Usage};
 use serde_json::{Value, json};
 
-use super::{Question, can_ask, confirm, stop_on_signals};
+use super::stop_on_signals;
+use crate::args::Applying;
+use crate::console::Console;
 use crate::fail::{DONE, Failure, UNFINISHED};
-use crate::screen::{Screen, grouped, units};
+use crate::screen::{Screen, grouped, reasons};
 use crate::target::{Place, Target};
 
 /// One pass over the table, and what it cost.
@@ -19,24 +21,17 @@ struct Pass {
     usage: Usage,
 }
 
-pub(super) async fn backfill(
-    target: &Target,
-    apply: bool,
-    yes: bool,
-    screen: Screen,
-    out: &mut impl Write,
-) -> Result<u8, Failure> {
-    can_ask(apply, yes, screen)?;
+pub(super) async fn backfill(target: &Target, applying: Applying, console: &mut Console) -> Result<u8, Failure> {
+    console.can_ask(applying)?;
     let place = target.place().await?;
     stop_on_signals(target.watch);
-    if !yes {
-        let dry = pass(target, true, screen).await?;
-        report(&dry, target, &place, screen, out)?;
+    if !applying.yes {
+        let dry = pass(target, true, console.screen).await?;
+        report(&dry, target, &place, console)?;
         let may_go_on = dry.filled.set() > 0 && dry.filled.ended == Ended::Through && !target.watch.is_stopped();
-        if !apply || !may_go_on {
-            if may_go_on && !screen.quiet && !screen.json {
-                let advice = "Nothing was written. To set them, run it again with --apply.";
-                writeln!(out, "\n{}", screen.paragraph("", advice))?;
+        if !applying.apply || !may_go_on {
+            if may_go_on {
+                console.hint("Nothing was written. To set them, run it again with --apply.")?;
             }
             return code(&dry);
         }
@@ -47,12 +42,10 @@ pub(super) async fn backfill(
             place.of(&target.settings.table),
             grouped(dry.filled.write_units),
         );
-        let what = screen.paragraph("", &what);
-        let question = Question { what: &what, deed: "set them", undone: "nothing was written" };
-        confirm(question, target.watch, out).await?;
+        console.confirm(&what, "set them", "nothing was written", target.watch).await?;
     }
-    let real = pass(target, false, screen).await?;
-    report(&real, target, &place, screen, out)?;
+    let real = pass(target, false, console.screen).await?;
+    report(&real, target, &place, console)?;
     code(&real)
 }
 
@@ -79,52 +72,31 @@ fn code(pass: &Pass) -> Result<u8, Failure> {
     }
 }
 
-fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
-    if screen.json {
-        writeln!(out, "{}", document(pass, target, place))?;
-        return Ok(());
+fn report(pass: &Pass, target: &Target, place: &Place, console: &mut Console) -> io::Result<()> {
+    if console.screen.json {
+        return console.document(&document(pass, target, place));
     }
     let Pass { dry, filled, usage } = pass;
-    let head = format!(
-        "{}backfill of ttl_timestamp on {}",
-        if *dry { "dry run of the " } else { "" },
-        place.head(&target.settings.table)
-    );
-    writeln!(out, "{}\n", screen.head(&head))?;
-    let rows: Vec<Vec<String>> = filled
-        .buckets
-        .iter()
-        .map(|(name, counts)| vec![(*name).to_owned(), grouped(counts.read), grouped(counts.set), left(counts)])
-        .collect();
-    write!(
-        out,
-        "{}",
-        screen.table(&["bucket", "read", if *dry { "to set" } else { "set" }, "left as they are"], &rows)
-    )?;
+    let what = if *dry { "dry run of the " } else { "" };
+    console.head(&format!("{what}backfill of ttl_timestamp on {}", place.head(&target.settings.table)))?;
+    let line = |(name, counts): (&&str, &Counts)| {
+        vec![(*name).to_owned(), grouped(counts.read), grouped(counts.set), reasons(&counts.left)]
+    };
+    let rows: Vec<Vec<String>> = filled.buckets.iter().map(line).collect();
+    console.table(&["bucket", "read", if *dry { "to set" } else { "set" }, "left as they are"], &rows)?;
     let verb = if *dry { "would set" } else { "set" };
-    writeln!(out, "\n{verb} {} of {} rows read", grouped(filled.set()), grouped(filled.read()))?;
-    let (read, write) = (units(usage.read_units), units(usage.write_units));
-    let used = format!("{read} read and {write} write units, {} requests", grouped(usage.requests));
-    writeln!(out, "{}", screen.paragraph("used ", &used))?;
-    for (n, what) in [
+    let (set, read) = (grouped(filled.set()), grouped(filled.read()));
+    console.line(format_args!("\n{verb} {set} of {read} rows read"))?;
+    console.used(*usage)?;
+    console.rows_that(&[
         (filled.lost_races(), "changed or were deleted in the meantime, and were left alone"),
         (filled.skipped(), "could not be read or written: run it again"),
-    ] {
-        if n > 0 {
-            writeln!(out, "{} rows {what}", grouped(n))?;
-        }
-    }
+    ])?;
     if filled.ended == Ended::Stopped {
         let rest = "the TTLs that were set are kept, and another run sets the rest";
-        writeln!(out, "{}", screen.paragraph("stopped before the end: ", rest))?;
+        console.say("stopped before the end: ", rest)?;
     }
     Ok(())
-}
-
-fn left(counts: &Counts) -> String {
-    let reasons: Vec<String> =
-        counts.left.iter().map(|(reason, n)| format!("{} {}", grouped(*n), reason.replace('_', " "))).collect();
-    reasons.join(", ")
 }
 
 fn document(pass: &Pass, target: &Target, place: &Place) -> Value {

@@ -1,6 +1,6 @@
 //! `janitor clients`: which clients nobody uses; with `--apply`, their removal.
 
-use std::io::Write;
+use std::io;
 
 use jobs::clients::{self, Ended, Prune};
 use jobs::store::{Budget, Usage};
@@ -11,17 +11,19 @@ use shared::settings::Purpose;
 use shared::time::{EpochSeconds, Utc};
 
 use super::explain::from_now;
-use super::{Question, can_ask, confirm, stop_on_signals};
+use super::stop_on_signals;
 use crate::args::{Common, Pruning};
+use crate::console::Console;
 use crate::fail::{DONE, Failure, UNFINISHED};
-use crate::screen::{Screen, grouped, units};
+use crate::screen::grouped;
 use crate::target::{Place, Target};
 
 /// Clients that are listed on a screen; the JSON document lists them all.
 const MOST_LISTED: usize = 100;
 
-pub async fn clients(common: &Common, options: &Pruning, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
-    can_ask(options.apply, options.yes, screen)?;
+pub async fn clients(common: &Common, options: &Pruning, console: &mut Console) -> Result<u8, Failure> {
+    let screen = console.screen;
+    console.can_ask(options.applying)?;
     let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
     let place = target.place().await?;
     let table = target.open().await?;
@@ -29,13 +31,13 @@ pub async fn clients(common: &Common, options: &Pruning, screen: Screen, out: &m
     let now = table.clock().now();
     let mut found = Clients::new(now, options.unused_for);
     screen.while_watching("clients", target.watch, Box::pin(clients::survey(&table, &mut found))).await?;
-    let about = About { table: &target.settings.table, place: &place, now, unused_for: options.unused_for, screen };
+    let about = About { table: &target.settings.table, place: &place, now, unused_for: options.unused_for };
     let unused = found.all_unused();
-    if !options.apply || unused.is_empty() {
-        return about.report(&found, table.usage(), out);
+    if !options.applying.apply || unused.is_empty() {
+        return about.report(&found, table.usage(), console);
     }
-    if !options.yes {
-        about.list(&found, out)?;
+    if !options.applying.yes {
+        about.list(&found, console)?;
         let (n, limit) = (grouped(unused.len() as u64), options.max_deletes);
         let limit = limit.map_or_else(String::new, |most| format!(", and stops after {} deletes", grouped(most)));
         let what = format!(
@@ -43,15 +45,13 @@ pub async fn clients(common: &Common, options: &Pruning, screen: Screen, out: &m
              register again. The rows cannot be restored.",
             place.of(about.table)
         );
-        let what = screen.paragraph("", &what);
-        let question = Question { what: &what, deed: "remove them", undone: "nothing was deleted" };
-        confirm(question, target.watch, out).await?;
+        console.confirm(&what, "remove them", "nothing was deleted", target.watch).await?;
     }
     let counts = found.counts();
     let max_deletes = options.max_deletes.or(target.settings.max_deletes);
     let work = Box::pin(clients::prune(&table, table.clock(), &mut found, max_deletes));
     let pruned = screen.while_watching("clients", target.watch, work).await?;
-    about.report_removal(&counts, &pruned, table.usage(), out)
+    about.report_removal(&counts, &pruned, table.usage(), console)
 }
 
 struct About<'a> {
@@ -59,7 +59,6 @@ struct About<'a> {
     place: &'a Place,
     now: EpochSeconds,
     unused_for: i64,
-    screen: Screen,
 }
 
 /// The document that `--json` prints.
@@ -77,7 +76,7 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     list: Option<Vec<Listed<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    removal: Option<Removal>,
+    removal: Option<Removal<'a>>,
     capacity: serde_json::Value,
     requests: u64,
 }
@@ -90,19 +89,15 @@ struct Listed<'a> {
 }
 
 #[derive(Serialize)]
-struct Removal {
+struct Removal<'a> {
     outcome: &'static str,
-    clients_removed: u64,
-    rows_deleted: u64,
-    used_since: u64,
-    changed: u64,
-    skipped: u64,
-    without_index: u64,
+    #[serde(flatten)]
+    pruned: &'a Prune,
     problem: Option<String>,
 }
 
-impl Removal {
-    fn of(pruned: &Prune) -> Self {
+impl<'a> Removal<'a> {
+    fn of(pruned: &'a Prune) -> Self {
         let (outcome, problem) = match &pruned.ended {
             Ended::Complete if pruned.skipped + pruned.without_index > 0 => ("skipped", None),
             Ended::Complete => ("complete", None),
@@ -111,16 +106,7 @@ impl Removal {
             Ended::Paused(pause) => ("paused", Some(pause.to_string())),
             Ended::Fault(error) => ("failed", Some(error.to_string())),
         };
-        Self {
-            outcome,
-            clients_removed: pruned.removed,
-            rows_deleted: pruned.rows_deleted,
-            used_since: pruned.used_since,
-            changed: pruned.changed,
-            skipped: pruned.skipped,
-            without_index: pruned.without_index,
-            problem,
-        }
+        Self { outcome, pruned, problem }
     }
 
     fn code(&self) -> u8 {
@@ -129,12 +115,12 @@ impl Removal {
 }
 
 impl About<'_> {
-    fn report(&self, found: &Clients, usage: Usage, out: &mut impl Write) -> Result<u8, Failure> {
-        if !self.screen.json {
-            self.list(found, out)?;
-            self.print_usage(usage, out)?;
-            if !self.screen.quiet && found.counts().unused > 0 {
-                writeln!(out, "\nNothing was deleted. To remove the unused clients, run it again with --apply.")?;
+    fn report(&self, found: &Clients, usage: Usage, console: &mut Console) -> Result<u8, Failure> {
+        if !console.screen.json {
+            self.list(found, console)?;
+            console.used(usage)?;
+            if !console.screen.quiet && found.counts().unused > 0 {
+                console.line("\nNothing was deleted. To remove the unused clients, run it again with --apply.")?;
             }
             return Ok(DONE);
         }
@@ -146,7 +132,7 @@ impl About<'_> {
         });
         let counts = found.counts();
         let document = Document { list: Some(list.collect()), ..self.document(&counts, None, usage) };
-        writeln!(out, "{}", json!(document))?;
+        console.document(&document)?;
         Ok(DONE)
     }
 
@@ -155,36 +141,37 @@ impl About<'_> {
         counts: &Counts,
         pruned: &Prune,
         usage: Usage,
-        out: &mut impl Write,
+        console: &mut Console,
     ) -> Result<u8, Failure> {
         let removal = Removal::of(pruned);
         let code = removal.code();
-        if self.screen.json {
-            writeln!(out, "{}", json!(self.document(counts, Some(removal), usage)))?;
+        if console.screen.json {
+            console.document(&self.document(counts, Some(removal), usage))?;
             return Ok(code);
         }
-        let (clients, rows) = (grouped(removal.clients_removed), grouped(removal.rows_deleted));
-        writeln!(out, "\nremoved {clients} of {} unused clients: {rows} rows", grouped(counts.unused))?;
+        let (clients, rows) = (grouped(pruned.removed), grouped(pruned.rows_deleted));
+        let unused = grouped(counts.unused);
+        console.line(format_args!("\nremoved {clients} of {unused} unused clients: {rows} rows"))?;
         for (n, what) in [
-            (removal.used_since, "were used in the meantime, and are kept"),
-            (removal.changed, "changed or were deleted in the meantime, and were left alone"),
-            (removal.skipped, "could not be read or deleted: run it again"),
-            (removal.without_index, "are kept and have no index row any more: run it again"),
+            (pruned.used_since, "were used in the meantime, and are kept"),
+            (pruned.changed, "changed or were deleted in the meantime, and were left alone"),
+            (pruned.skipped, "could not be read or deleted: run it again"),
+            (pruned.without_index, "are kept and have no index row any more: run it again"),
         ] {
             if n > 0 {
-                writeln!(out, "{:>8} {what}", grouped(n))?;
+                console.line(format_args!("{:>8} {what}", grouped(n)))?;
             }
         }
-        self.print_usage(usage, out)?;
+        console.used(usage)?;
         if removal.outcome != "complete" {
             let why = removal.problem.as_deref().unwrap_or("run it again for the rest");
             let text = format!("{}: {why}", removal.outcome.replace('-', " "));
-            writeln!(out, "{}", self.screen.warn(&self.screen.paragraph("ended early: ", &text)))?;
+            console.warn("ended early: ", &text)?;
         }
         Ok(code)
     }
 
-    fn document<'a>(&'a self, counts: &'a Counts, removal: Option<Removal>, usage: Usage) -> Document<'a> {
+    fn document<'a>(&'a self, counts: &'a Counts, removal: Option<Removal<'a>>, usage: Usage) -> Document<'a> {
         Document {
             mode: if removal.is_some() { "apply" } else { "dry-run" },
             complete: removal.as_ref().is_none_or(|removal| removal.outcome == "complete"),
@@ -201,9 +188,9 @@ impl About<'_> {
         }
     }
 
-    fn list(&self, found: &Clients, out: &mut impl Write) -> Result<(), Failure> {
-        let (screen, counts) = (self.screen, found.counts());
-        writeln!(out, "{}\n", screen.head(&format!("clients of {}", self.place.head(self.table))))?;
+    fn list(&self, found: &Clients, console: &mut Console) -> io::Result<()> {
+        let counts = found.counts();
+        console.head(&format!("clients of {}", self.place.head(self.table)))?;
         let by = |who: &str, by: &Use| {
             let cells = [by.clients(), by.with_live_tokens, by.with_dead_tokens_only, by.without_tokens].map(grouped);
             [vec![who.to_owned()], cells.to_vec()].concat()
@@ -211,12 +198,14 @@ impl About<'_> {
         let rows =
             [by("registered themselves", &counts.registered_themselves), by("of actors", &counts.of_actors)].to_vec();
         let head = ["clients", "all", "with live tokens", "with dead tokens only", "without tokens"];
-        writeln!(out, "{}", screen.table(&head, &rows))?;
+        console.table(&head, &rows)?;
         let ages = counts.ages.iter().map(|age| {
             let days = age.up_to_days.map_or_else(|| "older".to_owned(), |days| format!("up to {days} d"));
             vec![days, grouped(age.clients), grouped(age.unused)]
         });
-        writeln!(out, "{}", screen.table(&["registered", "clients", "unused"], &ages.collect::<Vec<_>>()))?;
+        console.line("")?;
+        console.table(&["registered", "clients", "unused"], &ages.collect::<Vec<_>>())?;
+        console.line("")?;
         let unused = found.all_unused();
         let shown = unused.iter().take(MOST_LISTED).filter_map(|id| found.unused(*id)).map(|client| {
             let age = from_now(client.registered.since(self.now));
@@ -224,21 +213,13 @@ impl About<'_> {
         });
         let shown: Vec<Vec<String>> = shown.collect();
         if !shown.is_empty() {
-            write!(out, "{}", screen.table(&["unused client", "registered", "name"], &shown))?;
+            console.table(&["unused client", "registered", "name"], &shown)?;
         }
         if unused.len() > MOST_LISTED {
             let more = grouped((unused.len() - MOST_LISTED) as u64);
-            writeln!(out, "... and {more} more: --json lists them all")?;
+            console.line(format_args!("... and {more} more: --json lists them all"))?;
         }
-        let total = grouped(counts.clients);
-        writeln!(out, "\n{} of {total} clients are unused", grouped(counts.unused))?;
-        Ok(())
-    }
-
-    fn print_usage(&self, usage: Usage, out: &mut impl Write) -> Result<(), Failure> {
-        let (read, write) = (units(usage.read_units), units(usage.write_units));
-        let used = format!("{read} read and {write} write units, {} requests", grouped(usage.requests));
-        writeln!(out, "{}", self.screen.paragraph("used ", &used))?;
-        Ok(())
+        let (unused, total) = (grouped(counts.unused), grouped(counts.clients));
+        console.line(format_args!("\n{unused} of {total} clients are unused"))
     }
 }

@@ -1,15 +1,13 @@
 //! `janitor doctor`: whether a run could work here, and what to do about each thing that is missing.
 
-use std::io::Write;
-
 use dynamo::SignInError;
 use jobs::status::{Check, State, examine};
 use serde_json::json;
 use shared::settings::{Mode, Purpose};
 
 use crate::args::{Common, Doctor};
+use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure};
-use crate::screen::Screen;
 use crate::target::Target;
 use crate::typed::Typed;
 
@@ -18,24 +16,22 @@ const FIRST: [&str; 4] = ["region", "credentials", "table", "permissions"];
 
 /// # Errors
 /// When the result could not be written.
-pub async fn doctor(common: &Common, options: &Doctor, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+pub async fn doctor(common: &Common, options: &Doctor, console: &mut Console) -> Result<u8, Failure> {
     let mode = options.mode.into();
     let checks = checks(common, options, mode).await?;
-    if screen.json {
-        writeln!(out, "{}", json!({"mode": mode.name(), "checks": checks}))?;
+    if console.screen.json {
+        console.line(json!({"mode": mode.name(), "checks": checks}))?;
     } else {
         let rows: Vec<Vec<String>> =
             checks.iter().map(|one| vec![one.check.clone(), one.state.to_string(), one.text.clone()]).collect();
-        write!(out, "{}", screen.table(&["check", "state", "found"], &rows))?;
+        console.table(&["check", "state", "found"], &rows)?;
     }
     let is_well = checks.iter().all(|check| check.state == State::Ok);
     Ok(if is_well { DONE } else { FINDINGS })
 }
 
 async fn checks(common: &Common, options: &Doctor, mode: Mode) -> Result<Vec<Check>, Failure> {
-    let mut overrides = common.overrides();
-    overrides.extend(options.flags.given.clone());
-    let target = match Target::signed_in(common, overrides, Purpose::Cleanup).await? {
+    let target = match Target::signed_in(common, common.with(&options.flags), Purpose::Cleanup).await? {
         Ok(target) => target,
         Err(missing) => {
             let failed = if missing == SignInError::NoRegion { "region" } else { "credentials" };

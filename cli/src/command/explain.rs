@@ -1,6 +1,6 @@
 //! `janitor explain`: why a row is judged as it is.
 
-use std::io::Write;
+use std::io;
 
 use dynamo::ReadOnly;
 use jobs::explain::{
@@ -17,8 +17,9 @@ use shared::time::{EpochSeconds, Utc};
 
 use super::read_secret;
 use crate::args::{Common, Explaining};
+use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
-use crate::screen::{Screen, seconds};
+use crate::screen::seconds;
 use crate::target::Target;
 
 /// The row to explain.
@@ -36,16 +37,9 @@ struct Found {
     incomplete: bool,
 }
 
-pub async fn explain(
-    common: &Common,
-    options: &Explaining,
-    screen: Screen,
-    out: &mut impl Write,
-) -> Result<u8, Failure> {
+pub async fn explain(common: &Common, options: &Explaining, console: &mut Console) -> Result<u8, Failure> {
     let wanted = wanted(options)?;
-    let mut overrides = common.overrides();
-    options.add_to(&mut overrides);
-    let target = Target::new(common, overrides, Purpose::Explain).await?;
+    let target = Target::new(common, common.with(&options.flags), Purpose::Explain).await?;
     let table = target.open_to_read().await?;
     let now = options.now.map_or_else(|| table.clock().now(), EpochSeconds::new);
     let shown = if options.reveal { Shown::Revealed } else { Shown::Masked };
@@ -55,26 +49,25 @@ pub async fn explain(
     for row in found.rows {
         rows.push(Document::new(&explain_row(&table, row, now, &policy).await?, shown));
     }
-    if screen.json {
+    if console.screen.json {
         let moment = json!({"epoch": now.get(), "utc": Utc(now).to_string()});
-        let report = json!({
+        console.line(json!({
             "table": target.settings.table,
             "now": moment,
             "found": !rows.is_empty(),
             "incomplete": found.incomplete,
             "not_found_because": rows.is_empty().then_some(found.without),
             "rows": rows,
-        });
-        writeln!(out, "{report}")?;
+        }))?;
     } else {
         for (i, row) in rows.iter().enumerate() {
             if i > 0 {
-                writeln!(out)?;
+                console.line("")?;
             }
-            print(row, now, screen, out)?;
+            print(row, now, console)?;
         }
         if rows.is_empty() {
-            writeln!(out, "{}", screen.paragraph("", &found.without))?;
+            console.say("", &found.without)?;
         }
     }
     Ok(match (rows.is_empty(), found.incomplete) {
@@ -191,16 +184,15 @@ fn moment(at: &Moment) -> String {
 }
 
 /// The document, for people.
-fn print(row: &Document, now: EpochSeconds, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+fn print(row: &Document, now: EpochSeconds, console: &mut Console) -> io::Result<()> {
     // Also what is revealed: a terminal must not act on it.
     let bucket = |bucket: &Option<String>| plain(bucket.as_deref().unwrap_or("(none)"));
     let head = format!("{} {} of {}", bucket(&row.place.bucket), plain(&row.place.name), row.owner_kind);
-    writeln!(out, "{}", screen.head(&head))?;
-    let mut line = |lead: &str, text: &str| writeln!(out, "{}", screen.paragraph(&format!("  {lead:<15}"), text));
+    console.line(console.screen.head(&head))?;
+    let mut line = |lead: &str, text: &str| console.say(&format!("  {lead:<15}"), text);
     line("owner", &plain(&row.place.owner))?;
     if let Some(why) = row.never_touched_because {
-        line("never touched", &format!("because {why}"))?;
-        return Ok(());
+        return line("never touched", &format!("because {why}"));
     }
     line("purpose", row.purpose.unwrap_or_default())?;
     line("read by", &format!("{} under this bucket name", row.read_by.unwrap_or_default()))?;

@@ -1,22 +1,22 @@
 //! What is packaged beside the program, from the definitions of its command line: man pages and completion scripts.
 
-use std::io::Write;
 use std::path::Path;
 
 use clap::{CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 use crate::args::Cli;
+use crate::console::Console;
 use crate::fail::{DONE, Failure};
 
 const NAME: &str = "janitor";
 
 /// The completion script of one shell.
-pub fn completions(shell: Shell, out: &mut impl Write) -> Result<u8, Failure> {
+pub fn completions(shell: Shell, console: &mut Console) -> Result<u8, Failure> {
     // Into memory first: `generate` panics where it cannot write, as to a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), NAME, &mut script);
-    out.write_all(&script)?;
+    console.out.write_all(&script)?;
     Ok(DONE)
 }
 
@@ -24,7 +24,7 @@ pub fn completions(shell: Shell, out: &mut impl Write) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn all(folder: &Path, out: &mut impl Write) -> Result<u8, Failure> {
+pub fn all(folder: &Path, console: &mut Console) -> Result<u8, Failure> {
     let (man, completions) = (folder.join("man"), folder.join("completions"));
     std::fs::create_dir_all(&man)?;
     std::fs::create_dir_all(&completions)?;
@@ -32,6 +32,6 @@ pub fn all(folder: &Path, out: &mut impl Write) -> Result<u8, Failure> {
     for shell in Shell::value_variants() {
         clap_complete::generate_to(*shell, &mut Cli::command(), NAME, &completions)?;
     }
-    writeln!(out, "{}\n{}", man.display(), completions.display())?;
+    console.line(format_args!("{}\n{}", man.display(), completions.display()))?;
     Ok(DONE)
 }

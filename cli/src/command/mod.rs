@@ -16,72 +16,15 @@ pub mod status;
 pub mod ttl;
 mod ttl_row;
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use jobs::run::clock::Watch;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::console::ASKING;
 use crate::fail::Failure;
-use crate::screen::Screen;
 use crate::terminal::Terminal;
-
-/// Before anything is read: whether a yes can be asked for where one is needed.
-pub(crate) fn can_ask(apply: bool, yes: bool, screen: Screen) -> Result<(), Failure> {
-    if apply && !yes && (!screen.asks || screen.json) {
-        return Err(nobody());
-    }
-    Ok(())
-}
-
-fn nobody() -> Failure {
-    Failure::usage("--apply asks for a yes, and there is nobody to ask: add --yes")
-}
-
-/// What is about to happen, and what to ask before it does.
-pub(crate) struct Question<'a> {
-    pub what: &'a str,
-    /// What a yes does: `delete them`.
-    pub deed: &'a str,
-    /// What did not happen without one.
-    pub undone: &'a str,
-}
-
-/// Somebody is being asked: a signal is an answer.
-static ASKING: AtomicBool = AtomicBool::new(false);
-/// Between two looks at whether a question was answered by a signal.
-const GLANCE: Duration = Duration::from_millis(50);
-
-/// Asks for a yes. Ctrl-C is a no, at once: the answer is read in a thread, which nobody waits for in the end.
-pub(crate) async fn confirm(question: Question<'_>, watch: &Watch, out: &mut impl Write) -> Result<(), Failure> {
-    // The plan is shown before anybody is asked about it.
-    out.flush()?;
-    let mut terminal = Terminal::open().ok_or_else(nobody)?;
-    let text = format!("\n{}\nType yes to {}: ", question.what, question.deed);
-    ASKING.store(true, Ordering::Relaxed);
-    let (tell, told) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        // Nobody listens any more after a signal.
-        let _ = tell.send(terminal.ask(&text));
-    });
-    let stopped = async {
-        while !watch.is_stopped() {
-            tokio::time::sleep(GLANCE).await;
-        }
-    };
-    let answer = tokio::select! {
-        answer = told => answer.ok().transpose()?.unwrap_or_default(),
-        () = stopped => String::new(),
-    };
-    ASKING.store(false, Ordering::Relaxed);
-    if watch.is_stopped() {
-        writeln!(out)?;
-    } else if answer.trim() == "yes" {
-        return Ok(());
-    }
-    Err(Failure::unfinished(format!("not confirmed: {}", question.undone)))
-}
 
 /// The longest name that a row can have.
 const LONGEST_NAME: u64 = 1_024;

@@ -1,6 +1,5 @@
 //! `janitor run`: cleans at an interval until it is stopped.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -10,6 +9,7 @@ use shared::time::Utc;
 use super::runs::{Deed, Which};
 use super::stop_on_signals;
 use crate::args::{Common, Reaping};
+use crate::console::Console;
 use crate::fail::{DONE, Failure, USAGE};
 use crate::screen::{Screen, grouped, seconds, units};
 use crate::target::{Target, now};
@@ -22,18 +22,18 @@ const NAP: Duration = Duration::from_millis(200);
 
 /// # Errors
 /// When a setting is wrong or the table cannot be had: such a run would fail for ever.
-pub async fn run(common: &Common, options: &Reaping, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+pub async fn run(common: &Common, options: &Reaping, console: &mut Console) -> Result<u8, Failure> {
     let mode = if options.apply { Mode::Delete } else { Mode::DryRun };
-    let mut overrides = common.overrides();
-    overrides.extend(options.flags.given.clone());
-    let target = Target::new(common, overrides, Which::Cleanup.purpose()).await?;
+    let screen = console.screen;
+    let target = Target::new(common, common.with(&options.flags), Which::Cleanup.purpose()).await?;
     let for_repair = target.settings_for(Which::Repair.purpose())?;
     target.place().await?;
     stop_on_signals(target.watch);
     let jitter = (options.every / JITTER_DIVISOR).min(JITTER_MOST).mul_f64(fastrand::f64());
     if !screen.quiet && !screen.json {
-        writeln!(out, "cleaning every {}, first in {}", seconds(options.every.as_secs()), seconds(jitter.as_secs()))?;
-        out.flush()?;
+        let (every, first) = (seconds(options.every.as_secs()), seconds(jitter.as_secs()));
+        console.line(format_args!("cleaning every {every}, first in {first}"))?;
+        console.out.flush()?;
     }
     let began = Instant::now();
     let mut due = [
@@ -49,8 +49,8 @@ pub async fn run(common: &Common, options: &Reaping, screen: Screen, out: &mut i
             // A run that took longer than the interval is followed by the next one after a whole interval, not at once.
             let line = health(*which, &target, settings, mode, screen).await?;
             *at = began.elapsed() + *every;
-            writeln!(out, "{line}")?;
-            out.flush()?;
+            console.line(line)?;
+            console.out.flush()?;
         }
         tokio::time::sleep(NAP).await;
     }

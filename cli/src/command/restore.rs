@@ -1,6 +1,6 @@
 //! `janitor restore`: lists retired rows, and puts their TTL back.
 
-use std::io::Write;
+use std::io;
 
 use jobs::restore::{self, Counts, Restored, Wanted};
 use jobs::run::lease::Lease;
@@ -10,10 +10,11 @@ use serde_json::json;
 use shared::settings::Purpose;
 use shared::time::{EpochSeconds, Utc};
 
-use super::{Question, can_ask, confirm, stop_on_signals};
+use super::stop_on_signals;
 use crate::args::{Common, Restoring};
+use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
-use crate::screen::{Screen, grouped, units};
+use crate::screen::{Screen, grouped, reasons};
 use crate::target::{Place, Target};
 
 /// One pass over the table, and what it cost.
@@ -25,27 +26,21 @@ struct Pass {
 
 /// # Errors
 /// When the table could not be read or written, or the restore was not confirmed.
-pub async fn restore(
-    common: &Common,
-    options: &Restoring,
-    screen: Screen,
-    out: &mut impl Write,
-) -> Result<u8, Failure> {
-    can_ask(options.apply, options.yes, screen)?;
+pub async fn restore(common: &Common, options: &Restoring, console: &mut Console) -> Result<u8, Failure> {
+    console.can_ask(options.applying)?;
     let mut overrides = common.overrides();
     overrides.extend(options.retire_days.map(|days| ("retire_days".to_owned(), days.into())));
     let target = Target::new(common, overrides, Purpose::Explain).await?;
     let place = target.place().await?;
     stop_on_signals(target.watch);
-    if !options.yes {
-        let dry = pass(&target, options, true, screen).await?;
-        report(&dry, &target, &place, screen, out)?;
+    if !options.applying.yes {
+        let dry = pass(&target, options, true, console.screen).await?;
+        report(&dry, &target, &place, console)?;
         let found = dry.restored.sum(|counts| counts.restored);
         let may_go_on = found > 0 && code(&dry)? == DONE && !target.watch.is_stopped();
-        if !options.apply || !may_go_on {
-            if may_go_on && !screen.quiet && !screen.json {
-                let advice = "Nothing was written. To put them back, run it again with --apply.";
-                writeln!(out, "\n{}", screen.paragraph("", advice))?;
+        if !options.applying.apply || !may_go_on {
+            if may_go_on {
+                console.hint("Nothing was written. To put them back, run it again with --apply.")?;
             }
             return code(&dry);
         }
@@ -54,12 +49,10 @@ pub async fn restore(
             grouped(found),
             place.of(&target.settings.table),
         );
-        let what = screen.paragraph("", &what);
-        let question = Question { what: &what, deed: "put them back", undone: "nothing was written" };
-        confirm(question, target.watch, out).await?;
+        console.confirm(&what, "put them back", "nothing was written", target.watch).await?;
     }
-    let real = pass(&target, options, false, screen).await?;
-    report(&real, &target, &place, screen, out)?;
+    let real = pass(&target, options, false, console.screen).await?;
+    report(&real, &target, &place, console)?;
     code(&real)
 }
 
@@ -105,11 +98,11 @@ fn code(pass: &Pass) -> Result<u8, Failure> {
     }
 }
 
-fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+fn report(pass: &Pass, target: &Target, place: &Place, console: &mut Console) -> io::Result<()> {
     let Pass { dry, restored, usage } = pass;
     let sum = |of: fn(&Counts) -> u64| restored.sum(of);
-    if screen.json {
-        let document = json!({
+    if console.screen.json {
+        return console.line(json!({
             "table": target.settings.table,
             "account": place.account,
             "region": place.region,
@@ -124,20 +117,13 @@ fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut
             "buckets": restored.buckets,
             "capacity": {"read_units": usage.read_units, "write_units": usage.write_units},
             "requests": usage.requests,
-        });
-        writeln!(out, "{document}")?;
-        return Ok(());
+        }));
     }
-    let head = format!(
-        "{}restore of retired rows on {}",
-        if *dry { "dry run of the " } else { "" },
-        place.head(&target.settings.table)
-    );
-    writeln!(out, "{}\n", screen.head(&head))?;
+    let what = if *dry { "dry run of the " } else { "" };
+    console.head(&format!("{what}restore of retired rows on {}", place.head(&target.settings.table)))?;
     if sum(|counts| counts.retired) == 0 {
         let none = "No such row is retired. A row that was deleted, by a run, by TTL or by `janitor revoke`, cannot be restored.";
-        writeln!(out, "{}", screen.paragraph("", none))?;
-        return Ok(());
+        return console.say("", none);
     }
     let rows: Vec<Vec<String>> = restored
         .buckets
@@ -145,32 +131,22 @@ fn report(pass: &Pass, target: &Target, place: &Place, screen: Screen, out: &mut
         .filter(|(_, counts)| counts.retired > 0)
         .map(|(name, counts)| {
             let until = counts.until.map_or_else(String::new, |until| Utc(EpochSeconds::new(until)).to_string());
-            let reasons = counts.reasons.iter().map(|(why, n)| format!("{} {}", grouped(*n), why.replace('_', " ")));
-            let reasons = reasons.collect::<Vec<_>>().join(", ");
-            vec![name.clone(), grouped(counts.retired), grouped(counts.restored), until, reasons]
+            vec![name.clone(), grouped(counts.retired), grouped(counts.restored), until, reasons(&counts.reasons)]
         })
         .collect();
     let done = if *dry { "to restore" } else { "restored" };
-    write!(out, "{}", screen.table(&["bucket", "retired", done, "gone from", "why"], &rows))?;
+    console.table(&["bucket", "retired", done, "gone from", "why"], &rows)?;
     let verb = if *dry { "would restore" } else { "restored" };
-    writeln!(out, "\n{verb} {} of {} rows read", grouped(sum(|counts| counts.restored)), grouped(restored.read))?;
-    let (read, write) = (units(usage.read_units), units(usage.write_units));
-    let used = format!("{read} read and {write} write units, {} requests", grouped(usage.requests));
-    writeln!(out, "{}", screen.paragraph("used ", &used))?;
-    for (n, what) in [
+    let (back, read) = (grouped(sum(|counts| counts.restored)), grouped(restored.read));
+    console.line(format_args!("\n{verb} {back} of {read} rows read"))?;
+    console.used(*usage)?;
+    console.rows_that(&[
         (
             sum(|counts| counts.rewritten),
             "were written by the application since they were retired, and were left alone",
         ),
         (sum(|counts| counts.lost_race), "changed or were removed in the meantime, and were left alone"),
         (sum(|counts| counts.skipped), "could not be read or written: run it again"),
-    ] {
-        if n > 0 {
-            writeln!(out, "{} rows {what}", grouped(n))?;
-        }
-    }
-    if !screen.quiet {
-        writeln!(out, "{}", screen.paragraph("note: ", NEXT_RUN))?;
-    }
-    Ok(())
+    ])?;
+    if console.screen.quiet { Ok(()) } else { console.say("note: ", NEXT_RUN) }
 }

@@ -1,7 +1,7 @@
 //! `janitor revoke`: the one command that deletes live rows.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io;
 
 use jobs::revoke::{self, Fate, Found, MOST_HELD, Reach, Remaining, RevokeResult};
 use jobs::run::clock::Watch;
@@ -15,10 +15,11 @@ use shared::settings::Purpose;
 use shared::time::EpochSeconds;
 
 use super::explain::from_now;
-use super::{Question, can_ask, confirm, read_secret, stop_on_signals};
+use super::{read_secret, stop_on_signals};
 use crate::args::{Common, Revoking};
+use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
-use crate::screen::{Screen, grouped, units};
+use crate::screen::grouped;
 use crate::target::{Place, Target};
 
 /// Rows that are listed on a screen; the JSON document lists them all.
@@ -33,18 +34,18 @@ struct About<'a> {
     reach: Reach,
     /// Read units of one reading of the whole table.
     table_units: u64,
-    screen: Screen,
 }
 
 /// Deletes that were not finished are reported, not an error.
-pub async fn revoke(common: &Common, options: &Revoking, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
-    can_ask(options.apply, options.yes, screen)?;
+pub async fn revoke(common: &Common, options: &Revoking, console: &mut Console) -> Result<u8, Failure> {
+    let screen = console.screen;
+    console.can_ask(options.applying)?;
     let selector = selector(options)?;
     let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
     let place = target.place().await?;
     let table = target.open().await?;
     stop_on_signals(target.watch);
-    let reading = if options.apply { Consistency::Strong } else { Consistency::Eventual };
+    let reading = if options.applying.apply { Consistency::Strong } else { Consistency::Eventual };
     let about = About {
         selector: &selector,
         table: &target.settings.table,
@@ -52,33 +53,29 @@ pub async fn revoke(common: &Common, options: &Revoking, screen: Screen, out: &m
         now: table.clock().now(),
         reach: Reach::of(&selector),
         table_units: reading.units(table.figures().bytes),
-        screen,
     };
     if !screen.json {
-        about.announce(options.apply, out)?;
+        about.announce(options.applying.apply, console)?;
     }
     let mut selection = Selection::new(selector.clone());
     let search = Box::pin(revoke::find(&table, &mut selection, reading));
     let found = screen.while_watching("revoke", target.watch, search).await.map_err(unsearched)?;
-    if found.rows.is_empty() || !options.apply || !options.yes {
-        about.report_found(&found, table.usage(), out)?;
+    if found.rows.is_empty() || !options.applying.apply || !options.applying.yes {
+        about.report_found(&found, table.usage(), console)?;
         if found.rows.is_empty() {
             return Ok(FINDINGS);
         }
-        if !options.apply || screen.json {
-            if !screen.json && !screen.quiet {
-                let advice =
-                    "Nothing was deleted. To delete these rows, live ones included, run it again with --apply.";
-                writeln!(out, "\n{}", screen.paragraph("", advice))?;
-            }
+        if !options.applying.apply || screen.json {
+            console
+                .hint("Nothing was deleted. To delete these rows, live ones included, run it again with --apply.")?;
             return Ok(DONE);
         }
-        about.ask(&found, target.watch, out).await?;
+        about.ask(&found, target.watch, console).await?;
     }
     pause::check(&table, table.clock()).await?;
     let deletes = Box::pin(revoke::remove(&table, &mut selection, found));
     let result = screen.while_watching("revoke", target.watch, deletes).await;
-    about.report_result(&result, !options.yes, table.usage(), out)?;
+    about.report_result(&result, !options.applying.yes, table.usage(), console)?;
     Ok(if is_done(&result) { DONE } else { UNFINISHED })
 }
 
@@ -174,7 +171,7 @@ struct RowShown {
 }
 
 impl About<'_> {
-    fn announce(&self, apply: bool, out: &mut impl Write) -> Result<(), Failure> {
+    fn announce(&self, apply: bool, console: &mut Console) -> io::Result<()> {
         let head = format!(
             "{}revoke by {} {} on {}",
             if apply { "" } else { "dry run of " },
@@ -182,8 +179,8 @@ impl About<'_> {
             Masked(self.selector.id()),
             self.place.head(self.table)
         );
-        writeln!(out, "{}", self.screen.head(&head))?;
-        if !self.screen.quiet {
+        console.line(console.screen.head(&head))?;
+        if !console.screen.quiet {
             let (table, times) = (grouped(self.table_units), if apply { ", and again after the deletes" } else { "" });
             let cost = match self.reach {
                 Reach::Table => format!("reads the whole table: about {table} read units{times}"),
@@ -196,18 +193,13 @@ impl About<'_> {
                     )
                 }
             };
-            writeln!(
-                out,
-                "{}",
-                self.screen.paragraph("cost: ", &format!("{cost}; and about two for each token found"))
-            )?;
+            console.say("cost: ", &format!("{cost}; and about two for each token found"))?;
         }
-        writeln!(out)?;
-        out.flush()?;
-        Ok(())
+        console.line("")?;
+        console.out.flush()
     }
 
-    async fn ask(&self, found: &Found, watch: &Watch, out: &mut impl Write) -> Result<(), Failure> {
+    async fn ask(&self, found: &Found, watch: &Watch, console: &mut Console) -> Result<(), Failure> {
         let live = found.rows.iter().filter(|row| row.state(self.now) == State::Live).count();
         let write_units: u64 = found.rows.iter().map(|row| u64::from(row.row().write_units())).sum();
         let warning = format!(
@@ -218,42 +210,39 @@ impl About<'_> {
             self.place.of(self.table),
             grouped(write_units),
         );
-        let warning = self.screen.paragraph("", &warning);
-        confirm(Question { what: &warning, deed: "delete them", undone: "nothing was deleted" }, watch, out).await
+        console.confirm(&warning, "delete them", "nothing was deleted", watch).await
     }
 
     fn remaining(&self, listed: &Listed, counts: (u64, u64, u64)) -> Vec<Remaining> {
         revoke::remaining(self.selector, listed.iter().map(|(row, _)| *row), self.now, counts)
     }
 
-    fn report_found(&self, found: &Found, usage: Usage, out: &mut impl Write) -> Result<(), Failure> {
+    fn report_found(&self, found: &Found, usage: Usage, console: &mut Console) -> io::Result<()> {
         let listed: Vec<(&Revoked, Option<Fate>)> = found.rows.iter().map(|row| (row, None)).collect();
         let remaining = self.remaining(&listed, (found.unreadable, found.unassigned_sessions, 0));
-        if self.screen.json {
+        if console.screen.json {
             let document = Document {
                 unreadable: found.unreadable,
                 found_more: found.more,
                 ..self.document(&listed, &remaining, None, usage)
             };
-            writeln!(out, "{}", json!(document))?;
-            return Ok(());
+            return console.document(&document);
         }
         if found.rows.is_empty() {
             let nothing = format!("no session, token or code of this {} is in the table", self.selector.into_str());
-            writeln!(out, "{}", self.screen.paragraph("nothing found: ", &nothing))?;
-            return self.print_end(&[], found.unreadable, usage, out);
+            console.say("nothing found: ", &nothing)?;
+            return print_end(&[], found.unreadable, usage, console);
         }
-        self.list(&listed, out)?;
+        self.list(&listed, console)?;
         let at_least = if found.more { "at least " } else { "" };
-        writeln!(out, "\n{}", self.screen.paragraph("found ", &format!("{at_least}{}", self.summary(&listed))))?;
+        console.line("")?;
+        console.say("found ", &format!("{at_least}{}", self.summary(&listed)))?;
         if found.more {
-            let held = format!(
-                "at most {} rows are held at a time: --apply continues until none is left",
-                grouped(MOST_HELD as u64)
-            );
-            writeln!(out, "{}", self.screen.paragraph("note: ", &held))?;
+            let most = grouped(MOST_HELD as u64);
+            let held = format!("at most {most} rows are held at a time: --apply continues until none is left");
+            console.say("note: ", &held)?;
         }
-        self.print_end(&remaining, found.unreadable, usage, out)
+        print_end(&remaining, found.unreadable, usage, console)
     }
 
     fn report_result(
@@ -261,22 +250,21 @@ impl About<'_> {
         result: &RevokeResult,
         was_shown: bool,
         usage: Usage,
-        out: &mut impl Write,
-    ) -> Result<(), Failure> {
+        console: &mut Console,
+    ) -> io::Result<()> {
         let listed: Vec<(&Revoked, Option<Fate>)> = result.rows.iter().map(|(row, fate)| (row, Some(*fate))).collect();
         let left = listed.len() as u64 - result.count(Fate::Gone);
         let remaining = self.remaining(&listed, (result.unreadable, result.unassigned_sessions, left));
-        if self.screen.json {
-            writeln!(out, "{}", json!(self.document(&listed, &remaining, Some(result), usage)))?;
-            return Ok(());
+        if console.screen.json {
+            return console.document(&self.document(&listed, &remaining, Some(result), usage));
         }
         // Whoever was asked has seen them: then only those that are not as announced.
         let news: Vec<_> = listed.iter().filter(|(_, fate)| !was_shown || *fate != Some(Fate::Gone)).copied().collect();
         if !news.is_empty() {
-            self.list(&news, out)?;
-            writeln!(out)?;
+            self.list(&news, console)?;
+            console.line("")?;
         }
-        writeln!(out, "{}", self.screen.paragraph("of ", &self.summary(&listed)))?;
+        console.say("of ", &self.summary(&listed))?;
         for (n, what) in [
             (Some(result.count(Fate::Gone)), "deleted, and confirmed by a consistent read"),
             (Some(result.count(Fate::Unconfirmed)).filter(|n| *n > 0), "deleted, and not confirmed"),
@@ -284,33 +272,11 @@ impl About<'_> {
             (Some(result.issued_since).filter(|n| *n > 0), "of them were issued in the meantime"),
         ] {
             if let Some(n) = n {
-                writeln!(out, "{:>8} {what}", grouped(n))?;
+                console.line(format_args!("{:>8} {what}", grouped(n)))?;
             }
         }
-        self.print_end(&remaining, result.unreadable, usage, out)?;
-        if let Some(why) = why_unfinished(result) {
-            writeln!(out, "{}", self.screen.warn(&self.screen.paragraph("unfinished: ", &why)))?;
-        }
-        Ok(())
-    }
-
-    fn print_end(
-        &self,
-        remaining: &[Remaining],
-        unreadable: u64,
-        usage: Usage,
-        out: &mut impl Write,
-    ) -> Result<(), Failure> {
-        let (read, write) = (units(usage.read_units), units(usage.write_units));
-        let used = format!("{read} read and {write} write units, {} requests", grouped(usage.requests));
-        writeln!(out, "{}", self.screen.paragraph("used ", &used))?;
-        if remaining.is_empty() && unreadable > 0 {
-            writeln!(out, "{}", self.screen.paragraph("note: ", &Remaining::Unreadable(unreadable).text()))?;
-        }
-        for remains in remaining {
-            writeln!(out, "{}", self.screen.warn(&self.screen.paragraph("still accepted: ", &remains.text())))?;
-        }
-        Ok(())
+        print_end(&remaining, result.unreadable, usage, console)?;
+        why_unfinished(result).map_or(Ok(()), |why| console.warn("unfinished: ", &why))
     }
 
     /// Rows by state and by bucket.
@@ -325,7 +291,7 @@ impl About<'_> {
     }
 
     /// Without columns that say the same of every row: the rest fits a terminal.
-    fn list(&self, listed: &Listed, out: &mut impl Write) -> Result<(), Failure> {
+    fn list(&self, listed: &Listed, console: &mut Console) -> io::Result<()> {
         let time = |at: Option<i64>| at.map_or_else(String::new, |at| from_now(EpochSeconds::new(at).since(self.now)));
         let shown = listed.iter().take(MOST_LISTED).map(|(row, fate)| self.row(row, *fate));
         let mut rows: Vec<Vec<String>> = shown
@@ -349,9 +315,10 @@ impl About<'_> {
                 rows.iter_mut().for_each(|row| drop(row.remove(at)));
             }
         }
-        write!(out, "{}", self.screen.table(&head, &rows))?;
+        console.table(&head, &rows)?;
         if listed.len() > MOST_LISTED {
-            writeln!(out, "... and {} more: --json lists them all", grouped((listed.len() - MOST_LISTED) as u64))?;
+            let more = grouped((listed.len() - MOST_LISTED) as u64);
+            console.line(format_args!("... and {more} more: --json lists them all"))?;
         }
         Ok(())
     }
@@ -410,4 +377,12 @@ fn buckets(listed: &Listed) -> BTreeMap<&'static str, u64> {
     let mut buckets = BTreeMap::new();
     listed.iter().for_each(|(row, _)| *buckets.entry(row.bucket().name).or_default() += 1);
     buckets
+}
+
+fn print_end(remaining: &[Remaining], unreadable: u64, usage: Usage, console: &mut Console) -> io::Result<()> {
+    console.used(usage)?;
+    if remaining.is_empty() && unreadable > 0 {
+        console.say("note: ", &Remaining::Unreadable(unreadable).text())?;
+    }
+    remaining.iter().try_for_each(|remains| console.warn("still accepted: ", &remains.text()))
 }

@@ -1,7 +1,6 @@
 //! `janitor cleanup` and `janitor repair`: the jobs of the functions, dry without `--apply`.
 
-use std::collections::BTreeMap;
-use std::io::Write;
+use std::io;
 
 use jobs::cleanup::{self, Cleanup};
 use jobs::repair::Repair;
@@ -12,12 +11,13 @@ use jobs::run::{self, Job};
 use serde_json::{Value, json};
 use shared::settings::{ExpiredRows, Mode, Purpose, Settings};
 
-use super::{Question, can_ask, confirm, stop_on_signals};
+use super::stop_on_signals;
 use crate::args::{Common, Deleting};
+use crate::console::Console;
 use crate::fail::{DONE, Failure, UNFINISHED};
 use crate::flags::{Takes, in_flags};
 use crate::progress::at_pace;
-use crate::screen::{Screen, grouped, seconds, units};
+use crate::screen::{grouped, reasons, seconds, took, units};
 use crate::target::{Place, Target};
 
 /// Rows that `--list` shows if it is not told how many.
@@ -67,13 +67,11 @@ pub async fn run<T: Takes>(
     which: Which,
     common: &Common,
     options: &Deleting<T>,
-    screen: Screen,
-    out: &mut impl Write,
+    console: &mut Console,
 ) -> Result<u8, Failure> {
-    can_ask(options.apply, options.yes, screen)?;
-    let mut overrides = common.overrides();
-    overrides.extend(options.flags.given.clone());
-    let target = Target::new(common, overrides, which.purpose()).await?;
+    let screen = console.screen;
+    console.can_ask(options.applying)?;
+    let target = Target::new(common, common.with(&options.flags), which.purpose()).await?;
     let run = |mode| Box::pin(which.run(&target, &target.settings, mode));
     let place = target.place().await?;
     let deed = Deed::of(&target.settings);
@@ -83,12 +81,12 @@ pub async fn run<T: Takes>(
         let (bucket, owner) = (options.bucket.clone(), options.owner.clone());
         target.watch.list(Listing { bucket, owner, limit, ..Listing::default() });
     }
-    if options.apply && !options.yes {
+    if options.applying.apply && !options.applying.yes {
         // Before the plan is made and confirmed.
         let table = target.open().await?;
         run::check_lease(&table, table.clock()).await?;
     }
-    if !options.yes {
+    if !options.applying.yes {
         let dry = screen.while_watching(which.name(), target.watch, run(Mode::DryRun)).await?;
         let listing = target.watch.progress().listing;
         if screen.json {
@@ -96,30 +94,29 @@ pub async fn run<T: Takes>(
             if let Some(Listing { rows, matching, .. }) = &listing {
                 answer["list"] = json!({"matching": matching, "rows": rows});
             }
-            writeln!(out, "{answer}")?;
+            console.line(answer)?;
             return Ok(code(&dry));
         }
-        tell(which, &dry, deed, &place, screen, out)?;
+        tell(which, &dry, deed, &place, console)?;
         if let Some(listing) = listing {
-            tell_list(&listing, dry.now, screen, out)?;
+            tell_list(&listing, dry.now, console)?;
         }
         let may_go_on = dry.counts.rows_ended() > 0 && code(&dry) == DONE && !target.watch.is_stopped();
-        if !options.apply || !may_go_on {
-            if may_go_on && !screen.quiet {
+        if !options.applying.apply || !may_go_on {
+            if may_go_on {
                 let Deed { infinitive, past, .. } = deed;
-                let advice = format!("Nothing was {past}. To {infinitive} them, run it again with --apply.");
-                writeln!(out, "\n{}", screen.paragraph("", &advice))?;
+                console.hint(&format!("Nothing was {past}. To {infinitive} them, run it again with --apply."))?;
             }
             return Ok(code(&dry));
         }
         target.watch.plan();
-        ask(&dry, &target, &place, screen, out).await?;
+        ask(&dry, &target, &place, console).await?;
     }
     let report = screen.while_rows_are(deed.past, which.name(), target.watch, run(Mode::Delete)).await?;
     if screen.json {
-        writeln!(out, "{}", which.answer(&report))?;
+        console.line(which.answer(&report))?;
     } else {
-        tell(which, &report, deed, &place, screen, out)?;
+        tell(which, &report, deed, &place, console)?;
     }
     Ok(code(&report))
 }
@@ -147,13 +144,7 @@ impl Deed {
 }
 
 /// Names what is about to happen, and asks.
-async fn ask(
-    dry: &RunReport,
-    target: &Target,
-    place: &Place,
-    screen: Screen,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
+async fn ask(dry: &RunReport, target: &Target, place: &Place, console: &mut Console) -> Result<(), Failure> {
     let (rows, deed) = (grouped(dry.counts.rows_ended()), Deed::of(&target.settings));
     let Progress { dead_units, write_pace, .. } = target.watch.progress();
     let at = write_pace.map_or_else(String::new, |pace| format!(" at {} per second", units(pace)));
@@ -167,9 +158,8 @@ async fn ask(
         seconds(took),
         deed.afterwards,
     );
-    let what = screen.paragraph("", &what);
     let (them, nothing) = (format!("{} them", deed.infinitive), format!("nothing was {}", deed.past));
-    confirm(Question { what: &what, deed: &them, undone: &nothing }, target.watch, out).await
+    console.confirm(&what, &them, &nothing, target.watch).await
 }
 
 /// A ceiling that was asked for is an end; whatever else was left undone is not.
@@ -186,22 +176,14 @@ fn code(report: &RunReport) -> u8 {
     }
 }
 
-fn tell(
-    which: Which,
-    report: &RunReport,
-    deed: Deed,
-    place: &Place,
-    screen: Screen,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
+fn tell(which: Which, report: &RunReport, deed: Deed, place: &Place, console: &mut Console) -> io::Result<()> {
     let dry = report.mode == Mode::DryRun;
     let job = match which {
         Which::Cleanup => "the cleanup",
         Which::Repair => "the index repair",
     };
     let what = if dry { "dry run of " } else { "" };
-    let head = format!("{what}{job} on {}", place.head(&report.table));
-    writeln!(out, "{}\n", screen.head(&head))?;
+    console.head(&format!("{what}{job} on {}", place.head(&report.table)))?;
     let counts = &report.counts;
     let line =
         |name: &str, read: u64, deleted: u64, why: String| vec![name.to_owned(), grouped(read), grouped(deleted), why];
@@ -226,55 +208,44 @@ fn tell(
     rows.push(line("all", counts.rows_read(), counts.rows_ended(), String::new()));
     let Deed { infinitive, past, .. } = deed;
     let ended = if dry { format!("to {infinitive}") } else { past.to_owned() };
-    write!(out, "{}", screen.table(&["bucket", "read", &ended, "why"], &rows))?;
+    console.table(&["bucket", "read", &ended, "why"], &rows)?;
     if let Some(next) = &report.next {
-        writeln!(out, "{}", screen.paragraph("not reached: ", &not_reached(which, next, counts, place)))?;
+        console.say("not reached: ", &not_reached(which, next, counts, place))?;
     }
     let usage = &report.usage;
     let verb = if dry { format!("would {infinitive}") } else { past.to_owned() };
-    writeln!(out, "\n{verb} {} of {} rows read", grouped(counts.rows_ended()), grouped(counts.rows_read()))?;
+    let (ended, read) = (grouped(counts.rows_ended()), grouped(counts.rows_read()));
+    console.line(format_args!("\n{verb} {ended} of {read} rows read"))?;
     let estimated = if usage.write_units_estimated { " (in part by the rows' sizes)" } else { "" };
-    let took = format!("{}.{} s", report.elapsed_ms / 1_000, report.elapsed_ms / 100 % 10);
-    let used = format!(
-        "{} read and {} write units{estimated}, {} requests, {took}",
-        units(usage.read_units),
-        units(usage.write_units),
-        grouped(usage.requests)
-    );
-    writeln!(out, "{}", screen.paragraph("used ", &used))?;
-    for (n, what) in [
+    let (requests, took) = (grouped(usage.requests), took(report.elapsed_ms));
+    let (read, write) = (units(usage.read_units), units(usage.write_units));
+    console.say("used ", &format!("{read} read and {write} write units{estimated}, {requests} requests, {took}"))?;
+    console.rows_that(&[
         (counts.lost_races(), "changed in between, and were left alone"),
         (counts.rows_skipped(), "could not be read or deleted"),
-    ] {
-        if n > 0 {
-            writeln!(out, "{} rows {what}", grouped(n))?;
-        }
-    }
+    ])?;
     if let Some(findings) = report.findings.as_object() {
         let found: Vec<String> = findings
             .iter()
             .filter_map(|(name, n)| Some(format!("{} {}", grouped(n.as_u64()?), name.replace('_', " "))))
             .collect();
-        writeln!(out, "{}", screen.paragraph("found: ", &found.join(", ")))?;
+        console.say("found: ", &found.join(", "))?;
     }
-    for note in &report.notes {
-        writeln!(out, "{}", screen.warn(&screen.paragraph("note: ", &in_flags(note))))?;
-    }
-    Ok(())
+    report.notes.iter().try_for_each(|note| console.warn("note: ", &in_flags(note)))
 }
 
-fn tell_list(listing: &Listing, now: i64, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
+fn tell_list(listing: &Listing, now: i64, console: &mut Console) -> io::Result<()> {
     let age = |at: i64| seconds(u64::try_from(now.saturating_sub(at)).unwrap_or(0));
     let line = |row: &Listed| {
         let age = row.created_at.map_or_else(String::new, age);
         vec![row.bucket.to_owned(), age, row.reason.replace('_', " "), row.owner.clone(), row.name.clone()]
     };
     let rows: Vec<Vec<String>> = listing.rows.iter().map(line).collect();
-    writeln!(out, "\n{}", screen.table(&["bucket", "age", "reason", "owner", "name"], &rows).trim_end())?;
+    let table = console.screen.table(&["bucket", "age", "reason", "owner", "name"], &rows);
+    console.line(format_args!("\n{}", table.trim_end()))?;
     let (listed, matching) = (rows.len() as u64, listing.matching);
     let more = if listed < matching { ": --limit, --bucket and --owner show others" } else { "" };
-    writeln!(out, "\nlisted {} of {} rows{more}", grouped(listed), grouped(matching))?;
-    Ok(())
+    console.line(format_args!("\nlisted {} of {} rows{more}", grouped(listed), grouped(matching)))
 }
 
 /// What a run that stopped early has left. Rows of the table are counted by DynamoDB, up to six hours ago.
@@ -286,12 +257,4 @@ fn not_reached(which: Which, next: &Value, counts: &Tally, place: &Place) -> Str
             format!("about {} of the table's {} rows", grouped(left), grouped(place.rows))
         }
     }
-}
-
-fn reasons(counts: &BTreeMap<&'static str, u64>) -> String {
-    counts
-        .iter()
-        .map(|(reason, n)| format!("{} {}", grouped(*n), reason.replace('_', " ")))
-        .collect::<Vec<_>>()
-        .join(", ")
 }

@@ -1,26 +1,25 @@
 //! `janitor settings`: the table of settings, for the README and for the checks of the template.
 
-use std::io::Write;
-
 use shared::settings::{Kind, SETTINGS, Setting};
 
+use crate::console::Console;
 use crate::fail::{DONE, Failure};
 
 /// # Errors
 /// When the output could not be written.
-pub fn print(json: bool, out: &mut impl Write) -> Result<u8, Failure> {
-    if json {
+pub fn print(console: &mut Console) -> Result<u8, Failure> {
+    if console.screen.json {
         let table = serde_json::to_string_pretty(SETTINGS).map_err(std::io::Error::from)?;
-        writeln!(out, "{table}")?;
+        console.line(table)?;
         return Ok(DONE);
     }
-    writeln!(out, "| setting | flag | jobs | value | default | meaning |\n|---|---|---|---|---|---|")?;
+    console.line("| setting | flag | jobs | value | default | meaning |\n|---|---|---|---|---|---|")?;
     for setting in SETTINGS {
         let flag = setting.flags.first().map_or_else(String::new, |flag| format!("`--{flag}`"));
         let jobs = if setting.jobs.len() == SETTINGS[0].jobs.len() { "all".to_owned() } else { jobs(setting) };
         let default = setting.default.map_or_else(|| "none".to_owned(), |default| format!("`{default}`"));
         let (name, value, help) = (setting.name, value(setting.kind), setting.help);
-        writeln!(out, "| `{name}` | {flag} | {jobs} | {value} | {default} | {help} |")?;
+        console.line(format_args!("| `{name}` | {flag} | {jobs} | {value} | {default} | {help} |"))?;
     }
     Ok(DONE)
 }

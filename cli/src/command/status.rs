@@ -1,37 +1,37 @@
 //! `janitor status`: the table and its runs in one screen.
 
-use std::io::Write;
+use std::io;
 
 use jobs::status::{self, LastRun, Status};
 use jobs::store::InspectTable;
-use serde_json::json;
 use shared::settings::Purpose;
 
 use super::audit::in_words;
 use super::stop_on_signals;
 use crate::args::Common;
+use crate::console::Console;
 use crate::fail::{DONE, Failure};
-use crate::screen::{Screen, grouped, seconds};
+use crate::screen::{grouped, seconds};
 use crate::target::{Place, Target};
 
 /// # Errors
 /// When the table could not be read.
-pub async fn status(common: &Common, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+pub async fn status(common: &Common, console: &mut Console) -> Result<u8, Failure> {
     let target = Target::new(common, common.overrides(), Purpose::Metrics).await?;
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
     let work = Box::pin(status::status(&table, &target.settings, table.clock()));
-    let status = screen.while_watching("status", target.watch, work).await?;
-    if screen.json {
-        writeln!(out, "{}", json!(status))?;
+    let status = console.screen.while_watching("status", target.watch, work).await?;
+    if console.screen.json {
+        console.document(&status)?;
     } else {
-        tell(&status, &Place::new(table.figures()), screen, out)?;
+        tell(&status, &Place::new(table.figures()), console)?;
     }
     Ok(DONE)
 }
 
-fn tell(status: &Status, place: &Place, screen: Screen, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "{}\n", screen.head(&place.head(&status.table)))?;
+fn tell(status: &Status, place: &Place, console: &mut Console) -> io::Result<()> {
+    console.head(&place.head(&status.table))?;
     let pause = status.pause.as_ref().map_or_else(|| "not paused".to_owned(), ToString::to_string);
     let lease = status.lease.as_ref().map_or_else(
         || "free: no run is working".to_owned(),
@@ -55,16 +55,12 @@ fn tell(status: &Status, place: &Place, screen: Screen, out: &mut impl Write) ->
     ];
     lines.extend(status.runs.iter().map(|(name, run)| (*name, last(run.as_ref(), status.now))));
     for (name, text) in lines {
-        writeln!(out, "{}", screen.paragraph(&format!("{name:<15}"), &text))?;
+        console.say(&format!("{name:<15}"), &text)?;
     }
     if !status.findings.is_empty() {
-        writeln!(out)?;
+        console.line("")?;
     }
-    for finding in &status.findings {
-        let text = &finding.text;
-        writeln!(out, "{}", screen.warn(&screen.paragraph("finding: ", text)))?;
-    }
-    Ok(())
+    status.findings.iter().try_for_each(|finding| console.warn("finding: ", &finding.text))
 }
 
 fn last(run: Option<&LastRun>, now: i64) -> String {

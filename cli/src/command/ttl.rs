@@ -1,6 +1,5 @@
 //! `janitor ttl`: the table's TTL. `ttl_row` is the TTL of a single row, `backfill` sets missing ones.
 
-use std::io::Write;
 use std::time::Duration;
 
 use jobs::run::RunError;
@@ -12,10 +11,11 @@ use shared::bucket::TTL_ATTRIBUTE;
 use shared::settings::Purpose;
 
 use super::ttl_row::{change, get};
-use super::{Question, backfill, can_ask, confirm, stop_on_signals};
-use crate::args::{Common, TtlCommand};
+use super::{backfill, stop_on_signals};
+use crate::args::{Applying, Common, TtlCommand};
+use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure};
-use crate::screen::{Screen, seconds};
+use crate::screen::seconds;
 use crate::target::{Place, Target, now};
 
 /// The warning before TTL is switched on.
@@ -25,33 +25,18 @@ const ENABLING: &str = "From then on DynamoDB removes every row whose ttl_timest
 /// The pause between two reads of the setting.
 const POLL: Duration = Duration::from_secs(2);
 
-pub async fn ttl(common: &Common, command: &TtlCommand, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+pub async fn ttl(common: &Common, command: &TtlCommand, console: &mut Console) -> Result<u8, Failure> {
     let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
     match command {
-        TtlCommand::Status => status(&target, screen, out).await,
-        TtlCommand::Enable { apply, yes, wait } => {
-            can_ask(*apply, *yes, screen)?;
-            enable(&target, Applying { apply: *apply, yes: *yes }, *wait, screen, out).await
+        TtlCommand::Status => status(&target, console).await,
+        TtlCommand::Enable { applying, wait } => enable(&target, *applying, *wait, console).await,
+        TtlCommand::Get { row } => get(&target, row, console).await,
+        TtlCommand::Set { row, seconds, applying } => {
+            change(&target, row, Some(now().plus(*seconds)), *applying, console).await
         }
-        TtlCommand::Get { row } => get(&target, row, screen, out).await,
-        TtlCommand::Set { row, seconds, apply, yes } => {
-            can_ask(*apply, *yes, screen)?;
-            let at = now().plus(*seconds);
-            change(&target, row, Some(at), Applying { apply: *apply, yes: *yes }, screen, out).await
-        }
-        TtlCommand::Remove { row, apply, yes } => {
-            can_ask(*apply, *yes, screen)?;
-            change(&target, row, None, Applying { apply: *apply, yes: *yes }, screen, out).await
-        }
-        TtlCommand::Backfill { apply, yes } => backfill::backfill(&target, *apply, *yes, screen, out).await,
+        TtlCommand::Remove { row, applying } => change(&target, row, None, *applying, console).await,
+        TtlCommand::Backfill { applying } => backfill::backfill(&target, *applying, console).await,
     }
-}
-
-/// Whether to write, and whether to ask first.
-#[derive(Clone, Copy)]
-pub(super) struct Applying {
-    pub apply: bool,
-    pub yes: bool,
 }
 
 fn is_ours(attribute: &str) -> bool {
@@ -81,29 +66,23 @@ fn in_words(setting: &TtlSetting) -> (&'static str, Option<&str>, String) {
     }
 }
 
-async fn status(target: &Target, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+async fn status(target: &Target, console: &mut Console) -> Result<u8, Failure> {
     let setting = target.open_to_read().await?.ttl_setting().await?;
     let (state, attribute, words) = in_words(&setting);
     let on = matches!(&setting, TtlSetting::On { attribute } if is_ours(attribute));
-    if screen.json {
-        let report = json!({"table": target.settings.table, "state": state, "attribute": attribute, "on": on});
-        writeln!(out, "{report}")?;
+    if console.screen.json {
+        console.line(json!({"table": target.settings.table, "state": state, "attribute": attribute, "on": on}))?;
     } else {
-        writeln!(out, "{}", screen.paragraph("", &format!("table {}: {words}", target.settings.table)))?;
-        if !on && !screen.quiet {
-            writeln!(out, "To switch it on: janitor ttl enable")?;
+        console.say("", &format!("table {}: {words}", target.settings.table))?;
+        if !on && !console.screen.quiet {
+            console.line("To switch it on: janitor ttl enable")?;
         }
     }
     Ok(if on { DONE } else { FINDINGS })
 }
 
-async fn enable(
-    target: &Target,
-    applying: Applying,
-    wait: Duration,
-    screen: Screen,
-    out: &mut impl Write,
-) -> Result<u8, Failure> {
+async fn enable(target: &Target, applying: Applying, wait: Duration, console: &mut Console) -> Result<u8, Failure> {
+    console.can_ask(applying)?;
     let table = target.open().await?;
     let name = &target.settings.table;
     let setting = table.ttl_setting().await?;
@@ -119,18 +98,14 @@ async fn enable(
         (TtlStep::Enable | TtlStep::Wait(_), true) => {
             stop_on_signals(target.watch);
             if !applying.yes {
-                let what = format!(
-                    "This switches TTL on for {TTL_ATTRIBUTE} of {}. {ENABLING}",
-                    Place::new(table.figures()).of(name)
-                );
-                let what = screen.paragraph("", &what);
-                let question = Question { what: &what, deed: "switch it on", undone: "nothing was changed" };
-                confirm(question, target.watch, out).await?;
+                let place = Place::new(table.figures()).of(name);
+                let what = format!("This switches TTL on for {TTL_ATTRIBUTE} of {place}. {ENABLING}");
+                console.confirm(&what, "switch it on", "nothing was changed", target.watch).await?;
             }
             let clock = RunClock::start(table.clock().wall(), Some(wait)).watched_by(Some(target.watch));
             let line = |took: Duration| format!("waiting for DynamoDB to switch TTL on: {}", seconds(took.as_secs()));
             let work = ttl::switch_on(&table, name, &clock, POLL);
-            match screen.while_telling(line, work).await.map_err(|error| switch_failed(error, name))? {
+            match console.screen.while_telling(line, work).await.map_err(|error| switch_failed(error, name))? {
                 Switched::WasOn => ("was-on", format!("TTL is on for {TTL_ATTRIBUTE}"), DONE),
                 Switched::NowOn => ("now-on", format!("TTL is now on for {TTL_ATTRIBUTE}"), DONE),
                 Switched::BeingEnabled => (
@@ -142,12 +117,12 @@ async fn enable(
             }
         }
     };
-    if screen.json {
-        writeln!(out, "{}", json!({"table": name, "outcome": outcome, "applied": applying.apply}))?;
+    if console.screen.json {
+        console.line(json!({"table": name, "outcome": outcome, "applied": applying.apply}))?;
     } else {
-        writeln!(out, "{}", screen.paragraph("", &format!("table {name}: {text}")))?;
-        if outcome.starts_with("would-") && !screen.quiet {
-            writeln!(out, "{}", screen.warn(&screen.paragraph("warning: ", ENABLING)))?;
+        console.say("", &format!("table {name}: {text}"))?;
+        if outcome.starts_with("would-") && !console.screen.quiet {
+            console.warn("warning: ", ENABLING)?;
         }
     }
     Ok(code)

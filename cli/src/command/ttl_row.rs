@@ -1,7 +1,5 @@
 //! `janitor ttl get`, `set` and `remove`: the TTL of one row.
 
-use std::io::Write;
-
 use dynamo::Dynamo;
 use jobs::explain::Shown;
 use jobs::run::pause;
@@ -13,11 +11,10 @@ use shared::row::{Raw, Row, Ttl};
 use shared::time::{EpochSeconds, Utc};
 
 use super::explain::{from_now, key};
-use super::ttl::Applying;
-use super::{Question, confirm, stop_on_signals};
-use crate::args::RowName;
+use super::stop_on_signals;
+use crate::args::{Applying, RowName};
+use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
-use crate::screen::Screen;
 use crate::target::{Place, Target, now};
 
 async fn read(table: &Dynamo, row: &RowName) -> Result<Option<Row>, Failure> {
@@ -34,11 +31,11 @@ async fn read(table: &Dynamo, row: &RowName) -> Result<Option<Row>, Failure> {
     }
 }
 
-fn report_absence(screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
-    if screen.json {
-        writeln!(out, "{}", json!({"found": false}))?;
+fn report_absence(console: &mut Console) -> Result<u8, Failure> {
+    if console.screen.json {
+        console.line(json!({"found": false}))?;
     } else {
-        writeln!(out, "there is no such row")?;
+        console.line("there is no such row")?;
     }
     Ok(FINDINGS)
 }
@@ -58,28 +55,28 @@ fn ttl_in_words(row: &Row, now: EpochSeconds) -> String {
     }
 }
 
-pub(super) async fn get(target: &Target, name: &RowName, screen: Screen, out: &mut impl Write) -> Result<u8, Failure> {
+pub(super) async fn get(target: &Target, name: &RowName, console: &mut Console) -> Result<u8, Failure> {
     let table = target.open().await?;
-    let Some(row) = read(&table, name).await? else { return report_absence(screen, out) };
+    let Some(row) = read(&table, name).await? else { return report_absence(console) };
     let now = now();
     let fault = row.ttl_fault(now).is_some();
-    if screen.json {
+    if console.screen.json {
         let at = match row.stored_ttl() {
             Ttl::At(at) => Some(at),
             Ttl::Absent | Ttl::Malformed => None,
         };
-        let report = json!({
+        console.line(json!({
             "found": true,
             "ttl_timestamp": at.map(EpochSeconds::get),
             "utc": at.map(|at| Utc(at).to_string()),
             "remaining_seconds": at.map(|at| at.since(now)),
             "malformed": fault,
-        });
-        writeln!(out, "{report}")?;
+        }))?;
     } else {
+        let words = ttl_in_words(&row, now);
         match row.stored_ttl() {
-            Ttl::At(at) => writeln!(out, "{} seconds: {}", at.since(now), ttl_in_words(&row, now))?,
-            Ttl::Absent | Ttl::Malformed => writeln!(out, "{}", ttl_in_words(&row, now))?,
+            Ttl::At(at) => console.line(format_args!("{} seconds: {words}", at.since(now)))?,
+            Ttl::Absent | Ttl::Malformed => console.line(words)?,
         }
     }
     Ok(if fault { FINDINGS } else { DONE })
@@ -104,11 +101,11 @@ pub(super) async fn change(
     name: &RowName,
     to: Option<EpochSeconds>,
     applying: Applying,
-    screen: Screen,
-    out: &mut impl Write,
+    console: &mut Console,
 ) -> Result<u8, Failure> {
+    console.can_ask(applying)?;
     let table = target.open().await?;
-    let Some(row) = read(&table, name).await? else { return report_absence(screen, out) };
+    let Some(row) = read(&table, name).await? else { return report_absence(console) };
     let bucket = may_change(&row, to)?;
     let now = now();
     let has_it = to.is_none() && row.ttl == Raw::Absent;
@@ -127,12 +124,13 @@ pub(super) async fn change(
     });
     if applying.apply && !applying.yes && !has_it {
         stop_on_signals(target.watch);
+        let screen = console.screen;
         let verb = if to.is_some() { "sets" } else { "removes" };
         let question = format!("This {verb} {what}, on {}.", Place::new(table.figures()).of(&target.settings.table));
         let mut question = screen.paragraph("", &question);
         question.extend(warning.iter().map(|text| format!("\n{}", screen.warn(&screen.paragraph("warning: ", text)))));
         let deed = if to.is_some() { "set it" } else { "remove it" };
-        confirm(Question { what: &question, deed, undone: "nothing was written" }, target.watch, out).await?;
+        console.ask(&question, deed, "nothing was written", target.watch).await?;
     }
     let changed = if has_it || !applying.apply {
         None
@@ -148,31 +146,30 @@ pub(super) async fn change(
         (false, Some(true), None) => "removed",
         (false, Some(false), _) => "changed-meanwhile",
     };
-    if screen.json {
-        let report = json!({
+    if console.screen.json {
+        console.line(json!({
             "found": true,
             "outcome": outcome,
             "ttl_timestamp": to.map_or(Value::Null, |at| json!(at.get())),
             "was": match row.stored_ttl() { Ttl::At(at) => json!(at.get()), Ttl::Absent | Ttl::Malformed => Value::Null },
             "own_end": own_end.map(EpochSeconds::get),
             "before_own_end": too_early.is_some(),
-        });
-        writeln!(out, "{report}")?;
+        }))?;
     } else {
-        writeln!(out, "{}", screen.paragraph(&format!("{}: ", outcome.replace('-', " ")), &what))?;
-        writeln!(out, "{}", screen.paragraph("it was: ", &ttl_in_words(&row, now)))?;
+        console.say(&format!("{}: ", outcome.replace('-', " ")), &what)?;
+        console.say("it was: ", &ttl_in_words(&row, now))?;
         // The prompt has already shown it.
         if let Some(text) = warning.filter(|_| applying.yes || !applying.apply) {
-            writeln!(out, "{}", screen.warn(&screen.paragraph("warning: ", &text)))?;
+            console.warn("warning: ", &text)?;
         }
-        if to.is_some() && !screen.quiet {
+        if to.is_some() && !console.screen.quiet {
             let note = format!(
                 "the seconds are used as given; ActingWeb itself adds {TTL_SKEW_SECONDS} for clock skew to every TTL that it stores"
             );
-            writeln!(out, "{}", screen.paragraph("note: ", &note))?;
+            console.say("note: ", &note)?;
         }
-        if changed.is_none() && !has_it && !screen.quiet {
-            writeln!(out, "Nothing was written. To do it, run it again with --apply.")?;
+        if changed.is_none() && !has_it && !console.screen.quiet {
+            console.line("Nothing was written. To do it, run it again with --apply.")?;
         }
     }
     Ok(if changed == Some(false) { UNFINISHED } else { DONE })

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::chart::{Scale, axis, bars};
-use super::markup::{Answer, clean, name, rows_in_words, step};
+use super::markup::{Answer, clean, name, rows_in_words};
 use crate::screen::grouped;
 
 /// Kinds of owners in the document, and their titles on the page.
@@ -15,19 +15,11 @@ const OWNERS: [(&str, &str); 5] = [
     ("unknown", "Unknown buckets: never touched"),
 ];
 
-/// The pointers to one kind of owner's buckets, the largest first.
-fn largest_first(answer: Answer, owner: &str) -> Vec<(String, String)> {
-    let at = format!("/report/owners/{owner}/buckets");
-    let mut buckets: Vec<(String, String)> =
-        answer.names(&at).into_iter().map(|name| (name.to_owned(), format!("{at}/{}", step(name)))).collect();
-    buckets.sort_by_key(|(_, at)| std::cmp::Reverse(answer.count(&format!("{at}/rows"))));
-    buckets
-}
-
 const PARTS: [&str; 3] = ["rows", "dead", "due"];
 
 pub(super) fn section(answer: Answer) -> Markup {
-    let mut owners = OWNERS.map(|(owner, title)| (owner, title, largest_first(answer, owner))).to_vec();
+    let buckets = |owner: &str| answer.largest_first(&format!("/report/owners/{owner}/buckets"), "/rows");
+    let mut owners = OWNERS.map(|(owner, title)| (owner, title, buckets(owner))).to_vec();
     owners.retain(|(_, _, buckets)| !buckets.is_empty());
     if owners.is_empty() {
         return super::section("buckets", "Rows by bucket", &html! { p class="none" { "No row was counted." } });

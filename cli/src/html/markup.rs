@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use shared::time::{EpochSeconds, Utc};
 
-use crate::screen::{grouped, seconds, units};
+use crate::screen::{grouped, seconds, took, units};
 
 /// Shown where there is no number.
 const NONE: &str = "\u{2013}";
@@ -65,6 +65,14 @@ impl<'a> Answer<'a> {
         self.at(pointer).as_object().map_or_else(Vec::new, |object| object.keys().map(String::as_str).collect())
     }
 
+    /// The members of an object and their pointers, the largest first. `number` leads from a member to its number.
+    pub(super) fn largest_first(self, pointer: &str, number: &str) -> Vec<(String, String)> {
+        let member = |name: &str| (name.to_owned(), format!("{pointer}/{}", step(name)));
+        let mut members: Vec<_> = self.names(pointer).into_iter().map(member).collect();
+        members.sort_by_key(|(_, at)| std::cmp::Reverse(self.count(&format!("{at}{number}"))));
+        members
+    }
+
     pub(super) fn text(self, pointer: &str) -> String {
         clean(self.at(pointer).as_str().unwrap_or(NONE))
     }
@@ -107,7 +115,7 @@ impl<'a> Answer<'a> {
     }
 
     pub(super) fn milliseconds(self, pointer: &str) -> Markup {
-        self.shown(pointer, |value| value.as_u64().map(|ms| format!("{}.{} s", ms / 1_000, ms / 100 % 10)))
+        self.shown(pointer, |value| value.as_u64().map(took))
     }
 
     pub(super) fn size(self, pointer: &str) -> Markup {

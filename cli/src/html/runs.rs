@@ -33,13 +33,7 @@ fn last_run(answer: Answer, job: &str) -> Markup {
     let (read, deleted) = (answer.count(&at("read")), answer.count(&at("deleted")));
     let left = read.saturating_sub(deleted);
     let label = format!("{} of {} rows read were deleted, {} kept", grouped(deleted), grouped(read), grouped(left));
-    let deleted_in = at("deleted_in");
-    let mut buckets: Vec<(String, String)> = answer
-        .names(&deleted_in)
-        .into_iter()
-        .map(|name| (name.to_owned(), format!("{deleted_in}/{}", step(name))))
-        .collect();
-    buckets.sort_by_key(|(_, at)| std::cmp::Reverse(answer.count(at)));
+    let buckets = answer.largest_first(&at("deleted_in"), "");
     let text = |text: &str| html! { (text) };
     html! {
         p class="run" {

@@ -12,6 +12,8 @@
 //! When the work ends early, index rows of clients that were not decided are put back. A run that is killed leaves records
 //! without an index row; the next run decides them.
 
+use serde::Serialize;
+
 use super::read;
 use crate::run::clock::RunClock;
 use crate::run::lease::Lease;
@@ -50,8 +52,9 @@ pub enum Ended {
 }
 
 /// What became of the unused clients.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Prune {
+    #[serde(rename = "clients_removed")]
     pub removed: u64,
     pub rows_deleted: u64,
     /// Named by a row that was not there when the table was first read.
@@ -62,6 +65,7 @@ pub struct Prune {
     pub skipped: u64,
     /// Have no index row any more, because it could not be put back.
     pub without_index: u64,
+    #[serde(skip)]
     pub ended: Ended,
 }
 

@@ -35,10 +35,6 @@ impl BucketCounts {
         self.retired.values().sum()
     }
 
-    pub fn kept_total(&self) -> u64 {
-        self.kept.values().sum()
-    }
-
     pub fn deleted_for(&self, reason: DeleteReason) -> u64 {
         self.deleted.get(reason.name()).copied().unwrap_or(0)
     }

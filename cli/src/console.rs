@@ -1,0 +1,125 @@
+//! Where a command prints and asks: text, documents and questions.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use jobs::run::clock::Watch;
+use jobs::store::Usage;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::args::Applying;
+use crate::fail::Failure;
+use crate::screen::{Screen, grouped, units};
+use crate::terminal::Terminal;
+
+/// Somebody is being asked: a signal is an answer.
+pub(crate) static ASKING: AtomicBool = AtomicBool::new(false);
+/// Between two looks at whether a question was answered by a signal.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Standard output, and how to print to it.
+pub struct Console {
+    pub screen: Screen,
+    pub out: Box<dyn Write>,
+}
+
+impl Console {
+    pub fn line(&mut self, text: impl Display) -> io::Result<()> {
+        writeln!(self.out, "{text}")
+    }
+
+    /// A sentence, broken to the width, with `lead` before it.
+    pub fn say(&mut self, lead: &str, text: &str) -> io::Result<()> {
+        self.line(self.screen.paragraph(lead, text))
+    }
+
+    pub fn warn(&mut self, lead: &str, text: &str) -> io::Result<()> {
+        self.line(self.screen.warn(&self.screen.paragraph(lead, text)))
+    }
+
+    /// The first line of an answer, and a blank one.
+    pub fn head(&mut self, text: &str) -> io::Result<()> {
+        self.line(format_args!("{}\n", self.screen.head(text)))
+    }
+
+    pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+        write!(self.out, "{}", self.screen.table(head, rows))
+    }
+
+    /// The one document that `--json` prints.
+    pub fn document(&mut self, document: &impl Serialize) -> io::Result<()> {
+        self.line(json!(document))
+    }
+
+    /// What to do next. A script does not read it.
+    pub fn hint(&mut self, text: &str) -> io::Result<()> {
+        if self.screen.quiet || self.screen.json {
+            return Ok(());
+        }
+        self.line(format_args!("\n{}", self.screen.paragraph("", text)))
+    }
+
+    /// Rows by what became of them, where there are any.
+    pub fn rows_that(&mut self, counts: &[(u64, &str)]) -> io::Result<()> {
+        counts
+            .iter()
+            .filter(|(n, _)| *n > 0)
+            .try_for_each(|(n, what)| self.line(format_args!("{} rows {what}", grouped(*n))))
+    }
+
+    pub fn used(&mut self, usage: Usage) -> io::Result<()> {
+        let (read, write) = (units(usage.read_units), units(usage.write_units));
+        self.say("used ", &format!("{read} read and {write} write units, {} requests", grouped(usage.requests)))
+    }
+
+    /// Before anything is read: whether a yes can be asked for where one is needed.
+    pub(crate) fn can_ask(&self, Applying { apply, yes }: Applying) -> Result<(), Failure> {
+        if apply && !yes && (!self.screen.asks || self.screen.json) {
+            return Err(nobody());
+        }
+        Ok(())
+    }
+
+    /// Says what is about to happen, and asks for a yes. `deed` is what a yes does, `undone` what did not happen without one.
+    pub(crate) async fn confirm(&mut self, what: &str, deed: &str, undone: &str, watch: &Watch) -> Result<(), Failure> {
+        self.ask(&self.screen.paragraph("", what), deed, undone, watch).await
+    }
+
+    /// The same, for a text with its lines. Ctrl-C is a no, at once: the answer is read in a thread, which nobody waits for in
+    /// the end.
+    pub(crate) async fn ask(&mut self, what: &str, deed: &str, undone: &str, watch: &Watch) -> Result<(), Failure> {
+        // The plan is shown before anybody is asked about it.
+        self.out.flush()?;
+        let mut terminal = Terminal::open().ok_or_else(nobody)?;
+        let text = format!("\n{what}\nType yes to {deed}: ");
+        ASKING.store(true, Ordering::Relaxed);
+        let (tell, told) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            // Nobody listens any more after a signal.
+            let _ = tell.send(terminal.ask(&text));
+        });
+        let stopped = async {
+            while !watch.is_stopped() {
+                tokio::time::sleep(GLANCE).await;
+            }
+        };
+        let answer = tokio::select! {
+            answer = told => answer.ok().transpose()?.unwrap_or_default(),
+            () = stopped => String::new(),
+        };
+        ASKING.store(false, Ordering::Relaxed);
+        if watch.is_stopped() {
+            writeln!(self.out)?;
+        } else if answer.trim() == "yes" {
+            return Ok(());
+        }
+        Err(Failure::unfinished(format!("not confirmed: {undone}")))
+    }
+}
+
+fn nobody() -> Failure {
+    Failure::usage("--apply asks for a yes, and there is nobody to ask: add --yes")
+}
