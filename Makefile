@@ -1,8 +1,10 @@
 # `make help` lists the targets. Continuous integration calls `make test`.
 
 CARGO ?= cargo
-# Threads of each test binary, with all binaries at a time. More would keep one DynamoDB Local so busy that leases lapse.
+# Threads of each test binary, with all binaries at a time; of `engines`, which has the most tests. More would keep one DynamoDB Local so
+# busy that leases lapse.
 TEST_THREADS ?= 2
+ENGINES_THREADS ?= 4
 # One set of features for everything that is built, linted and tested: with another selection cargo would build the SDK again.
 ALL := --locked --workspace
 # Test names of the binary `engines` that `make quick` leaves out: those that need Java or Python, and the attacks by repetition.
@@ -44,11 +46,13 @@ quick: ## format, lints and the tests that need no installed tools, without the 
 TOGETHER := --no-print-directory --output-sync=target --keep-going
 test: ## everything; installs into .tools what it needs, and prints how long each phase took
 	@tests/phase.sh --begin
-	@$(MAKE) $(TOGETHER) -j3 timed-tools timed-cargo-deny timed-build
 	@$(MAKE) $(TOGETHER) -j3 timed-check timed-deny timed-template
 	@$(MAKE) --no-print-directory integration
 	@tests/phase.sh --table
 
+timed-check: timed-build
+timed-deny: timed-cargo-deny
+timed-template: timed-tools
 timed-%:
 	@tests/phase.sh $* $(MAKE) --no-print-directory $*
 
@@ -95,6 +99,7 @@ template: tools ## the SAM template and the guides: lint, policies, roles, alarm
 	python3 tests/python/scaling.py --check
 	python3 tests/python/reliability.py --check
 	python3 tests/python/proof.py --check
+	python3 tests/python/cascade_month.py --check
 	.tools/venv-sam/bin/python tests/python/rehearse.py
 
 # Not part of `test`: a release build takes minutes. SAM looks for what it built in target/, wherever cargo was told to build.
@@ -112,13 +117,14 @@ release: ## (10 minutes) target/dist: an archive with zips, template, janitor, S
 	PATH="$(CURDIR)/.tools/venv/bin:$$PATH" SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 RUSTFLAGS="$(RELEASE_FLAGS)" env -u CARGO_TARGET_DIR \
 		tests/progress.sh release 10 sh -c '.tools/venv-sam/bin/sam build --build-dir target/dist/build \
 			--parameter-overrides Architecture=$(ARCHITECTURE) AttributesTable=any_attributes Mode=dry-run && \
-		cargo lambda build --release --locked --bin janitor $(if $(filter arm64,$(ARCHITECTURE)),--arm64,--x86-64)'
+		cargo lambda build --release --locked --package janitor $(if $(filter arm64,$(ARCHITECTURE)),--arm64,--x86-64)'
 	.tools/venv-release/bin/python tests/python/release.py target/dist/build target/lambda/janitor/bootstrap $(ARCHITECTURE) target/dist/$(ARCHITECTURE)
 
 # On one DynamoDB Local. `others` need none.
 integration: tools build ## all tests, on genuine DynamoDB Local and on the embedded engine
 	@RUST_TEST_THREADS=$(TEST_THREADS) tests/with-dynamodb-local.sh $(MAKE) $(TOGETHER) -j4 timed-engines timed-library timed-deploy timed-others
 
+engines: export RUST_TEST_THREADS := $(ENGINES_THREADS)
 engines library deploy:
 	$(CARGO) test $(ALL) --no-fail-fast --test $@
 
@@ -126,6 +132,7 @@ others:
 	$(CARGO) test $(ALL) --no-fail-fast --lib --test rules
 	$(CARGO) test $(ALL) --doc
 	$(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
+	$(CARGO) run --quiet --locked --package tests --example bench -- check
 
 # Part of `test`, which does not write the page. `make proof PROOF=long` is the longer form: the whole product of the policies, the lease
 # in all setups, more random rows, more fuzzing; it prints its figures and leaves the page.

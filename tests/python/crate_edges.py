@@ -15,7 +15,7 @@ LAYERS = {  # a crate and the members that it may depend on
     "janitor": {"shared", "jobs", "dynamo", "runtime", "bed"},
     "model": {"shared"},
     "bed": {"shared", "jobs", "dynamo", "runtime", "model"},
-    "tests": set(),
+    "tests": {"shared", "jobs", "dynamo", "runtime", "janitor", "bed", "model"},
 } | dict.fromkeys(["daily-cleanup", "index-repair", "metrics-emitter", "enable-ttl", "ttl-cascade"], {"runtime"})
 # These two name the type of their job, which the runtime is generic over.
 LAYERS |= dict.fromkeys(["daily-cleanup", "index-repair"], {"runtime", "jobs"})

@@ -34,7 +34,8 @@ VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package
 TARGETS = {"x86_64": "x86_64-unknown-linux-gnu", "arm64": "aarch64-unknown-linux-gnu"}
 FUNCTION = re.compile(
     r"^  (?P<logical>\w+):\n    Type: AWS::Serverless::Function\n(?P<condition>    Condition: \w+\n)?"
-    r"    Metadata:\n      BuildMethod: rust-cargolambda\n      BuildProperties:\n        Binary: (?P<binary>[\w-]+)\n    Properties:\n", re.M)
+    r"    Metadata:\n      BuildMethod: rust-cargolambda\n      BuildProperties:\n        Binary: (?P<binary>[\w-]+)\n    Properties:\n"
+    r"      CodeUri: functions/(?P=binary)\n", re.M)
 
 
 def fail(text):
@@ -60,7 +61,6 @@ def packaged_template(architecture):
     text = FUNCTION.sub(with_zip, source)
     if len(binaries) != source.count("Type: AWS::Serverless::Function") or "BuildMethod" in text:
         fail("a function of template.yaml is not written as the others are")
-    text = replaced(text, "    CodeUri: .\n", "")
     allowed = f"    Default: {architecture}\n    AllowedValues: [{architecture}]\n"
     return replaced(text, "    Default: arm64\n    AllowedValues: [arm64, x86_64]\n", allowed), binaries
 

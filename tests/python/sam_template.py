@@ -120,7 +120,8 @@ def transformed(given):
     """The template after the SAM transform, as the service runs it: with the parameters' values at hand."""
     document = source()
     # In place of `sam build` and `sam package`, which upload the code and the files.
-    document["Globals"]["Function"]["CodeUri"] = {"Bucket": CODE["bucket"], "Key": CODE["key"]}
+    for logical in binaries():
+        document["Resources"][logical]["Properties"]["CodeUri"] = {"Bucket": CODE["bucket"], "Key": CODE["key"]}
     document["Resources"]["Backlog"]["Properties"]["DefinitionUri"] = {
         "Bucket": DEFINITION["bucket"], "Key": DEFINITION["key"], "Version": 1}
     return transform(document, dict(given), _NoManagedPolicies())
