@@ -26,9 +26,15 @@ bed::on_both_engines!(
     a_lease_holds_whichever_clock_wrote_it,
 );
 
+/// Makes an attack on runs that delete and on runs that retire, and tells the figures of each.
+async fn in_both_ways(name: &str, attack: impl AsyncFn(bool) -> Figures) {
+    attack(false).await.tell(name);
+    attack(true).await.tell(&format!("{name}, retire"));
+}
+
 /// The table's clock is at `NOW`, and this machine's is `ahead` of it.
-async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64) -> Figures {
-    let load = Load::new(kind, crowd(seed, 10, NOW)).await;
+async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64, retires: bool) -> Figures {
+    let load = Load::of(kind, crowd(seed, 10, NOW), NOW, retires).await;
     let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::Dated(-ahead));
     let function = load.bed.through(&proxy).await;
     let report = which.run(&function, json!({}), NOW + ahead).await.unwrap();
@@ -46,19 +52,25 @@ async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64) -> Figure
 }
 
 async fn a_clock_that_is_ahead_deletes_nothing_early(kind: EngineKind) {
-    let mut figures = Figures::default();
-    for (i, ahead) in [5, 30, 180, 299, 600, 890].into_iter().cycle().take(amount(3, 60)).enumerate() {
-        figures.add(off_by(kind, ahead, Which::BOTH[i % 2], seed() + 30 + i as u64).await);
-    }
-    figures.tell("a clock that is ahead");
+    in_both_ways("a clock that is ahead", async |retires| {
+        let mut figures = Figures::default();
+        for (i, ahead) in [5, 30, 180, 299, 600, 890].into_iter().cycle().take(amount(3, 60)).enumerate() {
+            figures.add(off_by(kind, ahead, Which::BOTH[i % 2], seed() + 30 + i as u64, retires).await);
+        }
+        figures
+    })
+    .await;
 }
 
 async fn a_clock_that_is_behind_judges_by_the_tables(kind: EngineKind) {
-    let mut figures = Figures::default();
-    for (i, behind) in [-2, -60, -300, -900].into_iter().cycle().take(amount(2, 40)).enumerate() {
-        figures.add(off_by(kind, behind, Which::BOTH[i % 2], seed() + 40 + i as u64).await);
-    }
-    figures.tell("a clock that is behind");
+    in_both_ways("a clock that is behind", async |retires| {
+        let mut figures = Figures::default();
+        for (i, behind) in [-2, -60, -300, -900].into_iter().cycle().take(amount(2, 40)).enumerate() {
+            figures.add(off_by(kind, behind, Which::BOTH[i % 2], seed() + 40 + i as u64, retires).await);
+        }
+        figures
+    })
+    .await;
 }
 
 async fn a_clock_that_is_far_ahead_is_refused(kind: EngineKind) {
@@ -102,63 +114,74 @@ async fn every_function_logs_that_its_clock_was_set_back() {
 
 /// The program has no other clock than its machine's: here the table's is five minutes behind that.
 async fn janitor_judges_by_the_tables_clock_when_its_machines_is_ahead(kind: EngineKind) {
-    let mut figures = Figures::default();
-    for (i, which) in Which::BOTH.into_iter().enumerate() {
-        let tables_now = real_now() - 300;
-        let load = Load::new(kind, crowd(seed() + 50 + i as u64, 10, tables_now)).await;
-        let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
-        let ended = which.janitor(proxy.endpoint(), &load.bed.prefix).output().unwrap();
-        let printed = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
-        assert!(ended.status.success() && printed.contains("ahead of the table's"), "{printed}");
-        let answer: Value = serde_json::from_slice(&ended.stdout).unwrap();
-        figures.add(Figures {
-            attempts: 1,
-            faults: 1,
-            live_lost: load.live_lost(real_now() - 300).await,
-            secrets: load.secrets_in(&printed),
-            ..Figures::default()
-        });
-        figures.answered(&answer["report"]);
-        load.settle(real_now() + 120, &mut figures).await;
-        load.drop_table().await;
-    }
-    figures.tell("janitor on a machine that is ahead");
+    in_both_ways("janitor on a machine that is ahead", async |retires| {
+        let mut figures = Figures::default();
+        for (i, which) in Which::BOTH.into_iter().enumerate() {
+            let tables_now = real_now() - 300;
+            let rows = crowd(seed() + 50 + i as u64, 10, tables_now);
+            let load = Load::of(kind, rows, tables_now, retires).await;
+            let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
+            let mut janitor = which.janitor(proxy.endpoint(), &load.bed.prefix);
+            let ended = janitor.env("EXPIRED_ROWS", if retires { "retire" } else { "delete" }).output().unwrap();
+            let printed = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+            assert!(ended.status.success() && printed.contains("ahead of the table's"), "{printed}");
+            let answer: Value = serde_json::from_slice(&ended.stdout).unwrap();
+            figures.add(Figures {
+                attempts: 1,
+                faults: 1,
+                live_lost: load.live_lost(real_now() - 300).await,
+                secrets: load.secrets_in(&printed),
+                ..Figures::default()
+            });
+            figures.answered(&answer["report"]);
+            load.settle(real_now() + 120, &mut figures).await;
+            load.drop_table().await;
+        }
+        figures
+    })
+    .await;
 }
 
 async fn rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times(kind: EngineKind) {
-    let mut figures = Figures::default();
-    for round in 0..amount(2, 20) {
-        let mut rows = crowd(seed() + 60 + round, 5, NOW);
-        let ahead = crowd(seed() + 80 + round, 5, NOW + 3_600);
-        rows.extend(ahead.into_iter().filter(|row| row.name != "a-session-that-lives-on"));
-        let load = Load::new(kind, rows).await;
-        figures.attempts += 2;
-        figures.faults += 1;
-        load.settle(NOW, &mut figures).await;
-        // Less than the grace period later: what was seen for the first time is not old enough yet.
-        load.settle(NOW + 3_500, &mut figures).await;
-        load.drop_table().await;
-    }
-    figures.tell("a writer that is an hour ahead");
+    in_both_ways("a writer that is an hour ahead", async |retires| {
+        let mut figures = Figures::default();
+        for round in 0..amount(2, 20) {
+            let mut rows = crowd(seed() + 60 + round, 5, NOW);
+            let ahead = crowd(seed() + 80 + round, 5, NOW + 3_600);
+            rows.extend(ahead.into_iter().filter(|row| row.name != "a-session-that-lives-on"));
+            let load = Load::of(kind, rows, NOW, retires).await;
+            figures.attempts += 2;
+            figures.faults += 1;
+            load.settle(NOW, &mut figures).await;
+            // Less than the grace period later: what was seen for the first time is not old enough yet.
+            load.settle(NOW + 3_500, &mut figures).await;
+            load.drop_table().await;
+        }
+        figures
+    })
+    .await;
 }
 
 async fn time_that_goes_backwards_between_runs_loses_nothing(kind: EngineKind) {
-    let mut figures = Figures::default();
-    for round in 0..amount(2, 20) {
-        let load = Load::new(kind, crowd(seed() + 100 + round, 8, NOW)).await;
-        for (i, at) in [NOW, NOW - 900, NOW - 40 * 86_400, NOW - 60].into_iter().enumerate() {
-            let which = Which::BOTH[(i + usize::from(round % 2 == 0)) % 2];
-            let report = which.run(&load.bed.function, json!({}), at).await.unwrap();
-            assert!(report.outcome.is_complete(), "{}", report.to_json());
-            load.ran(&report, &mut figures);
-            figures.attempts += 1;
-            figures.faults += 1;
-            figures.live_lost += load.live_lost(NOW).await;
+    in_both_ways("time that goes backwards", async |retires| {
+        let mut figures = Figures::default();
+        for round in 0..amount(2, 20) {
+            let load = Load::of(kind, crowd(seed() + 100 + round, 8, NOW), NOW, retires).await;
+            for (i, at) in [NOW, NOW - 900, NOW - 40 * 86_400, NOW - 60].into_iter().enumerate() {
+                let which = Which::BOTH[(i + usize::from(round % 2 == 0)) % 2];
+                let report = which.run(&load.bed.function, json!({}), at).await.unwrap();
+                assert!(report.outcome.is_complete(), "{}", report.to_json());
+                load.ran(&report, &mut figures);
+                figures.attempts += 1;
+                figures.faults += 1;
+                figures.live_lost += load.live_lost(NOW).await;
+            }
+            load.settle(NOW + 120, &mut figures).await;
+            load.drop_table().await;
         }
-        load.settle(NOW + 120, &mut figures).await;
-        load.drop_table().await;
-    }
-    figures.tell("time that goes backwards");
+        figures
+    })
+    .await;
 }
 
 /// A run on a machine that is minutes behind writes a lease that a run on a machine that is right finds held, and the other

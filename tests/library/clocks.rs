@@ -11,7 +11,7 @@ use bed::attack::{Figures, amount};
 use bed::engine::{EngineKind, shared as engine};
 use bed::janitor::Janitor;
 use bed::load::{Which, real_now};
-use bed::proxy::{Fate, Proxy};
+use bed::proxy::{Fate, Proxy, with_ttl_on};
 use bed::python::{Application, Conversation};
 use serde_json::{Value, json};
 
@@ -31,17 +31,21 @@ struct Scene {
     /// The table's clock.
     table: Arc<AtomicI64>,
     server: Conversation,
+    retires: bool,
     figures: Figures,
 }
 
 impl Scene {
-    async fn new() -> Self {
-        let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    async fn new(retires: bool) -> Self {
+        let mut bed = Bed::new(EngineKind::DynamoDbLocal).await;
+        let expired_rows = if retires { "retire" } else { "delete" };
+        bed.function.environment.insert("EXPIRED_ROWS".to_owned(), expired_rows.to_owned());
         let table: Arc<AtomicI64> = Arc::default();
         let clock = Arc::clone(&table);
-        let proxy = Proxy::start(endpoint(), move |_| Fate::At(clock.load(Ordering::SeqCst)));
+        let at = move || Fate::At(clock.load(Ordering::SeqCst));
+        let proxy = Proxy::start(endpoint(), move |request| with_ttl_on(request, at()));
         let server = Application::new(endpoint(), &bed.prefix).converse("actingweb_clocks.py");
-        Self { bed, proxy, table, server, figures: Figures::default() }
+        Self { bed, proxy, table, server, retires, figures: Figures::default() }
     }
 
     /// The functions on this machine, at a second of the table's clock.
@@ -61,7 +65,8 @@ impl Scene {
     fn clean_by_hand(&mut self, table: i64) {
         self.table.store(table, Ordering::SeqCst);
         for command in ["cleanup", "repair"] {
-            let janitor = Janitor::on(self.proxy.endpoint(), &self.bed.prefix);
+            let expired_rows = &self.bed.function.environment["EXPIRED_ROWS"];
+            let janitor = Janitor::on(self.proxy.endpoint(), &self.bed.prefix).with("EXPIRED_ROWS", expired_rows);
             let ended = janitor.run(&[command, "--apply", "--yes", "--json"]);
             assert_eq!(ended.code, 0, "{ended:?}");
             let report = &ended.json()["report"];
@@ -82,17 +87,19 @@ impl Scene {
         self.figures.faults += 1;
     }
 
-    /// Past the slack what has died is deleted: these runs do delete. Here all clocks agree.
+    /// Past the slack what has died is deleted, or left to its TTL: these runs do something. Here all clocks agree.
     async fn is_cleaned(&mut self, now: i64) {
-        let before = self.figures.deleted;
-        let mut judged = now;
+        self.table.store(real_now(), Ordering::SeqCst);
+        let function = self.bed.through(&self.proxy).await;
+        let (mut judged, mut ended) = (now, 0);
         for which in Which::BOTH {
-            let report = which.run(&self.bed.function, json!({}), now).await.unwrap();
+            let report = which.run(&function, json!({}), now).await.unwrap();
             judged = judged.min(report.now);
+            ended += report.counts.rows_ended() + report.counts.rows_left_to_ttl();
             self.figures.ran(&report);
         }
-        let dead = Aftermath::read(endpoint(), &self.bed.table).await.dead(judged);
-        assert!(dead.is_empty() && self.figures.deleted > before, "{dead:?}");
+        let dead = Aftermath::left(endpoint(), &self.bed.table, judged, self.retires).await.dead(judged);
+        assert!(dead.is_empty() && ended > 0, "{dead:?}");
     }
 }
 
@@ -101,9 +108,18 @@ fn is_judged_at(table: i64, judged: i64) {
     assert!((table - 60..=table).contains(&judged), "judged at {judged}, not {table}");
 }
 
+/// Makes an attack on runs that delete and on runs that retire, and tells the figures of each.
+async fn in_both_ways(name: &str, attack: impl AsyncFn(Scene) -> Figures) {
+    attack(Scene::new(false).await).await.tell(name);
+    attack(Scene::new(true).await).await.tell(&format!("{name}, retire"));
+}
+
 #[tokio::test]
 async fn a_server_that_is_minutes_off_uses_every_token_until_its_last_second() {
-    let mut scene = Scene::new().await;
+    in_both_ways("a server that is minutes off", a_server_that_is_off).await;
+}
+
+async fn a_server_that_is_off(mut scene: Scene) -> Figures {
     for off in SERVERS {
         // By the table's clock, and by the server's.
         let end = real_now();
@@ -118,13 +134,16 @@ async fn a_server_that_is_minutes_off_uses_every_token_until_its_last_second() {
         scene.use_everything(last);
         scene.is_cleaned(end + LATER).await;
     }
-    scene.figures.tell("a server that is minutes off");
+    scene.figures
 }
 
 /// The laptop's clock is this machine's; the table's is so many seconds off it, and the server's is off the table's.
 #[tokio::test]
 async fn a_laptop_that_is_minutes_off_takes_nothing_from_a_server_that_is() {
-    let mut scene = Scene::new().await;
+    in_both_ways("a laptop that is minutes off", a_laptop_that_is_off).await;
+}
+
+async fn a_laptop_that_is_off(mut scene: Scene) -> Figures {
     for ahead in amount(&[-290, 290, 600][..], &[-600, -290, -90, 0, 90, 290, 600]) {
         for off in SERVERS {
             let end = real_now() - ahead;
@@ -135,5 +154,5 @@ async fn a_laptop_that_is_minutes_off_takes_nothing_from_a_server_that_is() {
             scene.is_cleaned(end + LATER).await;
         }
     }
-    scene.figures.tell("a laptop that is minutes off");
+    scene.figures
 }

@@ -305,12 +305,6 @@ async fn an_application_in_use_loses_nothing_while_its_dead_rows_are_retired() {
     in_use("live application, retire", true).await;
 }
 
-/// The table, without what TTL removes of it where rows are retired.
-async fn left(bed: &Bed, judged_at: i64, retires: bool) -> Aftermath {
-    let aftermath = Aftermath::read(endpoint(), &bed.table).await;
-    if retires { aftermath.after_ttl(judged_at + 7 * DAY) } else { aftermath }
-}
-
 async fn in_use(attack: &str, retires: bool) {
     let (bed, application) = application(retires).await;
     let mut runs = Runs::on(&bed, 0);
@@ -327,7 +321,7 @@ async fn in_use(attack: &str, retires: bool) {
     let judged_at = runs.daily(end).await;
     assert!(end.get() - judged_at < 60, "judged at {judged_at}, at {end:?}");
     runs.repair(end).await;
-    let aftermath = left(&bed, judged_at, retires).await;
+    let aftermath = Aftermath::left(endpoint(), &bed.table, judged_at, retires).await;
     let (dead, dangling) = (aftermath.dead(judged_at), model::dangling(&aftermath.rows));
     assert!(dead.is_empty() && dangling.is_empty(), "dead: {dead:?}, dangling: {dangling:?}");
 
@@ -346,7 +340,7 @@ async fn in_use(attack: &str, retires: bool) {
     let later = EpochSeconds::new(now().get() + LATER);
     runs.daily(later).await;
     runs.repair(later).await;
-    let aftermath = left(&bed, later.get(), retires).await;
+    let aftermath = Aftermath::left(endpoint(), &bed.table, later.get(), retires).await;
     let (dead, dangling) = (aftermath.dead(later.get()), model::dangling(&aftermath.rows));
     let mut figures = runs.figures;
     figures.attempts += 4;

@@ -11,11 +11,13 @@ use bed::engine::{EngineKind, shared as engine};
 use bed::items::{self, Item, Sentence, judge};
 use bed::janitor::{Ended, janitor};
 use bed::malformed_rows::{SECRET, malformed_rows, strange_data};
+use bed::proxy::{Fate, Proxy, with_ttl_on};
 use bed::tables::{random_table, specimens};
 use jobs::run::report::{Outcome, RunReport};
 use model::rows::NOW;
 use model::{Key, ModelRow, daily_cleanup, index_repair};
 use serde_json::json;
+use shared::bucket::JANITOR_OWNER;
 use shared::time::EpochSeconds;
 
 /// The rows of a random table that are written: a key is written once.
@@ -138,6 +140,38 @@ impl Attacked {
         assert!(changed.is_empty(), "{which:?}: rewritten: {changed:?}");
     }
 
+    /// Runs that retire, until one has nothing to do. One run can clear the way for the other.
+    async fn retire(&mut self, client: &aws_sdk_dynamodb::Client) {
+        let table = self.bed.table.clone();
+        let before = items::all(client, &table).await;
+        for which in [Which::Cleanup, Which::Repair, Which::Cleanup, Which::Repair] {
+            let report = self.run(which, "delete").await;
+            self.figures.ran(&report);
+        }
+        let after = items::all(client, &table).await;
+        for which in [Which::Cleanup, Which::Repair] {
+            assert_eq!(self.run(which, "delete").await.counts.rows_retired(), 0, "{which:?} retired a row twice");
+        }
+        assert!(items::all(client, &table).await == after, "a run after the last one wrote");
+        let new = after.keys().filter(|key| !before.contains_key(*key));
+        assert_eq!(new.filter(|key| key.0 != JANITOR_OWNER).count(), 0, "a run wrote a row that is not its state");
+        for (key, mut was) in before.into_iter().filter(|(key, _)| key.0 != JANITOR_OWNER) {
+            let mut is = after.get(&key).expect("a run that retires deletes nothing").clone();
+            let is_dead = self.sentence.daily.contains(&key) || self.sentence.repair.contains(&key);
+            if is.remove("retired_from").is_some() {
+                was.remove("ttl_timestamp");
+                is.remove("ttl_timestamp");
+                let is_lost = !is_dead && !self.sentence.may.contains(&key);
+                is_lost.then(|| tell("a live row is retired", &[&self.before[&key]]));
+                self.figures.live_lost += u64::from(is_lost);
+            } else if is_dead && !is_removed(&is, NOW + 7 * DAY) {
+                tell("a dead row is left", &[&self.before[&key]]);
+                self.figures.dead_left += 1;
+            }
+            assert!(was == is, "rewritten: {}", self.before[&key]);
+        }
+    }
+
     /// Both runs, twice: the second time there is nothing left to do.
     async fn attack(&mut self) {
         self.clean(Which::Cleanup).await;
@@ -159,6 +193,31 @@ impl Attacked {
         self.figures.dangling += left.repair.iter().filter(is_index).count() as u64;
         self.figures.dead_left += (left.daily.len() + left.repair.iter().filter(|key| !is_index(key)).count()) as u64;
     }
+}
+
+const DAY: i64 = 86_400;
+
+/// Whether DynamoDB removes a row up to `end`: it ignores a TTL of more than five years ago.
+fn is_removed(item: &Item, end: i64) -> bool {
+    let ttl = item.get("ttl_timestamp").and_then(|ttl| ttl.as_n().ok()).and_then(|ttl| ttl.parse::<f64>().ok());
+    #[expect(clippy::cast_possible_truncation, reason = "seconds; a float ends at the greatest integer")]
+    ttl.is_some_and(|ttl| (NOW - 5 * 365 * DAY..=end).contains(&(ttl.ceil() as i64)))
+}
+
+/// Runs that retire: what is dead is marked, and nothing else is written. A TTL that is near is taken away before, so that each dead row has
+/// to be written.
+async fn retire(kind: EngineKind, items: &[Item]) -> Figures {
+    let mut items = items.to_vec();
+    for item in items.iter_mut().filter(|item| is_removed(item, NOW + 8 * DAY)) {
+        item.remove("ttl_timestamp");
+    }
+    let mut attacked = Attacked::new(kind, &items).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |request| with_ttl_on(request, Fate::Forward));
+    attacked.bed.function = attacked.bed.through(&proxy).await;
+    attacked.bed.function.environment.insert("EXPIRED_ROWS".to_owned(), "retire".to_owned());
+    attacked.retire(&bed::tables::client(engine(kind).endpoint()).await).await;
+    assert!(attacked.figures.deleted * 5 > items.len() as u64, "{:?}", attacked.figures);
+    attacked.figures
 }
 
 fn secrets(told: &str) -> u64 {
@@ -189,6 +248,11 @@ async fn malformed_rows_are_judged_as_python_reads_them() {
         figures.add(attacked.figures);
     }
     figures.tell("malformed rows");
+    let mut figures = Figures::default();
+    for kind in [EngineKind::Embedded, EngineKind::DynamoDbLocal] {
+        figures.add(retire(kind, &items).await);
+    }
+    figures.tell("malformed rows, retire");
 }
 
 /// The janitor's own rows can be damaged like any other: a run begins at the beginning, and goes through.

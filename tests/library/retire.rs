@@ -7,7 +7,7 @@ use bed::Bed;
 use bed::engine::{Engine, EngineKind, shared as engine};
 use bed::items::{self, Item};
 use bed::load::{Cost, Which, real_now};
-use bed::proxy::{Fate, Proxy};
+use bed::proxy::{self, Fate, Proxy};
 use bed::python::Application;
 use dynamo::Dynamo;
 use jobs::restore::{Wanted, restore};
@@ -30,13 +30,7 @@ const HANDLER: (f64, u64) = (8_136.0, 7_937);
 
 /// An engine that says that TTL is on, and removes nothing by itself.
 fn with_ttl_on(kind: EngineKind) -> Proxy {
-    Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
-        "DescribeTimeToLive" => {
-            let on = json!({"AttributeName": "ttl_timestamp", "TimeToLiveStatus": "ENABLED"});
-            Fate::Answer(200, json!({"TimeToLiveDescription": on}).to_string())
-        }
-        _ => Fate::Forward,
-    })
+    Proxy::start(engine(kind).endpoint(), |request| proxy::with_ttl_on(request, Fate::Forward))
 }
 
 async fn retiring(bed: &Bed, proxy: &Proxy) -> Function {

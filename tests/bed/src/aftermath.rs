@@ -38,9 +38,15 @@ impl Aftermath {
         }
     }
 
+    /// The table; where runs retire dead rows, without what TTL removes in the days that this takes.
+    pub async fn left(endpoint: &str, table: &str, judged_at: i64, retires: bool) -> Self {
+        let aftermath = Self::read(endpoint, table).await;
+        if retires { aftermath.after_ttl(judged_at + 7 * 86_400) } else { aftermath }
+    }
+
     /// What is left once TTL has removed everything that has one up to `end`.
     #[must_use]
-    pub fn after_ttl(mut self, end: i64) -> Self {
+    fn after_ttl(mut self, end: i64) -> Self {
         self.rows.retain(|row| !matches!(row.ttl, ModelTtl::Number(at) if at <= end));
         self
     }

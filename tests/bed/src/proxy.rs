@@ -80,6 +80,16 @@ pub fn unprocessed(request: &Request) -> Fate {
     Fate::Answer(200, json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}).to_string())
 }
 
+/// The answer of a table whose TTL is on, where the engine's own would remove rows by its own clock; other requests as told.
+#[must_use]
+pub fn with_ttl_on(request: &Request, otherwise: Fate) -> Fate {
+    if request.operation != "DescribeTimeToLive" {
+        return otherwise;
+    }
+    let on = json!({"AttributeName": "ttl_timestamp", "TimeToLiveStatus": "ENABLED"});
+    Fate::Answer(200, json!({"TimeToLiveDescription": on}).to_string())
+}
+
 type Hook = dyn FnMut(&Request) -> Fate + Send;
 
 pub struct Proxy {
