@@ -189,6 +189,36 @@ async fn the_binary_fails_the_invocation_when_the_run_failed() {
     }
 }
 
+/// Events that people send by mistake are named in the error and in the log as they were written; what may be a token is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_event_is_recognised_in_its_error() {
+    let endpoint = engine(EngineKind::Embedded).endpoint();
+    let settings = environment(&[("AWS_DB_PREFIX", "x"), ("AWS_DB_HOST", endpoint)]);
+    let rie = Rie::start(&daily_cleanup(), &settings, 60);
+    let refused = |event: Value| {
+        let answer = rie.invoke(&event);
+        assert!(answer.is_error && answer.payload["errorType"] == "Configuration", "{}", answer.payload);
+        answer.payload["errorMessage"].as_str().unwrap_or_default().to_owned()
+    };
+    for (event, text) in [
+        (json!({"key1": "value1", "key2": "value2"}), "key1 is not a setting"),
+        (json!({"Records": [{"eventSource": "aws:s3"}]}), "Records is not a setting"),
+        (json!({"requestContext": {"stage": "prod"}, "httpMethod": "GET"}), "requestContext is not a setting"),
+        (json!({"maxDeletes": 5}), "maxDeletes is not a setting: use max_deletes"),
+        (json!({"mode": "dryRun"}), "MODE=dryRun: must be delete or dry-run"),
+    ] {
+        let message = refused(event);
+        assert!(message.starts_with(&format!("configuration: {text}")), "{message}");
+    }
+    let token = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1";
+    for event in [json!({token: 1}), json!({"mode": token})] {
+        let message = refused(event);
+        assert!(!message.contains(token) && message.contains('#'), "{message}");
+    }
+    let printed = rie.output();
+    assert!(printed.contains("requestContext is not a setting") && !printed.contains(token), "{printed}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_log_level_stops_a_function_before_it_serves() {
     let settings = environment(&[("AWS_DB_PREFIX", "x"), ("RUST_LOG", "loud")]);
