@@ -64,8 +64,6 @@ class Measured:
     def __init__(self, sections):
         self.tables = list(self.told(sections, DELETING, "daily-cleanup"))
         left = list(self.told(sections, (RETIRING,), "daily-cleanup, retire"))
-        # Measured under its former name, until the next `make bench`: rows that are left to TTL are read the same way.
-        left = left or list(self.told(sections, ("defer",), "daily-cleanup, defer-to-ttl"))
         # Amazon's own engine counts units most nearly as AWS does.
         amazons = [table for table in self.tables if sections[table[0]]["engine"] == AMAZONS]
         self.read_units = self.a_row(amazons or self.tables, "read_units") or ASSUMED_READ_UNITS
