@@ -18,12 +18,12 @@ const DIGITS: usize = 32;
 
 /// The id of a client as the library makes it. A client with another one was not registered by itself, and is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientId(u128);
+pub struct ClientId([u8; DIGITS / 2]);
 
 impl ClientId {
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == DIGITS && is_hex(digits))?;
-        u128::from_str_radix(digits, 16).ok().map(Self)
+        u128::from_str_radix(digits, 16).ok().map(|id| Self(id.to_be_bytes()))
     }
 
     /// Every id in a text, whatever is around it: a row that cannot be read as JSON may still name a client.
@@ -38,23 +38,41 @@ fn is_hex(digits: &str) -> bool {
 
 impl std::fmt::Display for ClientId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{PREFIX}{:032x}", self.0)
+        write!(f, "{PREFIX}{:032x}", u128::from_be_bytes(self.0))
     }
 }
 
-/// What is known of a client so far.
-#[derive(Clone, Copy, Default)]
+/// What is known of a client so far. Small: each client of the table has one in memory.
+#[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the client, in one byte")]
 struct Known {
-    registered: Option<EpochSeconds>,
+    /// A second before the year 2106, or [`NO_AGE`]: then the client is kept.
+    registered: u32,
     /// Place in the list of names.
-    name: u32,
+    name: u16,
     /// There is a record of owner `_actingweb_oauth2`.
     registered_itself: bool,
     /// There is a record of another owner.
     is_actors_own: bool,
     named_by_live: bool,
     named_by_dead: bool,
+}
+
+const NO_AGE: u32 = u32::MAX;
+
+impl Known {
+    const NOTHING: Self = Self {
+        registered: NO_AGE,
+        name: 0,
+        registered_itself: false,
+        is_actors_own: false,
+        named_by_live: false,
+        named_by_dead: false,
+    };
+
+    fn registered(&self) -> Option<EpochSeconds> {
+        (self.registered != NO_AGE).then(|| EpochSeconds::new(self.registered.into()))
+    }
 }
 
 /// Who registered clients, and who uses them.
@@ -131,7 +149,7 @@ pub struct Clients {
     known: HashMap<ClientId, Known>,
     other_ids: u64,
     names: Vec<Box<str>>,
-    places: HashMap<Box<str>, u32>,
+    places: HashMap<Box<str>, u16>,
 }
 
 impl Clients {
@@ -172,22 +190,22 @@ impl Clients {
         };
         let name = row.data.text().and_then(Members::read).and_then(|record| record.text("client_name"));
         let name = name.map_or(0, |name| self.place(&name));
-        let known = self.known.entry(id).or_default();
+        let known = self.known.entry(id).or_insert(Known::NOTHING);
         if row.key.owner == OAUTH_OWNER {
             known.registered_itself = true;
-            known.registered = registered(row);
+            known.registered = registered(row).and_then(|at| u32::try_from(at.get()).ok()).unwrap_or(NO_AGE);
             known.name = name;
         } else {
             known.is_actors_own = true;
         }
     }
 
-    fn place(&mut self, name: &str) -> u32 {
+    fn place(&mut self, name: &str) -> u16 {
         let name: String = plain(name).chars().take(LONGEST_NAME).collect();
         if let Some(place) = self.places.get(name.as_str()) {
             return *place;
         }
-        let Some(place) = u32::try_from(self.names.len()).ok().filter(|_| self.names.len() <= MOST_NAMES) else {
+        let Some(place) = u16::try_from(self.names.len()).ok().filter(|_| self.names.len() <= MOST_NAMES) else {
             return 0;
         };
         self.names.push(name.clone().into());
@@ -203,14 +221,14 @@ impl Clients {
         let mut is_live = None;
         for id in ClientId::all_in(text).chain(escaped) {
             let is_live = *is_live.get_or_insert_with(|| is_live_row(row, self.now));
-            let known = self.known.entry(id).or_default();
+            let known = self.known.entry(id).or_insert(Known::NOTHING);
             known.named_by_live |= is_live;
             known.named_by_dead |= !is_live;
         }
     }
 
     fn judge(&self, known: &Known) -> bool {
-        let is_old = known.registered.is_some_and(|at| self.now.since(at) > self.unused_for);
+        let is_old = known.registered().is_some_and(|at| self.now.since(at) > self.unused_for);
         let is_named = known.named_by_live || known.named_by_dead;
         known.registered_itself && !known.is_actors_own && is_old && !is_named
     }
@@ -218,15 +236,15 @@ impl Clients {
     /// The client, if nobody uses it by all that was seen so far.
     pub fn unused(&self, id: ClientId) -> Option<Unused<'_>> {
         let known = self.known.get(&id).filter(|known| self.judge(known))?;
-        let name = usize::try_from(known.name).ok().and_then(|place| self.names.get(place));
-        Some(Unused { id, registered: known.registered?, name: name.map_or("", |name| name) })
+        let name = self.names.get(usize::from(known.name));
+        Some(Unused { id, registered: known.registered()?, name: name.map_or("", |name| name) })
     }
 
     /// The clients that nobody uses, the oldest first.
     pub fn all_unused(&self) -> Vec<ClientId> {
         let unused = self.known.iter().filter(|(_, known)| self.judge(known));
         let mut unused: Vec<(EpochSeconds, ClientId)> =
-            unused.filter_map(|(id, known)| Some((known.registered?, *id))).collect();
+            unused.filter_map(|(id, known)| Some((known.registered()?, *id))).collect();
         unused.sort_unstable();
         unused.into_iter().map(|(_, id)| id).collect()
     }
@@ -246,7 +264,7 @@ impl Clients {
             if known.is_actors_own {
                 continue;
             }
-            let days = known.registered.map_or(i64::MAX, |at| self.now.since(at) / DAY);
+            let days = known.registered().map_or(i64::MAX, |at| self.now.since(at) / DAY);
             let cell = AGES.iter().position(|up_to| days < *up_to).unwrap_or(AGES.len());
             let is_unused = u64::from(self.judge(known));
             ages[cell].clients += 1;
