@@ -151,7 +151,7 @@ proof: ## every case of the decisions, every interleaving of the writers, fuzzed
 TORTURE ?= long
 TORTURE_THREADS ?= 4
 TORTURE_PROFILE := $(if $(filter long,$(TORTURE)),release,debug)
-ATTACK := $(CARGO) test $(ALL) --no-fail-fast -- --nocapture $(ATTACKS:%=%::) $(LIBRARY_ATTACKS:%=%::) memory_is_flat removes_exactly_the_unused_clients_and
+ATTACK := $(CARGO) test $(ALL) --no-fail-fast -- --nocapture $(ATTACKS:%=%::) $(LIBRARY_ATTACKS:%=%::) memory_is_flat removes_exactly_the_unused_clients_and --skip every_function_logs
 torture: tools ## (1 hour) the attacks on the promises at length, with the release binary; writes the figures of docs/dev/reliability.md
 	$(if $(filter long,$(TORTURE)),$(CARGO) build --locked --release --package janitor)
 	$(CARGO) build $(ALL) --all-targets

@@ -1,7 +1,7 @@
 //! Attack: clocks that disagree. This machine's against the table's, a writer's against ours, and one run's against the
 //! next one's.
 
-use bed::attack::{Figures, amount, seed};
+use bed::attack::{Figures, amount, in_both_ways, seed};
 use bed::engine::{EngineKind, shared as engine};
 use bed::lambda::{Rie, function};
 use bed::load::{Load, Which, crowd, real_now};
@@ -25,12 +25,6 @@ bed::on_both_engines!(
     time_that_goes_backwards_between_runs_loses_nothing,
     a_lease_holds_whichever_clock_wrote_it,
 );
-
-/// Makes an attack on runs that delete and on runs that retire, and tells the figures of each.
-async fn in_both_ways(name: &str, attack: impl AsyncFn(bool) -> Figures) {
-    attack(false).await.tell(name);
-    attack(true).await.tell(&format!("{name}, retire"));
-}
 
 /// The table's clock is at `NOW`, and this machine's is `ahead` of it.
 async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64, retires: bool) -> Figures {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use bed::Bed;
 use bed::aftermath::Aftermath;
-use bed::attack::{Figures, amount};
+use bed::attack::{Figures, amount, in_both_ways};
 use bed::engine::{EngineKind, shared as engine};
 use bed::janitor::Janitor;
 use bed::load::{Which, real_now};
@@ -108,18 +108,13 @@ fn is_judged_at(table: i64, judged: i64) {
     assert!((table - 60..=table).contains(&judged), "judged at {judged}, not {table}");
 }
 
-/// Makes an attack on runs that delete and on runs that retire, and tells the figures of each.
-async fn in_both_ways(name: &str, attack: impl AsyncFn(Scene) -> Figures) {
-    attack(Scene::new(false).await).await.tell(name);
-    attack(Scene::new(true).await).await.tell(&format!("{name}, retire"));
-}
-
 #[tokio::test]
 async fn a_server_that_is_minutes_off_uses_every_token_until_its_last_second() {
     in_both_ways("a server that is minutes off", a_server_that_is_off).await;
 }
 
-async fn a_server_that_is_off(mut scene: Scene) -> Figures {
+async fn a_server_that_is_off(retires: bool) -> Figures {
+    let mut scene = Scene::new(retires).await;
     for off in SERVERS {
         // By the table's clock, and by the server's.
         let end = real_now();
@@ -143,7 +138,8 @@ async fn a_laptop_that_is_minutes_off_takes_nothing_from_a_server_that_is() {
     in_both_ways("a laptop that is minutes off", a_laptop_that_is_off).await;
 }
 
-async fn a_laptop_that_is_off(mut scene: Scene) -> Figures {
+async fn a_laptop_that_is_off(retires: bool) -> Figures {
+    let mut scene = Scene::new(retires).await;
     for ahead in amount(&[-290, 290, 600][..], &[-600, -290, -90, 0, 90, 290, 600]) {
         for off in SERVERS {
             let end = real_now() - ahead;

@@ -95,3 +95,12 @@ impl Figures {
         assert_eq!(broken, 0, "{attack}: {figures}");
     }
 }
+
+/// Makes an attack on runs that delete and on runs that retire, and tells the figures of each.
+///
+/// # Panics
+/// As [`Figures::tell`].
+pub async fn in_both_ways(name: &str, attack: impl AsyncFn(bool) -> Figures) {
+    attack(false).await.tell(name);
+    attack(true).await.tell(&format!("{name}, retire"));
+}

@@ -52,13 +52,10 @@ pub fn function(name: &str) -> PathBuf {
         None => built.join(name),
     };
     if let Err(reason) = is_fresh(&binary) {
-        panic!("{}: {reason}: run `{BUILD}` before this test, or `make test`", binary.display());
+        panic!("{}: {reason}: run `cargo build` before this test, or `make test`", binary.display());
     }
     binary
 }
-
-/// Builds everything that the tests run, with the features that the tests have.
-const BUILD: &str = "cargo build --workspace --all-targets";
 
 /// Whether a binary is there and newer than each of the sources that cargo lists beside it (`NAME.d`).
 fn is_fresh(binary: &Path) -> Result<(), String> {
