@@ -115,6 +115,7 @@ impl<A> Table<A> {
             }
             // Keys come back unprocessed when the table is out of capacity.
             self.throttled(Direction::Read);
+            self.count(|usage| usage.retries += 1);
             self.back_off(Phase::Work, attempt).await?;
         }
         let mut by_key: HashMap<RowKey, Row> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();

@@ -88,6 +88,9 @@ pub struct Cost {
     pub write_units: f64,
     pub requests: u64,
     retries: u64,
+    /// To see in a failure where retries came from.
+    #[expect(dead_code, reason = "read by Debug")]
+    throttles: u64,
     by_operation: BTreeMap<String, u32>,
 }
 
@@ -105,8 +108,8 @@ impl Cost {
         for operation in proxy.seen() {
             *by_operation.entry(operation).or_default() += 1;
         }
-        let Usage { read_units, write_units, requests, retries, .. } = report.usage;
-        Self { read_units, write_units, requests, retries, by_operation }
+        let Usage { read_units, write_units, requests, retries, throttles, .. } = report.usage;
+        Self { read_units, write_units, requests, retries, throttles, by_operation }
     }
 
     #[must_use]
