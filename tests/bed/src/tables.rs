@@ -200,6 +200,13 @@ mod random {
     pub async fn provision(client: &Client, table: &str) {
         let units = ProvisionedThroughput::builder().read_capacity_units(26).write_capacity_units(2).build().unwrap();
         let update = client.update_table().table_name(table).provisioned_throughput(units);
-        update.billing_mode(BillingMode::Provisioned).send().await.unwrap();
+        let update = update.billing_mode(BillingMode::Provisioned);
+        // DynamoDB Local, when it is busy with other tables, answers this one request with an InternalFailure now and then.
+        for _ in 0..4 {
+            if update.clone().send().await.is_ok() {
+                return;
+            }
+        }
+        update.send().await.unwrap();
     }
 }
