@@ -13,7 +13,7 @@ fn no_event_and_no_environment_gives_a_setting_that_is_out_of_range() {
         [("AWS_DB_PREFIX", "x"), ("MODE", "delete")].map(|(n, v)| (n.into(), v.into())).into();
     let mut accepted = 0;
     for _ in 0..fuzz.rounds {
-        let text = corpus.next_text();
+        let (text, before) = (corpus.next_text(), accepted);
         let Ok(Value::Object(event)) = serde_json::from_str::<Value>(&text) else { continue };
         for purpose in [Purpose::Cleanup, Purpose::Repair, Purpose::Metrics, Purpose::Cascade, Purpose::Explain] {
             if let Ok(settings) = Settings::parse(&environment, &event, purpose) {
@@ -30,7 +30,7 @@ fn no_event_and_no_environment_gives_a_setting_that_is_out_of_range() {
                 within_ranges(&settings, &text);
             }
         }
-        if accepted % 64 == 1 {
+        if accepted > before {
             corpus.keep(text);
         }
     }
