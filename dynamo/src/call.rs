@@ -145,7 +145,7 @@ impl<A> Table<A> {
         }
     }
 
-    /// Waits until the pace allows so many units.
+    /// Waits until the pace allows `units`.
     pub(super) async fn wait_to(&self, direction: Direction, units: f64) -> Result<()> {
         let wait = self.pace.reserve(direction, units, self.clock.elapsed());
         if wait.is_zero() {

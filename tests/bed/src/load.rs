@@ -124,7 +124,7 @@ impl Cost {
     }
 
     /// No unit more than another run on the same engine, and no request but the one that asks whether TTL is on; apart from upkeep, and
-    /// from requests that were sent again because a busy engine did not answer in time.
+    /// from requests that were sent again because a busy engine did not answer in time, or left keys unprocessed.
     /// DynamoDB Local does not report what a batch reads of absent rows, which AWS bills: there only writes can be compared.
     ///
     /// # Panics
