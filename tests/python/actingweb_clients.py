@@ -1,10 +1,10 @@
-"""Have the real library's registry register clients, some of which go on to codes and tokens, and ask it later which work.
+"""Registers clients with the real library, issues codes and tokens to some of them, and later checks which still work.
 
-    --seed N   registers N clients and prints what became of them: {"unused": [...], "others": [...]}
-    --judge    reads that from standard input; presents every other client to the library's own server, and a
-               sample of the unused ones, which have to be unknown
+    --seed N   registers N clients and prints them: {"unused": [...], "others": [...]}
+    --judge    reads that document from standard input; uses each of `others` with the library's own server, and checks
+               that a sample of `unused` is unknown to it
 
-The document holds secrets: it is for the test that asked.
+The document holds secrets; only the calling test reads it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import actingweb_env as env
-from actingweb_world import DAY, HOUR, SYSTEM_ACTOR, ago, move_the_clock, must, new_actor, provider_answer
+from actingweb_world import DAY, HOUR, SYSTEM_ACTOR, ago, must, new_actor, patch_clock, provider_answer
 
 REDIRECT = "https://client.example.org/cb"
 # The example of RFC 7636.
 VERIFIER = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 PKCE = {"code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", "code_challenge_method": "S256"}
-# What became of a client; every 20th is one of these, all others were never used.
+# Every 20th client has one of these kinds; all others were never used.
 KINDS = ("code", "expired-code", "tokens", "expired-tokens", "consumed", "client-credentials", "young", "actors-own")
 
 
@@ -38,9 +38,9 @@ class Library:
 
     def register(self, owner: str, number: int) -> dict[str, Any]:
         method = "none" if number % 3 == 0 else "client_secret_post"
-        wanted = {"client_name": f"Tool {number % 7} ë", "redirect_uris": [REDIRECT],
-                  "token_endpoint_auth_method": method}
-        return self.registry.register_client(owner, wanted)
+        metadata = {"client_name": f"Tool {number % 7} ë", "redirect_uris": [REDIRECT],
+                    "token_endpoint_auth_method": method}
+        return self.registry.register_client(owner, metadata)
 
     def seed_one(self, number: int) -> dict[str, Any]:
         rng = random.Random(number)
@@ -84,13 +84,13 @@ class Library:
 
         return ActingWebOAuth2Server(self.config)
 
-    def works(self, server: Any, client: dict[str, Any]) -> str | None:
-        """Loads, authorises, exchanges and rotates; what does not."""
+    def failed_step(self, server: Any, client: dict[str, Any]) -> str | None:
+        """Load, authorise, exchange, rotate: the first step that fails, or None."""
         client_id = client["client_id"]
         if self.registry.load_client_strict(client_id) is None:
             return "load"
-        asked = {"client_id": client_id, "redirect_uri": REDIRECT, "response_type": "code", "state": "s", **PKCE}
-        if server.handle_authorization_request(asked, "GET").get("action") != "show_form":
+        request = {"client_id": client_id, "redirect_uri": REDIRECT, "response_type": "code", "state": "s", **PKCE}
+        if server.handle_authorization_request(request, "GET").get("action") != "show_form":
             return "authorise"
         actor = new_actor(random.Random(client_id))
         credentials = {"client_id": client_id}
@@ -107,7 +107,7 @@ class Library:
             {"grant_type": "refresh_token", "refresh_token": token["refresh_token"], **credentials})
         return None if "access_token" in token else f"rotate: {token}"
 
-    def refused(self, server: Any, client: dict[str, Any]) -> str | None:
+    def wrongly_accepted(self, server: Any, client: dict[str, Any]) -> str | None:
         client_id = client["client_id"]
         if self.registry.load_client_strict(client_id) is not None:
             return "still loads"
@@ -124,8 +124,8 @@ def main() -> None:
     options = parser.parse_args()
     library = Library()
     if options.seed:
-        move_the_clock()
-        # The first creates the table.
+        patch_clock()
+        # The first one creates the table.
         first = library.seed_one(0)
         with ThreadPoolExecutor(8) as pool:
             seeded = [first, *pool.map(library.seed_one, range(1, options.seed))]
@@ -134,8 +134,8 @@ def main() -> None:
         return
     world = json.load(sys.stdin)
     server = library.server()
-    wrong = [(client["kind"], library.works(server, client)) for client in world["others"]]
-    wrong += [("unused", library.refused(server, client)) for client in world["unused"][::200]]
+    wrong = [(client["kind"], library.failed_step(server, client)) for client in world["others"]]
+    wrong += [("unused", library.wrongly_accepted(server, client)) for client in world["unused"][::200]]
     wrong = [entry for entry in wrong if entry[1]]
     print(json.dumps({"wrong": wrong}))
 

@@ -1,11 +1,12 @@
-"""A server of the real library whose clock stands where the test sets it: one JSON line in, one out.
+"""A server of the real library with a clock that the test sets: one JSON line in, one out.
 
-    {"do": "issue", "until": SECOND}   one of everything that the library issues, each alive up to and including this
-                                       second of the server's clock: made so long before as it lives
-    {"do": "look", "at": SECOND}       present everything that is not used up by it
-    {"do": "use", "at": SECOND}        present everything, use up what can be used once, then replay all of that
+    {"do": "issue", "until": SECOND}   issue one credential of each kind; each is valid up to and including this
+                                       second of the server's clock
+    {"do": "look", "at": SECOND}       present each credential that presenting does not consume
+    {"do": "use", "at": SECOND}        present each credential, consume the single-use ones, then replay those
 
-Answers are lists of kinds: `lost` was refused, `replayed` was accepted a second time, `used` worked. No token is printed.
+Answers are lists of kinds: `lost` was refused, `replayed` was accepted a second time, `used` is every kind that was tried.
+No token is printed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from actingweb_live import SPA_REFRESH, Presenter
 from actingweb_live_log import Entry
 from actingweb_world import DAY, HOUR, MINUTE, REUSE_WINDOW, must, new_actor, provider_answer
 
-USED_UP_BY_LOOKING = ("nonce", "ticket")
-USED_ONCE = ("spa_refresh", "mcp_refresh", "mcp_code")
+CONSUMED_BY_PRESENTING = ("nonce", "ticket")
+SINGLE_USE = ("spa_refresh", "mcp_refresh", "mcp_code")
 
 
 class Server(Presenter):
@@ -33,18 +34,18 @@ class Server(Presenter):
         self.config.refresh_token_grace_period = 0
         self.rng = random.Random(1)
         self.now = time.time()
-        # The library reads time.time(). Request signing reads datetime, which stays true.
+        # The library reads time.time(). Request signing reads datetime, which is not patched.
         time.time = lambda: self.now
         self.entries: list[Entry] = []
-        self.heads: dict[str, Entry] = {}  # a consumed token -> the one that was rotated from it
+        self.heads: dict[str, Entry] = {}  # a consumed token -> its successor
 
     @contextmanager
     def at(self, moment: float) -> Iterator[None]:
         self.now = moment
         yield
 
-    def made(self, kind: str, name: str, **whose: Any) -> Entry:
-        self.entries.append(Entry(kind, name, None, **whose))
+    def made(self, kind: str, name: str, **ids: Any) -> Entry:
+        self.entries.append(Entry(kind, name, None, **ids))
         return self.entries[-1]
 
     # --- issuing ----------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ class Server(Presenter):
         return must(self.mcp.exchange_authorization_code(code, client))
 
     def seen_tokens(self, until: int) -> None:
-        """The library takes an id_token for a minute after its `exp`; one without is remembered for a quarter of an hour."""
+        """The library accepts an id_token until a minute after its `exp`; it records one without `exp` for 15 minutes."""
         for age, exp in ((10 * MINUTE, {"exp": until - 59}), (15 * MINUTE, {})):
             claims = {"jti": secrets.token_urlsafe(16), **exp}
             with self.at(until - age):
@@ -98,8 +99,8 @@ class Server(Presenter):
             self.made("replay", claims["jti"], more={"claims": claims})
 
     def consumed(self, until: int, actor: str, email: str, client: str) -> None:
-        """Theft is answered up to the last second of the reuse window, which here is the last of the token as well, and takes
-        what was rotated from it with it."""
+        """Consumed tokens whose reuse window ends in the second in which they expire. Until then a replay is a theft, which
+        revokes the successor."""
         chain = self.spa.new_chain_id()
         with self.at(until - 14 * DAY):
             spa = self.spa.create_refresh_token(actor, email, chain_id=chain)
@@ -117,24 +118,24 @@ class Server(Presenter):
 
     def look(self, moment: int) -> dict[str, list[str]]:
         with self.at(moment):
-            seen = [entry for entry in self.entries if entry.kind not in USED_UP_BY_LOOKING]
-            return {"lost": [entry.kind for entry in seen if not self.present(entry)]}
+            reusable = [entry for entry in self.entries if entry.kind not in CONSUMED_BY_PRESENTING]
+            return {"lost": [entry.kind for entry in reusable if not self.present(entry)]}
 
     def use(self, moment: int) -> dict[str, list[str]]:
         with self.at(moment):
-            # Everything is looked at before anything is used up: a rotation deletes its access token.
+            # Present everything before consuming anything: a rotation deletes its access token.
             lost = [entry.kind for entry in self.entries if not self.present(entry)]
-            lost += [f"{entry.kind} used" for entry in self.entries if entry.kind in USED_ONCE and not self.use_up(entry)]
-            replayed = [entry.kind for entry in self.entries if entry.kind in USED_UP_BY_LOOKING and self.present(entry)]
-            replayed += [entry.kind for entry in self.entries if entry.kind in USED_ONCE and self.use_up(entry)]
+            lost += [f"{entry.kind} used" for entry in self.entries if entry.kind in SINGLE_USE and not self.consume(entry)]
+            replayed = [entry.kind for entry in self.entries if entry.kind in CONSUMED_BY_PRESENTING and self.present(entry)]
+            replayed += [entry.kind for entry in self.entries if entry.kind in SINGLE_USE and self.consume(entry)]
             replayed += [entry.kind for entry in self.entries if entry.name in self.heads and not self.theft(entry)]
             return {"lost": lost, "replayed": replayed, "used": sorted({entry.kind for entry in self.entries})}
 
     def theft(self, entry: Entry) -> bool:
-        """A consumed token is presented again: it is refused, and its chain has to go."""
+        """Present a consumed token again: it must be refused, and its chain revoked."""
         head = self.heads[entry.name]
         if not self.present(head):
-            return False  # nothing would show whether the theft was noticed
+            return False  # without a live successor, detection cannot be observed
         if entry.kind == "mcp_consumed":
             refused = self.mcp.refresh_access_token(entry.name, entry.client) is None
         else:
@@ -142,7 +143,7 @@ class Server(Presenter):
         return refused and not self.present(head)
 
     def spa_theft(self, entry: Entry) -> bool:
-        """The ladder of handlers/oauth2_spa.py, which keeps it inside an HTTP handler."""
+        """The steps of handlers/oauth2_spa.py, which has them inside an HTTP handler."""
         from actingweb.constants import SPA_REFRESH_TOKEN_REUSE_WINDOW
         from actingweb.single_use import classify_reuse
 
@@ -158,15 +159,15 @@ class Server(Presenter):
 def main() -> None:
     server = Server()
     for line in sys.stdin:
-        asked = json.loads(line)
-        match asked["do"]:
+        request = json.loads(line)
+        match request["do"]:
             case "issue":
-                server.issue(asked["until"])
+                server.issue(request["until"])
                 answer: dict[str, list[str]] = {}
             case "look":
-                answer = server.look(asked["at"])
+                answer = server.look(request["at"])
             case "use":
-                answer = server.use(asked["at"])
+                answer = server.use(request["at"])
         print(json.dumps(answer), flush=True)
 
 

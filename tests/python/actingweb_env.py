@@ -1,7 +1,6 @@
-"""What the scripts in this folder share: how to reach the table, and how to print without leaking.
+"""Shared by the scripts in this folder: access to the table, and masking of secrets.
 
-Nothing here knows when a row is dead. The judge shares no rule with anybody, or it would
-repeat the mistake it is there to find.
+No rule about dead rows belongs here: the judge must stay independent to find mistakes in the rules.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from typing import Any
 
 
 def setting(name: str) -> str:
-    """An environment variable that must be there.
+    """A required environment variable.
 
-    ActingWeb itself falls back to a demo table and to AWS; a script that seeds, rotates and
-    deletes tokens must never end up there by accident.
+    ActingWeb falls back to a demo table and to AWS; a script that writes and deletes tokens must not.
     """
     value = os.environ.get(name)
     if not value:
@@ -30,11 +28,11 @@ def table_name() -> str:
 
 
 def library_config() -> Any:
-    """ActingWeb's own configuration object, from the same environment an application uses."""
+    """ActingWeb's configuration object, from the environment that an application uses."""
     setting("AWS_DB_HOST")
     setting("AWS_DB_PREFIX")
     if not os.environ.get("ACTINGWEB_TEST_LOG"):
-        # The library warns about every dead token it meets; here that is every other row.
+        # The library logs a warning for every dead token it reads: here, every other row.
         logging.disable(logging.CRITICAL)
     from actingweb.config import Config
 
@@ -42,25 +40,25 @@ def library_config() -> Any:
 
 
 def dynamodb() -> Any:
-    """A plain boto3 client: the second pair of eyes, beside the library's pynamodb."""
+    """A plain boto3 client, independent of the library's pynamodb."""
     import boto3
 
     return boto3.client("dynamodb", endpoint_url=setting("AWS_DB_HOST"))
 
 
 def scan(client: Any) -> Iterator[dict[str, Any]]:
-    """Every item of the table, in DynamoDB's own typed form (so that a wrong type is seen)."""
+    """Every item of the table, with DynamoDB's types, so that a wrong type is visible."""
     pages = client.get_paginator("scan").paginate(TableName=table_name(), ConsistentRead=True)
     for page in pages:
         yield from page["Items"]
 
 
 def fingerprint(item: dict[str, Any]) -> tuple[str, str]:
-    """A row's place and its stored text, each as a short hash: equal only for equal bytes."""
-    place, text = f"{item['id']['S']} {item['bucket_name']['S']}", item.get("data", {}).get("S", "")
-    return hashlib.sha256(place.encode()).hexdigest()[:16], hashlib.sha256(text.encode()).hexdigest()[:16]
+    """A row's key and its stored text, each as a short hash."""
+    key, text = f"{item['id']['S']} {item['bucket_name']['S']}", item.get("data", {}).get("S", "")
+    return hashlib.sha256(key.encode()).hexdigest()[:16], hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def mask(name: str) -> str:
-    """Enough of a name to find it again, too little to use it."""
+    """Enough of a name to recognise it, too little to use it."""
     return name[:6] + "..."

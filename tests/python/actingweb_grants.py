@@ -1,11 +1,11 @@
-"""Have the real library issue one of everything to a few people, and ask it later what it still accepts.
+"""Issues credentials of every kind through the real library, and later checks which it still accepts.
 
-    --seed   prints a JSON list of credentials: kind, actor, client, chain and the name itself
+    --seed   prints a JSON list of credentials: kind, actor, client, chain and name
     --try    reads such a list from standard input, presents each to the library, and prints a list
              of true (accepted) and false
 
-Presenting a refresh token or a code uses it up, as it does in life: try a list once. The lists hold
-whole tokens: they are for the test that asked.
+Presenting a refresh token or a code consumes it: try a list once. The lists hold whole tokens; only
+the calling test reads them.
 """
 
 from __future__ import annotations
@@ -37,35 +37,35 @@ class Library:
     # --- issuing ----------------------------------------------------------------------------------
 
     def client(self, owner: str, name: str) -> str:
-        wanted = {"client_name": name, "redirect_uris": ["https://client.example.org/cb"]}
-        return self.registry.register_client(owner, wanted)["client_id"]
+        metadata = {"client_name": name, "redirect_uris": ["https://client.example.org/cb"]}
+        return self.registry.register_client(owner, metadata)["client_id"]
 
     def mcp_grants(self, actor: str, client: str) -> list[dict[str, Any]]:
-        """A grant rotated once, and a code that nobody has exchanged yet."""
+        """A grant rotated once, one never rotated, and a code that is not exchanged yet."""
         email = f"{actor}@mail.example.org"
         code = self.mcp.create_authorization_code(actor, client, provider_answer(), user_email=email)
         first = must(self.mcp.exchange_authorization_code(code, client))
         second = must(self.mcp.refresh_access_token(first["refresh_token"], client))
         chain = must(self.mcp._load_refresh_token(second["refresh_token"]))["chain_id"]
         waiting = self.mcp.create_authorization_code(actor, client, provider_answer(), user_email=email)
-        # A second grant, never rotated: it has its provider row.
+        # Never rotated: it has its provider row.
         fresh = self.mcp.create_authorization_code(actor, client, provider_answer(), user_email=email)
         third = must(self.mcp.exchange_authorization_code(fresh, client))
         other = must(self.mcp._load_refresh_token(third["refresh_token"]))["chain_id"]
-        whose = {"actor": actor, "client": client}
+        ids = {"actor": actor, "client": client}
         return [
-            {"kind": "mcp_consumed", **whose, "chain": chain, "name": first["refresh_token"]},
-            {"kind": "mcp_refresh", **whose, "chain": chain, "name": second["refresh_token"]},
-            {"kind": "mcp_access", **whose, "chain": chain, "name": second["access_token"]},
-            {"kind": "mcp_refresh", **whose, "chain": other, "name": third["refresh_token"]},
-            {"kind": "mcp_access", **whose, "chain": other, "name": third["access_token"]},
-            {"kind": "mcp_code", **whose, "chain": None, "name": waiting},
+            {"kind": "mcp_consumed", **ids, "chain": chain, "name": first["refresh_token"]},
+            {"kind": "mcp_refresh", **ids, "chain": chain, "name": second["refresh_token"]},
+            {"kind": "mcp_access", **ids, "chain": chain, "name": second["access_token"]},
+            {"kind": "mcp_refresh", **ids, "chain": other, "name": third["refresh_token"]},
+            {"kind": "mcp_access", **ids, "chain": other, "name": third["access_token"]},
+            {"kind": "mcp_code", **ids, "chain": None, "name": waiting},
         ]
 
     def spa_sign_in(self, actor: str) -> list[dict[str, Any]]:
-        """As handlers/oauth2_callback.py and oauth2_spa.py do: a session that waits, and one rotation."""
+        """As handlers/oauth2_callback.py and oauth2_spa.py do: a pending session, and one rotation."""
         email, chain = f"{actor}@mail.example.org", self.spa.new_chain_id()
-        whose = {"actor": actor, "client": None, "chain": chain}
+        ids = {"actor": actor, "client": None, "chain": chain}
 
         def issue() -> tuple[str, str]:
             access = self.config.new_token()
@@ -73,20 +73,20 @@ class Library:
             return access, self.spa.create_refresh_token(actor, email, chain_id=chain)
 
         access, refresh = issue()
-        waits = {"access_token": access, "refresh_token": refresh, "actor_id": actor, "email": email}
-        session = self.spa.store_session(token_data=waits, user_info={"email": email}, provider="google")
+        tokens = {"access_token": access, "refresh_token": refresh, "actor_id": actor, "email": email}
+        session = self.spa.store_session(token_data=tokens, user_info={"email": email}, provider="google")
         must(self.spa.try_mark_refresh_token_used(refresh)[0])
         second_access, second_refresh = issue()
         return [
-            {"kind": "session", **whose, "name": session},
-            {"kind": "spa_consumed", **whose, "name": refresh},
-            {"kind": "spa_access", **whose, "name": access},
-            {"kind": "spa_access", **whose, "name": second_access},
-            {"kind": "spa_refresh", **whose, "name": second_refresh},
+            {"kind": "session", **ids, "name": session},
+            {"kind": "spa_consumed", **ids, "name": refresh},
+            {"kind": "spa_access", **ids, "name": access},
+            {"kind": "spa_access", **ids, "name": second_access},
+            {"kind": "spa_refresh", **ids, "name": second_refresh},
         ]
 
     def seed(self) -> list[dict[str, Any]]:
-        """Two clients that everybody uses: one registered by itself, one under an actor."""
+        """Two clients that every actor uses: one registered dynamically, one under an actor."""
         owners = {self.client(SYSTEM_ACTOR, "Shared"): SYSTEM_ACTOR, self.client("ada", "Own"): "ada"}
         issued: list[dict[str, Any]] = []
         for client, owner in owners.items():
@@ -104,7 +104,7 @@ class Library:
     # --- presenting -------------------------------------------------------------------------------
 
     def accepts_all(self, entries: list[dict[str, Any]]) -> list[bool]:
-        """What only looks comes first: a rotation deletes its access token, and a theft its whole chain."""
+        """Validates first: a rotation deletes its access token, and a theft its whole chain."""
 
         def rank(number: int) -> int:
             kind = entries[number]["kind"]
@@ -118,7 +118,7 @@ class Library:
         match entry["kind"]:
             case "mcp_access":
                 return self.mcp.validate_access_token(name) is not None
-            case "mcp_refresh" | "mcp_consumed":  # consumed a moment ago: within its grace it still rotates
+            case "mcp_refresh" | "mcp_consumed":  # within the grace period a consumed token still rotates
                 return self.mcp.refresh_access_token(name, entry["client"]) is not None
             case "mcp_code":
                 return self.mcp.exchange_authorization_code(name, entry["client"]) is not None
@@ -126,7 +126,7 @@ class Library:
                 return self.spa.validate_access_token(name) is not None
             case "spa_refresh":
                 return self.spa.validate_refresh_token(name) is not None and self.spa.try_mark_refresh_token_used(name)[0]
-            case "spa_consumed":  # known, if only as used
+            case "spa_consumed":  # known, as consumed
                 return self.spa.try_mark_refresh_token_used(name)[1] is not None
             case "session":
                 return self.spa.retrieve_spa_session(name) is not None
@@ -139,9 +139,9 @@ class Library:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--seed", action="store_true")
-    what.add_argument("--try", dest="present", action="store_true")
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--seed", action="store_true")
+    mode.add_argument("--try", dest="present", action="store_true")
     args = parser.parse_args()
     library = Library()
     if args.seed:

@@ -1,13 +1,12 @@
-"""After a cleaning: is everything dead gone, and does everything alive still work?
+"""Checks a table after a cleanup: every dead row is deleted, and every live credential works.
 
-Two independent answers. First the table is read with plain boto3 and every row is judged again, by
-rules written here for themselves (they share no line with the cleaner, the seeder or the library).
-Then everything the manifest calls alive is used through the real ActingWeb library: sessions are
-read, tokens validated and rotated, codes exchanged, and a replayed refresh token must still revoke
-its chain.
+First it reads the table with plain boto3 and judges every row by its own rules, which share no code
+with the cleanup, the seeder or the library. Then it uses everything that the manifest lists as alive
+through the real ActingWeb library: it reads sessions, validates and rotates tokens, exchanges codes,
+and expects that a replayed refresh token still revokes its chain.
 
-Using a token changes the table, so the judge puts every row back as it found it: it can be run
-again, and before the cleaning as well as after it.
+Using a token changes the table, so the judge restores every row: it can run repeatedly, before a
+cleanup and after it.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ import actingweb_env as env
 
 SYSTEM_ACTOR = "_actingweb_oauth2"
 REUSE_WINDOW = 172800
-# A server's clock may be so far behind the table's: a row is left for so long after its own time.
+# How far a server's clock may be behind the table's; a row is kept this long after it expires.
 SLACK = 300
 FIVE_YEARS = 5 * 365 * 86400
-THEFTS = 5  # chains to sacrifice, of each kind
+THEFTS = 5  # chains of each kind that a replay revokes
 
 
 class Findings:
-    """How many were looked at and which failed, by kind. Only masked names ever get in."""
+    """Number checked and masked names of failures, by kind."""
 
     def __init__(self) -> None:
         self.checked: dict[str, int] = {}
@@ -61,7 +60,7 @@ class Findings:
             print(f"{kind}: checked {count}, failed {len(failed)}{names}")
 
 
-# --- the table, judged by itself ------------------------------------------------------------------
+# --- judging the table ----------------------------------------------------------------------------
 
 INDEX_OF = {
     "auth_code_index": "mcp_auth_codes",
@@ -90,10 +89,10 @@ class Row(NamedTuple):
     bucket: str
     name: str
     data: Any  # None when it is not JSON
-    ttl: int | None  # None when there is none, or one that DynamoDB would never act on
+    ttl: int | None  # None when absent, or when DynamoDB would never act on it
 
     def field(self, name: str) -> int | None:
-        """A time in the row's own data, or None: a missing or odd value proves nothing."""
+        """A time in the row's data, or None if it is missing or malformed."""
         value = self.data.get(name) if isinstance(self.data, dict) else None
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -113,14 +112,14 @@ def read_row(item: dict[str, Any], now: int) -> Row:
 
 
 def is_known(row: Row) -> bool:
-    """Rows of any other place are somebody else's, however old they look."""
+    """Rows elsewhere are not the janitor's, however old they look."""
     if row.owner in KNOWN_BUCKETS:
         return row.bucket in KNOWN_BUCKETS[row.owner]
     return not row.owner.startswith("_actingweb_") and row.bucket in ACTOR_BUCKETS
 
 
 def dead_by_its_own_fields(row: Row, now: int) -> bool | None:
-    """What the row says about itself; None when it says nothing."""
+    """Whether the row is dead by its own fields; None when they do not tell."""
     now -= SLACK
     if row.bucket.endswith("oauth_sessions"):
         created_at = row.field("created_at")
@@ -133,7 +132,7 @@ def dead_by_its_own_fields(row: Row, now: int) -> bool | None:
 
 
 def is_dead(row: Row, now: int) -> bool:
-    """By time alone, for every bucket that is not an index and not a provider row."""
+    """By time alone, for every bucket except index and provider rows."""
     past_ttl = row.ttl is not None and now > row.ttl
     if row.bucket.endswith("refresh_tokens") and isinstance(row.data, dict) and row.data.get("used"):
         used_at, expires_at = row.field("used_at"), row.field("expires_at")
@@ -141,7 +140,7 @@ def is_dead(row: Row, now: int) -> bool:
             return past_ttl
         return past_ttl or (now - SLACK > used_at + REUSE_WINDOW and now - SLACK > expires_at)
     dead = dead_by_its_own_fields(row, now)
-    # A row that calls itself alive outlives its TTL: some deployments have longer lifetimes.
+    # A row that is alive by its own fields outlives its TTL: some deployments have longer lifetimes.
     return past_ttl if dead is None else dead
 
 
@@ -154,7 +153,7 @@ def judge_table(rows: list[Row], now: int, ttl_within: int, findings: Findings) 
     }
     for row in filter(is_known, rows):
         if ttl_within and row.ttl is not None and row.ttl <= now + ttl_within:
-            continue  # dead or not, it is gone by then
+            continue  # TTL removes it by then
         kind = f"no dead row left in {row.bucket}"
         if row.bucket in INDEX_OF:
             target = (row.data, INDEX_OF[row.bucket], row.name)
@@ -168,18 +167,18 @@ def judge_table(rows: list[Row], now: int, ttl_within: int, findings: Findings) 
 
 
 def judge_spelling(items: list[dict[str, Any]], seeded: dict[str, str], findings: Findings) -> None:
-    """A row that is still there is there byte for byte: one respelled can never be consumed again."""
+    """A kept row is unchanged byte for byte: a token with rewritten data can never be consumed."""
     for item in items:
-        place, text = env.fingerprint(item)
-        if place in seeded:
-            findings.add("data is never rewritten", item["name"]["S"], seeded[place] == text)
+        key, text = env.fingerprint(item)
+        if key in seeded:
+            findings.add("data is never rewritten", item["name"]["S"], seeded[key] == text)
 
 
-# --- what lives, used through the library ---------------------------------------------------------
+# --- using live credentials through the library ---------------------------------------------------
 
 
 def works(check: Callable[[Any], Any], entry: Any) -> bool:
-    """The library refuses with None, False or an exception; here all three mean the same."""
+    """The library refuses with None, False or an exception; all three are a failure."""
     try:
         return bool(check(entry))
     except Exception:
@@ -187,7 +186,7 @@ def works(check: Callable[[Any], Any], entry: Any) -> bool:
 
 
 class Library:
-    """The real managers, and one check for each kind of row that must have survived."""
+    """The real managers, and one check for each kind of row that must be kept."""
 
     def __init__(
         self, config: Any, manifest: dict[str, Any], present: set[tuple[str, str, str]], findings: Findings
@@ -204,7 +203,7 @@ class Library:
         self.clients = MCPClientRegistry(config)
         self.nonces, self.tickets = StateNonceStore(config), MobileTicketStore(config)
         self.replay = IdTokenReplayCache(config)
-        self.successor: dict[str, str] = {}  # a rotated token -> the one that replaced it
+        self.successor: dict[str, str] = {}  # a rotated token -> its replacement
 
     def each(self, kind: str, check: Callable[[Any], Any], name: Callable[[Any], str] = str) -> None:
         entries = self.manifest[kind]
@@ -215,7 +214,7 @@ class Library:
 
     def check_all(self) -> None:
         token, code, client_id, claimed = map(itemgetter, ("token", "code", "client_id", "sub"))
-        # What only looks comes first, what consumes a token after it, what revokes chains last.
+        # First checks that only read, then those that consume a token, last those that revoke chains.
         self.each("bystanders", self.untouched, itemgetter(2))
         self.each("consumed_kept", lambda entry: tuple(entry) in self.present, itemgetter(2))
         self.each("mcp_tripwires", self.mcp_tripwire, token)
@@ -265,7 +264,7 @@ class Library:
         ) in self.present  # fmt: skip
 
     def spa_tripwire(self, entry: dict[str, str]) -> bool:
-        """Presented again, it is recognised as consumed, not as unknown."""
+        """A replay is recognised as consumed, not as unknown."""
         consumed, data = self.spa.try_mark_refresh_token_used(entry["token"])
         return not consumed and bool(data and data["used_at"])
 
@@ -291,17 +290,17 @@ class Library:
         return bool(grant) and self.mcp.validate_access_token(grant["access_token"]) is not None
 
     def thefts(self, kind: str, tripwires: str, check: Callable[[dict[str, str]], bool]) -> None:
-        """Present a few consumed tokens, one a chain: the whole chain must go."""
+        """Present a few consumed tokens, one per chain: the whole chain must be revoked."""
         chains = {entry["head"]: entry for entry in self.manifest[tripwires]}
         for entry in list(chains.values())[:THEFTS]:
             self.findings.add(kind, entry["token"], works(check, entry))
 
     def mcp_theft(self, entry: dict[str, str]) -> bool:
-        chain = (entry["token"], self.successor[entry["head"]], entry["head"])  # the replay comes first
+        chain = (entry["token"], self.successor[entry["head"]], entry["head"])  # the replay first
         return [self.mcp.refresh_access_token(token, entry["client_id"]) for token in chain] == [None] * 3
 
     def spa_theft(self, entry: dict[str, str]) -> bool:
-        """The ladder of handlers/oauth2_spa.py, which keeps it inside an HTTP handler."""
+        """The steps of handlers/oauth2_spa.py, which has them inside an HTTP handler."""
         from actingweb.constants import SPA_REFRESH_TOKEN_REUSE_WINDOW
         from actingweb.single_use import classify_reuse, refresh_token_grace
 
@@ -315,7 +314,7 @@ class Library:
         return revoked > 0 and self.spa.validate_refresh_token(successor) is None
 
 
-# --- putting it back ------------------------------------------------------------------------------
+# --- restoring the table --------------------------------------------------------------------------
 
 
 def key_of(item: dict[str, Any]) -> tuple[str, str]:
@@ -323,13 +322,13 @@ def key_of(item: dict[str, Any]) -> tuple[str, str]:
 
 
 def restore(client: Any, before: list[dict[str, Any]]) -> None:
-    wanted = {key_of(item): item for item in before}
+    expected = {key_of(item): item for item in before}
     found = {key_of(item): item for item in env.scan(client)}
     writes = [
         {"DeleteRequest": {"Key": {"id": {"S": owner}, "bucket_name": {"S": name}}}}
-        for owner, name in found.keys() - wanted.keys()
+        for owner, name in found.keys() - expected.keys()
     ]
-    writes += [{"PutRequest": {"Item": item}} for key, item in wanted.items() if found.get(key) != item]
+    writes += [{"PutRequest": {"Item": item}} for key, item in expected.items() if found.get(key) != item]
     while writes:
         answer = client.batch_write_item(RequestItems={env.table_name(): writes[:25]})
         writes = answer["UnprocessedItems"].get(env.table_name(), []) + writes[25:]
@@ -337,17 +336,17 @@ def restore(client: Any, before: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--manifest", required=True, help="what actingweb_seed.py wrote")
+    parser.add_argument("--manifest", required=True, help="the file that actingweb_seed.py wrote")
     parser.add_argument("--ttl-within", type=int, default=0, help="dead rows may have a TTL up to N seconds ahead")
-    parser.add_argument("--report", help="write the findings as JSON too")
+    parser.add_argument("--report", help="also write the findings to this file, as JSON")
     args = parser.parse_args()
     with open(args.manifest, encoding="utf-8") as file:
         manifest = json.load(file)
     if manifest["table"] != env.table_name():
-        raise SystemExit(f"the manifest is of {manifest['table']}, the environment names {env.table_name()}")
+        raise SystemExit(f"the manifest is for {manifest['table']}, the environment names {env.table_name()}")
 
     if time.time() > manifest["judge_before"]:
-        raise SystemExit("what was seeded to be alive may have expired by itself: seed again")
+        raise SystemExit("the seeded live rows may have expired: seed again")
 
     config, client, findings = env.library_config(), env.dynamodb(), Findings()
     now = int(time.time())

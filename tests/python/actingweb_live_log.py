@@ -1,16 +1,16 @@
-"""What a process of the live application writes down; see actingweb_live.py.
+"""The log of a process of the live application; see actingweb_live.py.
 
-One JSON line an event, in the order in which things happened to this process:
+One JSON line per event, in the order of this process:
 
-    made    something that the library accepts from now until `dies` (None: for ever)
-    used    it was presented between `at` and `until`, and this was the `answer`
-    ending  from here on it may be refused: its end was asked for (`by` name, chain, client or actor)
-    ended   from here on it must be refused: the library said that it is done
-    raised  the library raised, which it must not
+    made    a credential that the library accepts from now until `dies` (None: for ever)
+    used    it was presented between `at` and `until`, with this `answer`
+    ending  from now on it may be refused: its end was requested (`by` name, chain, client or actor)
+    ended   from now on it must be refused: the library confirmed the end
+    raised  the library raised an exception, which is an error
 
-`dies` is the first moment at which the library may refuse: most times are whole seconds, and a token
-is still good in the second in which it expires. The lines hold whole tokens: they are for the test
-that asked.
+`dies` is the first moment at which the library may refuse it: most times are whole seconds, and a token
+is still valid in the second in which it expires. The lines hold whole tokens; only the calling test
+reads them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MCP = ("mcp_access", "mcp_refresh", "mcp_consumed", "mcp_code")
 
 @dataclass
 class Entry:
-    """Something that works, by this process's own knowledge."""
+    """A credential that this process knows to be alive."""
 
     kind: str
     name: str
@@ -41,14 +41,14 @@ class Entry:
 
 
 class Log:
-    """The lines, and what is alive by them."""
+    """The log, and the credentials that are alive by it."""
 
     def __init__(self, path: str, real_time: Any = time.time) -> None:
-        self.file = open(path, "w", encoding="utf-8")  # noqa: SIM115 (it stays open as long as the process)
+        self.file = open(path, "w", encoding="utf-8")  # noqa: SIM115 (open until the process ends)
         self.now = real_time
         self.operations = 0
         self.alive: dict[str, Entry] = {}
-        self.left: deque[Entry] = deque(maxlen=300)  # no longer alive, but not because they died
+        self.ended_early: deque[Entry] = deque(maxlen=300)  # revoked or consumed before they expired
 
     def line(self, did: str, **fields: Any) -> None:
         self.operations += did in ("made", "used")
@@ -57,24 +57,24 @@ class Log:
 
     def made(self, entry: Entry, *secrets: str) -> Entry:
         self.alive[entry.name] = entry
-        whose = {"actor": entry.actor, "chain": entry.chain, "client": entry.client}
-        self.line("made", kind=entry.kind, name=entry.name, dies=entry.dies, more=entry.more, secrets=secrets, **whose)
+        ids = {"actor": entry.actor, "chain": entry.chain, "client": entry.client}
+        self.line("made", kind=entry.kind, name=entry.name, dies=entry.dies, more=entry.more, secrets=secrets, **ids)
         return entry
 
-    def used(self, entry: Entry, began: float, answer: Any) -> bool:
-        self.line("used", at=began, until=self.now(), kind=entry.kind, name=entry.name, answer=bool(answer))
+    def used(self, entry: Entry, started: float, answer: Any) -> bool:
+        self.line("used", at=started, until=self.now(), kind=entry.kind, name=entry.name, answer=bool(answer))
         return bool(answer)
 
     def ending(self, by: str, value: str, kinds: tuple[str, ...] = ()) -> None:
         self.line("ending", by=by, value=value, kinds=kinds)
         for entry in list(self.alive.values()):
             if getattr(entry, by) == value and (not kinds or entry.kind in kinds):
-                self.left.append(self.alive.pop(entry.name))
+                self.ended_early.append(self.alive.pop(entry.name))
 
     def ended(self, by: str, value: str, kinds: tuple[str, ...] = ()) -> None:
         self.ending(by, value, kinds)
         self.line("ended", by=by, value=value, kinds=kinds)
 
-    def over(self, done: bool, by: str, value: str, kinds: tuple[str, ...] = ()) -> None:
-        """After an end was asked for, and perhaps confirmed."""
-        (self.ended if done else self.ending)(by, value, kinds)
+    def over(self, confirmed: bool, by: str, value: str, kinds: tuple[str, ...] = ()) -> None:
+        """After a requested end, which the library may have confirmed."""
+        (self.ended if confirmed else self.ending)(by, value, kinds)

@@ -1,15 +1,14 @@
-"""One old release of the library: have it write rows, and ask it later what it still accepts.
+"""Writes rows with an old release of the library, and later checks which credentials it still accepts.
 
-Runs in the release's own environment, with its own code: what a release has no code for, it does not
-write. The clock is moved, the library is not (actingweb_world.ago).
+Runs in the release's own environment. The library is not changed, only the clock (actingweb_world.ago).
 
-    --write  prints what was written: `alive` and `dead` credentials, `late` ones, and `secrets`
-    --judge  reads that from standard input, uses everything that is alive, and prints the answers
+    --write  prints lists of what was written: `alive`, `dead` and `late` credentials, and `secrets`
+    --judge  reads a list of credentials from standard input, uses each, and prints the answers
 
-`late`: from 3.7.4 to 3.14.7 a rotation stores the same refresh token again, its expiry unchanged, its TTL and its
-index row's counted from that day. The token dies before its index row is due.
+`late`: from 3.7.4 to 3.14.7 a rotation stores the same refresh token again with the same expiry, but with a new TTL, also
+for its index row. The token dies before its index row is due.
 
-The lists hold whole tokens: they are for the test that asked.
+The lists hold whole tokens; only the calling test reads them.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import actingweb_env as env
-from actingweb_world import DAY, HOUR, MINUTE, ago, move_the_clock, must, provider_answer
+from actingweb_world import DAY, HOUR, MINUTE, ago, must, patch_clock, provider_answer
 
 
 class Release:
-    """A release's managers, and what they were made to write."""
+    """A release's managers, and lists of what they wrote."""
 
     def __init__(self) -> None:
         self.config = env.library_config()
@@ -40,14 +39,14 @@ class Release:
         self.registry = MCPClientRegistry(self.config)
         self.spa = self.has("oauth_session", "OAuth2SessionManager")
         self.nonces = self.has("oauth_state_store", "StateNonceStore")
-        # 3.11 named it after its first user.
+        # Its name in 3.11 was AppleTicketStore.
         self.tickets = self.has("oauth_state_store", "MobileTicketStore", "AppleTicketStore")
         self.replay = self.has("oauth2_replay", "IdTokenReplayCache")
         self.has_ttl = hasattr(constants, "MCP_REFRESH_TOKEN_TTL")  # from 3.7.4
         self.lists: dict[str, list[Any]] = {"alive": [], "dead": [], "late": [], "secrets": []}
 
     def has(self, module: str, *names: str) -> Any:
-        """A manager of a module that came later, or None where it had not come yet."""
+        """A manager from a newer module, or None if the release does not have the module."""
         if find_spec(f"actingweb.{module}") is None:
             return None
         found = __import__(f"actingweb.{module}", fromlist=names)
@@ -95,8 +94,8 @@ class Release:
         self.by_age("session", session, (0, 2 * MINUTE), (18 * MINUTE, 2 * HOUR, 9 * DAY))
         self.by_age("spa_access", access, (0, 40 * MINUTE), (68 * MINUTE, 3 * HOUR, 50 * DAY))
         self.by_age("spa_refresh", refresh, (0, 13 * DAY), (15 * DAY, 60 * DAY))
-        # Consumed: the tripwire stays as long as it is one. Past its window, but before its expiry, its TTL decides,
-        # which some releases write and some wipe out: that is the model's to say.
+        # A consumed token is kept as long as it is a tripwire. After its window, but before its expiry, its TTL decides,
+        # which some releases write and some remove: the model judges those.
         for fate, made, used in (("alive", DAY, HOUR), ("dead", 40 * DAY, 39 * DAY), (None, 9 * DAY, 5 * DAY)):
             with ago(made):
                 token = refresh()
@@ -162,7 +161,7 @@ class Release:
                 self.note(fate, "mcp_consumed", old["refresh_token"])
 
     def write_deleted_actor(self) -> None:
-        """An actor is deleted with all its rows; those that point at them stay behind."""
+        """Deletes an actor with its rows; the index rows that point at them are kept."""
         from actingweb.attribute import Buckets
 
         actor, client = self.new_client()
@@ -175,7 +174,7 @@ class Release:
         self.note("dead", "mcp_refresh", pair["refresh_token"], client=client)
 
     def write_newer(self) -> None:
-        """What came with 3.10 and later."""
+        """Rows that only 3.10 and later write."""
 
         def ticket() -> str:
             return self.tickets.create(code=secrets.token_urlsafe(32), redirect_uri="https://r", provider="apple")
@@ -183,7 +182,7 @@ class Release:
         if self.nonces:
             self.by_age("nonce", lambda: self.nonces.create({"csrf": "x"}), (0, MINUTE), (2 * HOUR, 9 * DAY))
         if self.tickets:
-            # Before it was given an expiry of its own, a ticket had none but its TTL.
+            # In older releases a ticket has no expiry of its own, only a TTL.
             self.by_age("ticket", ticket, (0,), (2 * HOUR, 9 * DAY))
         if self.replay:
             for fate, age in (("alive", 0), ("alive", MINUTE), ("dead", 2 * HOUR)):
@@ -241,7 +240,7 @@ class Release:
         raise SystemExit(f"unknown kind {entry['kind']!r}")
 
     def judge(self, entries: list[dict[str, Any]]) -> list[bool]:
-        """Refresh tokens last: a rotation deletes an access token."""
+        """Refresh tokens last: a rotation deletes its access token."""
         order = sorted(range(len(entries)), key=lambda number: entries[number]["kind"] == "mcp_refresh")
         answers = {number: self.accepts(entries[number]) for number in order}
         return [answers[number] for number in range(len(entries))]
@@ -249,16 +248,16 @@ class Release:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--write", action="store_true")
-    what.add_argument("--judge", action="store_true")
-    parser.add_argument("--copies", type=int, default=1, help="how often everything is written")
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--write", action="store_true")
+    mode.add_argument("--judge", action="store_true")
+    parser.add_argument("--copies", type=int, default=1, help="write everything N times")
     args = parser.parse_args()
     release = Release()
     if args.judge:
         print(json.dumps(release.judge(json.load(sys.stdin))))
         return
-    move_the_clock()
+    patch_clock()
     for _ in range(args.copies):
         if release.spa:
             release.write_spa()

@@ -1,13 +1,13 @@
-"""Do single operations through the real ActingWeb library, for a test in another language.
+"""Runs single operations of the real ActingWeb library, for the tests in Rust.
 
-Reads a JSON list of operations, prints a JSON list of answers of the same length and order:
+Reads a JSON list of operations, and prints a JSON list of their answers in the same order:
 
     [{"op": "set_attr", "owner": "a", "bucket": "b", "name": "n", "data": {"x": 1}, "ttl_seconds": 60},
      {"op": "get_attr", "owner": "a", "bucket": "b", "name": "n"}]
     -> [true, {"data": {"x": 1}}]
 
-An operation that raises answers {"error": "..."}; the others still run, and the exit status is 1.
-The answers of the token operations hold whole tokens: they are for the test that asked.
+The answer of an operation that raises is {"error": "..."}; the others still run, and the exit status is 1.
+Answers can hold whole tokens; only the calling test reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Op = dict[str, Any]
 
 
 class Peer:
-    """One method an operation; its name is the operation's name."""
+    """One method per operation, with the operation's name."""
 
     def __init__(self, config: Any) -> None:
         from actingweb.oauth2_server.token_manager import ActingWebTokenManager
@@ -35,7 +35,7 @@ class Peer:
         self._mcp = ActingWebTokenManager(config)
 
     def _rows(self, op: Op) -> Any:
-        # A fresh one each time: Attributes caches, and the other side writes in between.
+        # A new one each time: Attributes caches, and the test writes in between.
         from actingweb.attribute import Attributes
 
         return Attributes(actor_id=op["owner"], bucket=op["bucket"], config=self._config)
@@ -83,11 +83,11 @@ class Peer:
         return self._mcp.exchange_authorization_code(op["code"], op["client_id"])
 
     def mcp_create_access(self, op: Op) -> str:
-        """An access token of a client-credentials grant, as the library mints it."""
+        """An access token of a client-credentials grant."""
         return self._mcp.create_access_token(op["owner"], op["client_id"])["access_token"]
 
     def mcp_revoke_cut_off(self, op: Op) -> bool:
-        """A revocation whose second half fails: the index row is gone, the token's own row survives."""
+        """A revocation whose second half fails: the index row is deleted, the token row is kept."""
         from actingweb import single_use
 
         real, single_use.delete_confirmed = single_use.delete_confirmed, lambda *_: False
@@ -97,7 +97,7 @@ class Peer:
             single_use.delete_confirmed = real
 
     def client_store(self, op: Op) -> bool:
-        """A client's record and its index row, as registration writes them (the trust is left out)."""
+        """A client row and its index row, as registration writes them, without the trust."""
         registry = self._registry()
         registry._store_client(op["owner"], op["client_id"], op["data"])
         registry._update_global_index(op["client_id"], op["owner"])
@@ -116,7 +116,7 @@ class Peer:
         return json.dumps(op["value"])
 
     def ttl_deadline_constants(self, op: Op) -> dict[str, int]:
-        """Every duration the library names, so that a copy of one cannot drift unseen."""
+        """Every duration constant of the library, to compare copies with."""
         from actingweb import constants
 
         marks = ("TTL", "BUFFER", "WINDOW", "GRACE", "EXPIRY")

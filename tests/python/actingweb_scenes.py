@@ -1,7 +1,7 @@
-"""The small stories a seeded table is made of: a sign-in, a rotation, a code nobody exchanged.
+"""The scenes of a seeded table: a sign-in, a rotation, a code that was never exchanged.
 
-Each scene leaves a known number of rows, dead and alive, and notes what must survive. Its ages keep
-clear of every expiry by minutes (the seeder checks), so no verdict changes while a test runs.
+Each scene writes a known number of rows, dead and alive, and records which must be kept. Its ages are
+minutes away from every expiry (the seeder checks this), so no verdict changes during a test.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def session_live(w: World, rng: random.Random) -> None:
 
 
 class Chain(NamedTuple):
-    """One sign-in and its rotations: what was consumed on the way, and what it ended with."""
+    """One sign-in and its rotations: the consumed tokens, and the current ones."""
 
     actor_id: str
     client_id: str
@@ -80,12 +80,12 @@ def spa_chain(w: World, rng: random.Random, *ages: float) -> Chain:
 
 
 def spa_login_dead(w: World, rng: random.Random) -> None:
-    soon_after = (14 * DAY + 7 * MINUTE, 14 * DAY + 45 * MINUTE)  # dead, the TTL not yet past
+    soon_after = (14 * DAY + 7 * MINUTE, 14 * DAY + 45 * MINUTE)  # dead, before its TTL
     spa_chain(w, rng, pick(rng, soon_after, (15 * DAY, 40 * DAY), (40 * DAY, 90 * DAY)))
 
 
 def spa_login_idle(w: World, rng: random.Random) -> None:
-    """The access token is dead, the refresh token waits."""
+    """The access token is dead, the refresh token alive."""
     chain = spa_chain(w, rng, pick(rng, (67 * MINUTE, 105 * MINUTE), (3 * HOUR, 13 * DAY)))
     w.kept["live_spa_refresh"].append(chain.refresh)
 
@@ -97,7 +97,7 @@ def spa_login_live(w: World, rng: random.Random) -> None:
 
 
 def spa_rotated_recently(w: World, rng: random.Random) -> None:
-    """Three tripwires under a live head."""
+    """Three tripwires in a chain with a live head."""
     chain = spa_chain(w, rng, 40 * HOUR, *rotations_within_window(rng))
     w.kept["live_spa_access"].append(chain.access)
     w.kept["live_spa_refresh"].append(chain.refresh)
@@ -106,7 +106,7 @@ def spa_rotated_recently(w: World, rng: random.Random) -> None:
 
 
 def spa_rotated_long_ago(w: World, rng: random.Random) -> None:
-    """Consumed rows past window and TTL, under a head that still lives."""
+    """Consumed rows past window and TTL, in a chain with a live head."""
     chain = spa_chain(w, rng, 12 * DAY, 9 * DAY, 6 * DAY, pick(rng, (3 * DAY, 4 * DAY)))
     w.kept["live_spa_refresh"].append(chain.refresh)
 
@@ -117,7 +117,7 @@ def spa_abandoned(w: World, rng: random.Random) -> None:
 
 
 def spa_consumed_lingering(w: World, rng: random.Random) -> None:
-    """Past the window, but unexpired and within its TTL: not yet anybody's to delete."""
+    """Past the window, but unexpired and within its TTL: kept."""
     keep_consumed_spa(w, spa_chain(w, rng, 5 * DAY, just_past_window(rng)))
 
 
@@ -126,7 +126,7 @@ def spa_consumed_in_window_expired(w: World, rng: random.Random) -> None:
 
 
 def spa_consumed_expired(w: World, rng: random.Random) -> None:
-    """Past the window and expired: dead although its TTL has not passed."""
+    """Past the window and expired: dead, before its TTL."""
     used = just_past_window(rng)
     chain = spa_chain(w, rng, used + 13 * DAY, used)
     w.kept["live_spa_refresh"].append(chain.refresh)
@@ -189,8 +189,8 @@ def mcp_grant_dead(w: World, rng: random.Random) -> None:
 
 
 def mcp_grant_just_idle(w: World, rng: random.Random) -> None:
-    """The access token died 20 minutes ago. Its provider row is still named by the live refresh
-    row and within its TTL: deleting it with the access token and keeping it are both right."""
+    """The access token expired 20 minutes ago. The live refresh row still names its provider row, which
+    is within its TTL: a cleanup may delete the provider row or keep it."""
     keep_mcp_refresh(w, mcp_chain(w, rng, pick(rng, (76 * MINUTE, 84 * MINUTE))))
 
 
@@ -263,7 +263,7 @@ def app_token_live(w: World, rng: random.Random) -> None:
 
 
 def actor_deleted(w: World, rng: random.Random) -> None:
-    """Deleting an actor wipes its own partition only: two index rows are left pointing at nothing."""
+    """Deleting an actor deletes its own partition only: two index rows dangle."""
     from actingweb.attribute import Buckets
     from actingweb.deletion import mark_actor_deleted
 
@@ -306,7 +306,7 @@ def ticket_dead(w: World, rng: random.Random) -> None:
 
 
 def ticket_live(w: World, rng: random.Random) -> None:
-    # The usual five minutes could end before the judge comes.
+    # The default of five minutes could end before the judge runs.
     w.kept["live_tickets"].append(ticket(w, ttl=30 * MINUTE))
 
 
@@ -335,7 +335,7 @@ def replay_live(w: World, rng: random.Random) -> None:
 
 
 def verify_token(w: World, rng: random.Random) -> list[str]:
-    """As handlers/oauth_email.py stores it; the library has no smaller call for this."""
+    """As handlers/oauth_email.py stores it; the library has no function for this alone."""
     from actingweb.constants import EMAIL_VERIFICATION_TOKEN_EXPIRY
 
     token, (actor_id, _) = secrets.token_urlsafe(32), w.person(rng)
@@ -376,7 +376,7 @@ def tombstone_live(w: World, rng: random.Random) -> None:
 
 
 def register_clients(w: World, rng: random.Random) -> None:
-    """Two rows a client, which no age ever kills. A third of them is registered dynamically."""
+    """Two rows per client, which never expire. A third of the clients is registered dynamically."""
     for number in range(CLIENTS):
         owner = SYSTEM_ACTOR if number % 3 == 0 else rng.choice(w.people)
         with ago(pick(rng, (DAY, 200 * DAY))):
@@ -388,9 +388,9 @@ def register_clients(w: World, rng: random.Random) -> None:
 
 
 def bystanders(w: World, rng: random.Random) -> int:
-    """Rows that look dead and are nobody's business: wrong owner, or a bucket that only starts alike.
+    """Rows that look dead but are not the janitor's: wrong owner, or a bucket with a similar name.
 
-    The first shares its key prefix with a real bucket: only the stored `bucket` tells them apart.
+    The first has the key prefix of a real bucket: only the attribute `bucket` differs.
     """
     for number in range(3):
         actor_id = w.people[number]
@@ -415,9 +415,9 @@ def bystanders(w: World, rng: random.Random) -> int:
 
 
 class Scene(NamedTuple):
-    """What one run of a scene leaves behind, and its part of the table.
+    """The rows that one run of a scene writes, and its share of the table.
 
-    dead: rows that a cleaner must remove. optional: rows it may remove or keep.
+    dead: rows that a cleanup must delete. optional: rows that it may delete or keep.
     """
 
     run: Callable[[World, random.Random], None]
@@ -464,5 +464,5 @@ SCENES = (
     Scene(tombstone_dead, 1, 1, 1),
     Scene(tombstone_live, 1, 0, 1),
 )
-# They live for ten minutes and must live for nine: written last.
+# They live for ten minutes and must live for nine, so they are written last.
 LAST = (Scene(session_live, 1, 0, 3), Scene(mcp_code_live, 3, 0, 2))

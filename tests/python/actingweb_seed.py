@@ -1,9 +1,8 @@
-"""Fill a table the way a real deployment does: through ActingWeb's own managers, over months.
+"""Fills a table as months of a real deployment would, through ActingWeb's own managers.
 
-The clock is moved, the library is not: each block runs "as of" an earlier moment, so every row
-(its spelling, its TTL, its index and provider rows) is exactly what 3.15.1 wrote back then.
-About 70 % of the rows are dead. What has to survive a cleaning goes into the manifest, which
-`actingweb_judge.py` reads afterwards.
+The library is not changed, only the clock: each block runs at an earlier time, so every row (spelling,
+TTL, index and provider rows) is exactly what 3.15.1 would have written then. About 70 % of the rows are
+dead. The manifest lists what a cleanup must keep; `actingweb_judge.py` reads it.
 
 The seed fixes the mix, the owners and the ages; token names come from the library and are random.
 """
@@ -20,17 +19,17 @@ from typing import Any, NamedTuple
 
 import actingweb_env as env
 from actingweb_scenes import CLIENTS, LAST, SCENES, Scene, bystanders, register_clients
-from actingweb_world import MINUTE, REUSE_WINDOW, World, real_time, stop_the_clock
+from actingweb_world import MINUTE, REUSE_WINDOW, World, freeze_clock, real_time
 
 THREADS = 8
-# No verdict may change between the seeding and the judging: nothing has just expired, and nothing
-# that lives expires within nine minutes.
-SETTLED, STAYS = 30, 9 * MINUTE
+# No verdict may change between seeding and judging: nothing expired in the last 30 seconds, and
+# nothing alive expires within nine minutes.
+SETTLED, STABLE = 30, 9 * MINUTE
 SLACK = 300
 
 
 def plan(rows: int) -> tuple[list[Scene], list[Scene]]:
-    """How often each scene runs, so that the table ends up with `rows` rows (dead sessions round it off)."""
+    """The scenes to run for a table of `rows` rows; dead sessions make up the remainder."""
     total = sum(scene.weight for scene in SCENES + LAST)
 
     def repeat(scenes: tuple[Scene, ...]) -> list[Scene]:
@@ -41,8 +40,8 @@ def plan(rows: int) -> tuple[list[Scene], list[Scene]]:
     return first + [SCENES[0]] * missing, last
 
 
-def play(w: World, scenes: list[Scene], seed: str) -> None:
-    """Run the scenes side by side. Each has its own generator, so threads do not change the mix."""
+def run(w: World, scenes: list[Scene], seed: str) -> None:
+    """Runs the scenes concurrently. Each has its own generator, so threads do not change the mix."""
     with ThreadPoolExecutor(THREADS) as pool:
         jobs = [pool.submit(scene.run, w, random.Random(f"{seed}:{n}")) for n, scene in enumerate(scenes)]
         for job in jobs:
@@ -62,7 +61,7 @@ FIELDS_ARE_SECRET = {
 
 
 def secrets_in(value: Any, secret: bool = False) -> Iterator[str]:
-    """The strings of a row that may appear in no log. Read from the table: what is not there cannot leak."""
+    """The strings of a row that must not appear in a log."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from secrets_in(inner, key in FIELDS_ARE_SECRET)
@@ -74,14 +73,14 @@ def secrets_in(value: Any, secret: bool = False) -> Iterator[str]:
 
 
 def boundaries(bucket: str, data: Any, ttl: int) -> Iterator[int]:
-    """Every moment at which a verdict on the row might change."""
+    """Every time at which a verdict on the row might change."""
     if bucket.endswith("_index"):
-        return  # an index row's verdict is its target's
+        return  # an index row has its target's verdict
     yield ttl
     if isinstance(data, dict):
         own = [data.get("expires_at", 0), (data.get("exp") or 0) + 60, (data.get("used_at") or 0) + REUSE_WINDOW]
         own.append(data["created_at"] + 600 if bucket == "_oauth_sessions" else 0)
-        # The library's verdict changes then, the cleanup's after the slack for clocks.
+        # The library's verdict changes at these times, the cleanup's after the slack for clocks.
         yield from own
         yield from (moment + SLACK for moment in own)
 
@@ -93,7 +92,7 @@ class Survey(NamedTuple):
 
 
 def survey(now: float) -> Survey:
-    """Read the whole table back, and refuse one whose verdicts are about to change."""
+    """Reads the whole table, and fails if a verdict is about to change."""
     counts: Counter[str] = Counter()
     found: set[str] = set()
     prints: dict[str, str] = {}
@@ -105,8 +104,8 @@ def survey(now: float) -> Survey:
         if bucket in NAMES_ARE_SECRET:
             found.add(name)
         ttl = int(item.get("ttl_timestamp", {"N": "0"})["N"])
-        if any(now - SETTLED < moment < now + STAYS for moment in boundaries(bucket, data, ttl)):
-            raise SystemExit(f"{bucket} {env.mask(name)} changes its state during the test")
+        if any(now - SETTLED < moment < now + STABLE for moment in boundaries(bucket, data, ttl)):
+            raise SystemExit(f"the verdict on {bucket} {env.mask(name)} would change during the test")
     return Survey(counts, found, prints)
 
 
@@ -114,20 +113,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=5500, help="rows to write (default 5500)")
     parser.add_argument("--seed", type=int, default=1, help="fixes the mix, the owners and the ages")
-    parser.add_argument("--manifest", required=True, help="where the JSON for the judge goes")
+    parser.add_argument("--manifest", required=True, help="file to write the judge's JSON to")
     args = parser.parse_args()
 
     started = real_time()
     w = World(env.library_config(), args.seed)
-    stop_the_clock()
+    freeze_clock()
     rng = random.Random(args.seed)
     register_clients(w, rng)
     untouched = 2 * CLIENTS + bystanders(w, rng)
     first, last = plan(args.rows - untouched)
-    play(w, first, f"{args.seed}")
-    # What lives for minutes only.
-    stop_the_clock()
-    play(w, last, f"{args.seed}:last")
+    run(w, first, f"{args.seed}")
+    # Rows that live for minutes only.
+    freeze_clock()
+    run(w, last, f"{args.seed}:last")
 
     now = real_time()
     seen, scenes = survey(now), first + last
@@ -141,7 +140,7 @@ def main() -> None:
         "by_bucket": dict(sorted(seen.by_bucket.items())),
     }
     manifest = {"table": env.table_name(), "seed": args.seed, "seeded_at": int(now), "rows": rows}
-    manifest["judge_before"] = int(now) + STAYS - MINUTE
+    manifest["judge_before"] = int(now) + STABLE - MINUTE
     manifest |= {kind: w.kept[kind] for kind in sorted(w.kept)}
     manifest |= {"secrets": sorted(seen.secrets), "fingerprints": seen.fingerprints}
     with open(args.manifest, "w", encoding="utf-8") as file:

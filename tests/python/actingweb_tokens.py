@@ -1,8 +1,8 @@
-"""Have the real library write tokens that TTL would remove, with all that hangs on them, and some that live.
+"""Writes tokens through the real library: tokens that TTL would remove, with their index and provider rows, and live ones.
 
-The rows are the library's own; only their way into the table is not one request each: a row that the library saves is
-kept, and they are written by pynamodb's own batches. Prints which token rows a TTL removes, what has to go with them, and
-what has to stay: from what the library was asked to do, not from any rule of the janitor's.
+The library's saves are collected and written in pynamodb's batches instead of one request each. Prints which token rows
+TTL removes, which rows must be deleted with them, and which must be kept. These lists follow from the calls to the
+library, not from a rule of the janitor.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import random
 
 import actingweb_env as env
-from actingweb_world import DAY, HOUR, SYSTEM_ACTOR, ago, move_the_clock, new_actor, provider_answer
+from actingweb_world import DAY, HOUR, SYSTEM_ACTOR, ago, new_actor, patch_clock, provider_answer
 
 TOKENS = {"mcp_auth_codes", "mcp_tokens", "mcp_refresh_tokens"}
 ACTORS = 400
@@ -29,10 +29,10 @@ def main() -> None:
     from actingweb.db.dynamodb.attribute import Attribute
     from actingweb.oauth2_server.token_manager import ActingWebTokenManager
 
-    # Makes the table, as the library does.
+    # Creates the table, as the library does.
     Attributes(actor_id="nobody", bucket="notes", config=config).set_attr("a", data={"b": 1})
     mcp = ActingWebTokenManager(config)
-    move_the_clock()
+    patch_clock()
     rng = random.Random(args.seed)
     actors = [new_actor(rng) for _ in range(ACTORS)]
     saved: list[Attribute] = []
@@ -42,7 +42,7 @@ def main() -> None:
     secrets: set[str] = set()
 
     def label(tokens: str, index: str, provider: str) -> None:
-        """What becomes of the rows that were just saved, and writes them."""
+        """Assigns the rows that were just saved to the lists."""
         for row in saved[marks[-1]:]:
             fate = tokens if row.bucket in TOKENS else provider if row.bucket == "mcp_google_tokens" else index
             rows[fate].append([row.id, row.bucket_name])
@@ -56,22 +56,22 @@ def main() -> None:
     share = args.removals // 5
     for n in range(share):
         actor, client = rng.choice(actors), "mcp_client"
-        # The access token has run out, the refresh token that was issued with it lives and names its provider row.
+        # The access token has expired; its refresh token is alive and names the provider row.
         with ago(rng.randint(3 * HOUR, 20 * DAY)):
             access = mcp._create_access_token(actor, client, provider_answer())
             label("removed", "goes", "stays")
             mcp._create_refresh_token(actor, client, access["token"], google_token_key=access["google_token_key"])
             label("stays", "stays", "stays")
-        # Both have.
+        # Both have expired.
         with ago(rng.randint(31 * DAY, 60 * DAY)):
             access = mcp._create_access_token(actor, client, provider_answer())
             mcp._create_refresh_token(actor, client, access["token"], google_token_key=access["google_token_key"])
             label("removed", "goes", "goes")
-        # A code that nobody exchanged.
+        # A code that was never exchanged.
         with ago(rng.randint(3 * HOUR, 20 * DAY)):
             mcp.create_authorization_code(actor, client, provider_answer(), user_email="visitor@mail.example.org")
             label("removed", "goes", "goes")
-        # Minted from a refresh token, which has no provider row; some by a client that registered itself.
+        # Issued from a refresh token, without a provider row; some to a dynamically registered client.
         with ago(rng.randint(3 * HOUR, 20 * DAY)):
             mcp._create_access_token_from_refresh(SYSTEM_ACTOR if n % 10 == 0 else actor, client)
             label("removed", "goes", "goes")

@@ -1,4 +1,4 @@
-"""Whom the seeder plays and how it moves the clock; see actingweb_seed.py."""
+"""The seeder's actors and clients, and its clock; see actingweb_seed.py."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ real_time = time.time
 _clock = threading.local()
 
 
-def move_the_clock() -> None:
-    """From here on time.time() obeys `ago`; `real_time` stays what it was."""
+def patch_clock() -> None:
+    """Makes time.time() follow `ago`; `real_time` is not changed."""
     time.time = lambda: real_time() - getattr(_clock, "age", 0)
 
 
-def stop_the_clock() -> None:
-    """From here on it is the same second all the time, and `ago` is obeyed; called again, it is the next one.
+def freeze_clock() -> None:
+    """Freezes time.time() at the current second; it still follows `ago`.
 
-    The library asks for the time once for a row's `created_at` and once for its TTL: a second that begins in between would be
-    in one of them only, and the backfill's test computes one from the other.
+    The library reads the time once for a row's `created_at` and again for its TTL. The backfill's test computes one from the
+    other, so both must be in the same second.
     """
     moment = int(real_time())
     time.time = lambda: moment - getattr(_clock, "age", 0)
@@ -41,7 +41,7 @@ def stop_the_clock() -> None:
 def ago(age: float) -> Iterator[None]:
     """Run a block as it would have run `age` seconds ago (this thread only).
 
-    The library reads time.time(). Request signing reads datetime, which stays true.
+    The library reads time.time(). Request signing reads datetime, which is not patched.
     """
     before, _clock.age = getattr(_clock, "age", 0), age
     try:
@@ -54,7 +54,7 @@ def ago(age: float) -> Iterator[None]:
 
 
 class World:
-    """The library's managers, the people and clients who use them, and what must survive."""
+    """The library's managers, their actors and clients, and the credentials that must be kept."""
 
     def __init__(self, config: Any, seed: int) -> None:
         from actingweb.oauth2_replay import IdTokenReplayCache
@@ -76,7 +76,7 @@ class World:
         self.kept: dict[str, list[Any]] = defaultdict(list)  # list.append is atomic
 
     def person(self, rng: random.Random) -> tuple[str, str]:
-        """An actor id and the e-mail address of its owner."""
+        """An actor id and its e-mail address."""
         number = rng.randrange(ACTORS)
         return self.people[number], f"visitor.{number}@mail.example.org"
 
@@ -94,7 +94,7 @@ def new_actor(rng: random.Random) -> str:
 
 
 def provider_answer() -> dict[str, Any]:
-    """What Google returns: the secrets that must never outlive their use, nor reach a log."""
+    """A token response of Google; its secrets must never reach a log."""
     return {
         "access_token": "ya29." + secrets.token_urlsafe(96),
         "refresh_token": "1//0" + secrets.token_urlsafe(48),
@@ -106,9 +106,9 @@ def provider_answer() -> dict[str, Any]:
 
 
 def must(answer: Any) -> Any:
-    """The library says no with None or False; a seeder that shrugs at that proves nothing."""
+    """Raises on None or False, with which the library refuses an operation."""
     if not answer:
-        raise RuntimeError("the library refused an operation that has to succeed")
+        raise RuntimeError("the library refused an operation that must succeed")
     return answer
 
 
