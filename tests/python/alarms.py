@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
 """Evaluates every alarm of stack/alarms.yaml by CloudWatch's rules, on series where it must fire and on series where it must not.
 
-The rules are those of "Alarm evaluation" and "Configuring how CloudWatch alarms treat missing data" in CloudWatch's user guide:
+The rules are in "Alarm evaluation" and "Configuring how CloudWatch alarms treat missing data" of CloudWatch's user guide:
 
-- The window slides: at each evaluation it is the last EvaluationPeriods periods before now, wherever the clock stands. CloudWatch looks at a
-  few more, older periods (the evaluation range) for points to use in place of missing ones; how many it does not promise, so that each
-  scenario is evaluated with none and with two.
-- If the range holds as many real points as EvaluationPeriods, the most recent ones decide, and missing ones do not matter.
-- Otherwise missing points are filled in, as few as possible: as breaching, as not breaching, or, for `missing` and `ignore`, not at all.
+- The window is the last EvaluationPeriods periods before the evaluation. CloudWatch also reads a few older periods (the evaluation range)
+  for points to use in place of missing ones. Their number is not documented, so each scenario is evaluated with none and with two.
+- If the range has at least EvaluationPeriods real points, the most recent ones decide, and missing ones do not matter.
+- Otherwise as few missing points as possible are filled in: as breaching, as not breaching, or, for `missing` and `ignore`, not at all.
   Then a range without any point is INSUFFICIENT_DATA (`missing`) or no change (`ignore`); with `ignore` a state changes to ALARM only when
   enough real points breach.
 - DatapointsToAlarm breaching points, by default all, are ALARM. Otherwise OK.
-- An alarm begins in INSUFFICIENT_DATA. A message is sent only when the state changes, and only for a state that has an action.
+- An alarm starts in INSUFFICIENT_DATA. A message is sent only when the state changes, and only for a state that has an action.
 
-No alarm uses metric math; template_checks.py refuses it. Scenarios are written as what the functions emit, hour by hour.
+No alarm uses metric math; template_checks.py refuses it. A scenario lists the values that the functions emit, and when.
 """
 
 import sys
@@ -45,7 +44,7 @@ class Alarm:
         self.state = NO_DATA
 
     def points(self, series, now):
-        """The range's periods, newest first: whether each breaches, or None."""
+        """For each period of the range, newest first: whether it breaches, or None without a point."""
         found = []
         for back in range(self.periods + self.older):
             end = now - back * self.period
@@ -54,7 +53,7 @@ class Alarm:
         return found
 
     def evaluate(self, series, now):
-        """The state now. Returns the message that is sent, if one is."""
+        """Updates the state. Returns the message that is sent, or None."""
         points = self.points(series, now)
         real = [point for point in points if point is not None]
         before, self.state = self.state, self.judge(real)
@@ -72,7 +71,7 @@ class Alarm:
         if not real:
             return NO_DATA if self.missing == "missing" else self.state
         if self.missing == "ignore":
-            # Breaching points alone, but too few: the state stays. A point that does not breach is news.
+            # Only breaching points, but too few: no change. A point that does not breach is OK.
             if sum(real) >= self.to_alarm:
                 return ALARM
             return self.state if all(real) else OK
@@ -80,43 +79,35 @@ class Alarm:
 
 
 def counts(value, days, start=0, late=0):
-    """A value for every scheduled count: 00:05, 06:05, 12:05, 18:05, up to a quarter of an hour late. `value` takes the time."""
-    for number in range(int(days * 4)):
-        at = start + number * 6 * HOUR + 5 * MINUTE + (late * (number % 2)) * MINUTE
-        got = value(at)
-        if got is not None:
-            yield at, got
+    """A value for every scheduled count: 00:05, 06:05, 12:05, 18:05, every second one `late` minutes late. `value` takes the time."""
+    times = (start + number * 6 * HOUR + (5 + late * (number % 2)) * MINUTE for number in range(int(days * 4)))
+    return [(at, value(at)) for at in times if value(at) is not None]
 
 
 def every(minutes, value, days):
-    for at in range(0, int(days * DAY), minutes * MINUTE):
-        got = value(at)
-        if got is not None:
-            yield at, got
+    return [(at, value(at)) for at in range(0, int(days * DAY), minutes * MINUTE) if value(at) is not None]
 
 
 def between(first, last, yes, no=None):
     return lambda at: yes if first <= at < last else no
 
 
-# Each: the alarm, what the scenario is, the series, whether the alarm exists from the beginning or is created later, how many days, and the
-# messages that are sent.
 def scenarios():
-    late = [0, 15]
-    for minutes in late:
+    """Each: the alarm, a description, the series, when the alarm is created, the number of days, and the messages that must be sent."""
+    for minutes in (0, 15):
         def on(value, days, minutes=minutes):
-            return list(counts(value, days, late=minutes))
+            return counts(value, days, late=minutes)
 
         year = 365 * DAY
-        # ---- overdue: the metrics job decides, the alarm repeats it.
+        # ---- overdue: the metrics job decides, the alarm reports it.
         yield "overdue", "cleanup fails for three days, then works", on(between(2 * DAY, 3 * DAY, 1, 0), 6), 0, 6, [OK, ALARM, OK]
         yield "overdue", "every run completes", on(lambda at: 0, 10), 0, 10, [OK]
         yield "overdue", "first day of a neglected table", on(lambda at: 0, 1), 0, 1, [OK]
         yield "overdue", "dry for a week, when nothing is emitted, then delete", on(between(0, 7 * DAY, None, 0), 10), 7 * DAY, 10, [OK]
         yield "overdue", "paused for one day", on(lambda at: 0, 4), 0, 4, [OK]
-        yield "overdue", "paused for four days: a pause that was forgotten", on(between(2 * DAY, 4 * DAY, 1, 0), 5), 0, 5, [OK, ALARM, OK]
+        yield "overdue", "paused for four days: a forgotten pause", on(between(2 * DAY, 4 * DAY, 1, 0), 5), 0, 5, [OK, ALARM, OK]
         yield "overdue", "the table's stream is recreated, and a deployment follows", on(between(3 * DAY, 3.5 * DAY, 1, 0), 6), 0, 6, [OK, ALARM, OK]
-        yield "overdue", "counts stop while it is in ALARM: it stays", on(between(2 * DAY, 3 * DAY, 1, 0), 3), 0, 8, [OK, ALARM]
+        yield "overdue", "counts stop while it is in ALARM: no change", on(between(2 * DAY, 3 * DAY, 1, 0), 3), 0, 8, [OK, ALARM]
         # ---- backlog-old
         months = 90 * DAY
         yield "backlog-old", "first day of a neglected table", on(between(0, 1 * DAY, months, 3 * HOUR), 4), 0, 4, []
@@ -136,7 +127,7 @@ def scenarios():
         yield "counts-stopped", "one count fails", on(lambda at: None if 3 * DAY <= at < 3 * DAY + 6 * HOUR else 1000, 6), 0, 6, []
         yield "counts-stopped", "every count arrives", on(lambda at: 1000, 6), 0, 6, []
         yield "counts-stopped", "a new stack, before its first count", on(between(0, DAY, None, 5), 3), 0, 3, []
-        yield "counts-stopped", "an account without traffic: the table is counted all the same", on(lambda at: 0, 6), 0, 6, []
+        yield "counts-stopped", "an account without traffic: the table is still counted", on(lambda at: 0, 6), 0, 6, []
         # ---- too-many-rows
         yield "too-many-rows", "the table grows past the limit", on(lambda at: 900_000 + at, 3), 0, 3, [ALARM]
         yield "too-many-rows", "the table stays below", on(lambda at: 900_000, 3), 0, 3, []
@@ -159,11 +150,10 @@ def scenarios():
 
 
 def messages(properties, series, created, days, older):
-    """What is sent, evaluated every five minutes from the alarm's creation on; not the state in which it begins."""
+    """The messages that are sent, with an evaluation every five minutes after the alarm's creation."""
     alarm = Alarm(properties, older)
     step = min(5 * MINUTE, alarm.period)
-    sent = [alarm.evaluate([point for point in near(series, now, alarm)], now)
-            for now in range(created + step, int(days * DAY) + 1, step)]
+    sent = [alarm.evaluate(near(series, now, alarm), now) for now in range(created + step, int(days * DAY) + 1, step)]
     return [message for message in sent if message]
 
 
@@ -180,20 +170,20 @@ OTHERS = {
 
 
 def mistakes(properties):
-    """The alarm with its comparison turned round, and with a threshold far off to either side."""
+    """The alarm with its comparison reversed, and with thresholds that are far too high and too low."""
     yield "another comparison", {**properties, "ComparisonOperator": OTHERS[properties["ComparisonOperator"]]}
     threshold = float(properties["Threshold"])
-    # Of an alarm on missing points only a threshold that points can fall below is wrong.
+    # For an alarm on missing points, a lower threshold changes nothing.
     lower = [] if properties["Statistic"] == "SampleCount" else [threshold / 10 - 1]
     for other in (threshold * 10 + 10, *lower):
         yield f"a threshold of {other}", {**properties, "Threshold": str(other)}
 
 
-def unnoticed(name, properties, stories):
-    """What could be wrong with an alarm without any scenario to show it."""
+def undetected(name, properties, cases):
+    """Mistakes in an alarm that no scenario detects."""
     for mistake, wrong in mistakes(properties):
-        if all(messages(wrong, series, created, days, 0) == wanted for series, created, days, wanted in stories):
-            yield f"{name} with {mistake} sends the same messages in every scenario: one is missing"
+        if all(messages(wrong, series, created, days, 0) == expected for series, created, days, expected in cases):
+            yield f"{name} with {mistake} sends the same messages in every scenario: a scenario is missing"
 
 
 def main():
@@ -202,23 +192,20 @@ def main():
     alarms["too-many-rows"] = {**alarms["too-many-rows"], "Threshold": "1000000"}
     assert all(d["Value"] == TABLE for alarm in alarms.values() for d in alarm["Dimensions"] if d["Name"] == "Table")
     fired, quiet, number, failures = set(), set(), 0, []
-    for name, story, series, created, days, wanted in scenarios():
-        (fired if set(wanted) - {OK} else quiet).add(name)
+    for name, scenario, series, created, days, expected in scenarios():
+        (fired if set(expected) - {OK} else quiet).add(name)
         for older in (0, 2):
             got = messages(alarms[name], series, created, days, older)
-            if got != wanted:
-                failures.append(f"{name}, {story}, {older} older periods: sends {got or 'nothing'}, should send {wanted or 'nothing'}")
+            if got != expected:
+                failures.append(f"{name}, {scenario}, {older} older periods: sends {got or 'nothing'}, should send {expected or 'nothing'}")
             number += 1
-    told = {name: [story[2:] for story in scenarios() if story[0] == name] for name in alarms}
     for name, properties in alarms.items():
-        failures += unnoticed(name, properties, told[name])
+        failures += undetected(name, properties, [scenario[2:] for scenario in scenarios() if scenario[0] == name])
     for name in sorted(set(alarms) - (fired & quiet)):
-        failures.append(f"{name} has no scenario in which it fires, or none in which it keeps quiet")
-    for failure in failures:
-        print(f"alarms.py: {failure}", file=sys.stderr)
+        failures.append(f"{name} has no scenario in which it fires, or none in which it does not")
     if failures:
-        sys.exit(1)
-    print(f"alarms: {len(alarms)} evaluated in {number} scenarios; each fires and keeps quiet where it must")
+        sys.exit("\n".join(f"alarms.py: {failure}" for failure in failures))
+    print(f"alarms: {len(alarms)} evaluated in {number} scenarios; each fires only where it must")
 
 
 if __name__ == "__main__":

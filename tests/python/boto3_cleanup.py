@@ -1,10 +1,10 @@
-"""The script that an experienced person would write in place of the documented handler, for the benchmarks.
+"""The cleanup that an experienced engineer would write instead of the documented handler, for the benchmarks.
 
-It pages each bucket with Query and a projection, looks tokens up a hundred at a time with BatchGetItem,
-deletes twenty-five at a time with BatchWriteItem, and does these in threads while it pages on. Like any
-such script it deletes by key alone: what changed since it was read goes as well.
+It reads each bucket with Query and a projection, reads tokens in batches of 100 with BatchGetItem and
+deletes rows in batches of 25 with BatchWriteItem, both in threads. Like most such scripts it deletes by
+key alone, so it also deletes a row that changed after it was read.
 
-It knows today's buckets: sessions, SPA tokens, MCP codes and tokens with their index and provider rows.
+It cleans the current buckets: sessions, SPA tokens, MCP codes and tokens with their index and provider rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from library_cleanup import Meter
 
 OWNER = "_actingweb_oauth2"
 THREADS = 8
-IN_FLIGHT = 4 * THREADS  # batches waiting: more would only be memory
+IN_FLIGHT = 4 * THREADS  # batches; more would only use memory
 REUSE_WINDOW = 172_800
 
 SESSIONS, SPA_ACCESS, SPA_REFRESH = "_oauth_sessions", "spa_access_tokens", "spa_refresh_tokens"
@@ -32,7 +32,7 @@ INDEXES = {
     "_access_token_index": "mcp_tokens",
     "_refresh_token_index": "mcp_refresh_tokens",
 }
-INDEX_OUTLIVES = 7_200 + 3_600  # its target, and the hour that every TTL has for clock skew
+INDEX_OUTLIVES = 7_200 + 3_600  # its target, plus the hour of clock skew that every TTL allows
 
 Key = tuple[str, str]
 
@@ -45,11 +45,11 @@ class Script:
     # --- reading ----------------------------------------------------------------------------------
 
     def rows(self, bucket: str) -> Iterator[dict[str, Any]]:
-        """The rows of a bucket, as far as they are needed."""
+        """The needed attributes of a bucket's rows."""
         pages = self.client.get_paginator("query").paginate(
             TableName=self.table,
             KeyConditionExpression="id = :id AND begins_with(bucket_name, :prefix)",
-            # Another bucket's name may begin like this one's.
+            # Another bucket's name may start with this one's.
             FilterExpression="#bucket = :bucket",
             ProjectionExpression="#name, #data, ttl_timestamp",
             ExpressionAttributeNames={"#bucket": "bucket", "#name": "name", "#data": "data"},
@@ -64,12 +64,12 @@ class Script:
             yield from page["Items"]
 
     def look_up(self, keys: list[Key]) -> dict[Key, Any]:
-        """The tokens behind index rows; one that is not there is not in the answer."""
+        """The tokens that index rows point at; absent ones are left out."""
         found: dict[Key, Any] = {}
-        wanted = [{"id": {"S": owner}, "bucket_name": {"S": sort}} for owner, sort in keys]
-        while wanted:
+        pending = [{"id": {"S": owner}, "bucket_name": {"S": sort}} for owner, sort in keys]
+        while pending:
             request = {
-                "Keys": wanted,
+                "Keys": pending,
                 "ConsistentRead": True,
                 "ProjectionExpression": "id, bucket_name, #data",
                 "ExpressionAttributeNames": {"#data": "data"},
@@ -77,7 +77,7 @@ class Script:
             answer = self.client.batch_get_item(RequestItems={self.table: request}, ReturnConsumedCapacity="TOTAL")
             for item in answer["Responses"][self.table]:
                 found[item["id"]["S"], item["bucket_name"]["S"]] = json.loads(item["data"]["S"])
-            wanted = answer["UnprocessedKeys"].get(self.table, {}).get("Keys", [])
+            pending = answer["UnprocessedKeys"].get(self.table, {}).get("Keys", [])
         return found
 
     # --- judging ----------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class Script:
         return self.now - data["created_at"] > 600
 
     def token_is_dead(self, data: dict[str, Any]) -> bool:
-        if data.get("used"):  # the tripwire: keep it while it can still catch a thief
+        if data.get("used"):  # a tripwire: kept while it can detect theft
             return self.now > data.get("used_at", self.now) + REUSE_WINDOW and self.now > data["expires_at"]
         return self.now > data["expires_at"]
 
@@ -116,14 +116,14 @@ class Script:
                 yield OWNER, f"{bucket}:{row['name']['S']}"
 
     def due_index_rows(self, index: str) -> Iterator[tuple[str, str]]:
-        """Name and actor of the tokens that may be dead, going by the index row's own TTL."""
+        """Name and actor of the tokens that may be dead, by the index row's TTL."""
         for row in self.rows(index):
             ttl = int(row.get("ttl_timestamp", {"N": "0"})["N"])
             if ttl - INDEX_OUTLIVES < self.now:
                 yield row["name"]["S"], json.loads(row["data"]["S"])
 
     def clean_tokens(self, index: str, pointers: list[tuple[str, str]]) -> int:
-        """Dead tokens, with their provider rows and index rows; index rows that lead nowhere."""
+        """Deletes dead tokens with their provider and index rows, and dangling index rows."""
         target = INDEXES[index]
         found = self.look_up([(actor, f"{target}:{name}") for name, actor in pointers])
         dead: list[Key] = []
@@ -140,16 +140,16 @@ class Script:
 
     def run(self) -> dict[str, int]:
         with ThreadPoolExecutor(THREADS) as pool:
-            flying: deque[tuple[str, Future[int]]] = deque()
+            in_flight: deque[tuple[str, Future[int]]] = deque()
 
-            def submit(what: str, job: Callable[..., int], *arguments: Any) -> None:
-                flying.append((what, pool.submit(job, *arguments)))
-                while len(flying) > IN_FLIGHT:
-                    land()
+            def submit(bucket: str, job: Callable[..., int], *arguments: Any) -> None:
+                in_flight.append((bucket, pool.submit(job, *arguments)))
+                while len(in_flight) > IN_FLIGHT:
+                    finish_one()
 
-            def land() -> None:
-                what, job = flying.popleft()
-                self.deleted[what] += job.result()
+            def finish_one() -> None:
+                bucket, job = in_flight.popleft()
+                self.deleted[bucket] += job.result()
 
             for bucket, is_dead in (
                 (SESSIONS, self.session_is_dead),
@@ -161,8 +161,8 @@ class Script:
             for index in INDEXES:
                 for pointers in batches(self.due_index_rows(index), 100):
                     submit(index, self.clean_tokens, index, pointers)
-            while flying:
-                land()
+            while in_flight:
+                finish_one()
         return dict(self.deleted)
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The figures of docs/cascade.md: `make cascade-month` measures them, docs/cascade-month.json keeps them.
+"""The figures of docs/cascade.md: `make cascade-month` measures them, docs/cascade-month.json stores them.
 
-    cascade_month.py FIGURES.json    note what was measured, and write the page's table
-    cascade_month.py --check         the page has the figures of the JSON file
+    cascade_month.py FIGURES.json    store the measured figures, and write the page's table
+    cascade_month.py --check         check that the page has the figures of the JSON file
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ BEGIN, END = "<!-- figures: written by make cascade-month -->", "<!-- end of fig
 NAMES = {"delete": "delete daily", "retire": "retire"}
 
 
-def average(of: str, month: dict) -> str:
-    return f"{month[of]:.1f}" if month[of] else "**0**"
+def average(figure: str, month: dict) -> str:
+    return f"{month[figure]:.1f}" if month[figure] else "**0**"
 
 
-def written(figures: dict) -> str:
+def table(figures: dict) -> str:
     months = figures["months"]
     names = [NAMES[month["expired_rows"]] + (", with the cascade" if month["cascade"] else "") for month in months]
     rows = [
@@ -37,7 +37,7 @@ def written(figures: dict) -> str:
 
 
 def page_with(figures: dict) -> str:
-    return between(PAGE, BEGIN, END, written(figures))
+    return between(PAGE.read_text(encoding="utf-8"), BEGIN, END, table(figures))
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
     figures = provenance() | json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page_with(figures), encoding="utf-8")
-    print(written(figures))
+    print(table(figures))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""What the stack costs, from what it is made of: the tables of docs/costs.md.
+"""Computes what the stack costs: the tables of docs/costs.md.
 
     costs.py            write the tables into docs/costs.md
-    costs.py --check    only say whether they are what this program gives
+    costs.py --check    only check that the tables are up to date
 
-Counted, not typed: metrics, in the golden documents that the tests print; alarms, metrics of the dashboard and schedules, in the
-transformed template. Prices are us-east-1 list prices. What is assumed is a constant below.
+Metrics are counted in the golden documents of the tests; alarms, schedules and the dashboard's metrics in the transformed
+template. Prices are us-east-1 list prices. Every assumption is a constant below.
 """
 
 import json
 import re
 import sys
 
+from measured import between
 from sam_template import ROOT, TABLE, Deployment
 
 PAGE = ROOT / "docs/costs.md"
@@ -19,21 +20,21 @@ GOLDEN = ROOT / "tests/golden"
 HOURS, DAYS, WEEKS = 730, 365 / 12, 365 / 12 / 7
 
 # ---- List prices, us-east-1: a metric, an alarm on one metric, a dashboard; a million write and read units; a GB-second and a million requests of
-# Lambda on arm64; a GB of logs taken in; a million invocations of Scheduler; a GB of stored log for a month.
+# Lambda on arm64; a GB of logs ingested; a million invocations of Scheduler.
 METRIC, ALARM, DASHBOARD = 0.30, 0.10, 3.00
 WRITE, READ = 0.625, 0.125
 GB_SECOND, REQUESTS = 0.0000133334, 0.20
 LOG_GB, SCHEDULER = 0.50, 1.00
 FREE_DASHBOARDS, FREE_METRICS = 3, 50
 
-# ---- The rows. Of the rows, those of the system actors; dead rows a day; index rows that are due a day and looked up.
+# ---- The rows: bytes of a row; the share of the system actors; of rows that die per day; of index rows whose targets are read.
 ROW_BYTES, SYSTEM_SHARE, DEAD_A_DAY, INDEX_SHARE = 400, 0.6, 0.1, 0.5
 PAGE_UNIT = 8_192
-# jobs/src/metrics/sample.rs: up to so many rows are counted; above, so many are read at most.
+# jobs/src/metrics/sample.rs: up to EXACT_ROWS rows are counted exactly; of larger tables at most SAMPLED_ROWS are read.
 EXACT_ROWS, SAMPLED_ROWS = 20_000, 20_000 + 18 * 400
-# A function of 256 MB; seconds of a count, and of a row read, or deleted, by a run: measured in docs/dev/benchmarks.md on another machine.
+# Memory of a function; seconds per count, per row that a run reads or deletes, and per run (docs/dev/benchmarks.md, on another machine); the timeout.
 MEMORY_GB, COUNT_SECONDS, SECONDS_A_ROW, RUN_SECONDS, MOST_SECONDS = 0.25, 5, 0.0012, 2, 900
-# Bytes of log that one run writes, and one count: the golden documents are of tables with few buckets, so three times theirs.
+# Bytes of log per run. A count logs three times the bytes of the golden documents, whose tables have few buckets.
 LINES_OF_A_RUN, BUCKETS_FACTOR = 3_000, 3
 
 
@@ -42,7 +43,7 @@ def documents(name):
 
 
 def metrics_of(name):
-    """Metrics that a document makes CloudWatch keep: each name and set of dimensions is one."""
+    """The metrics of a document, as CloudWatch counts them: one per name and set of dimensions."""
     found = set()
     for document in documents(name):
         for directive in document["_aws"]["CloudWatchMetrics"]:
@@ -52,8 +53,8 @@ def metrics_of(name):
     return found
 
 
-def every(expression):
-    """How often a month a schedule comes, of the schedules that the template has by default."""
+def per_month(expression):
+    """How often a schedule runs per month; reads only the forms that the template's defaults use."""
     minute, hour, day, _, weekday, _ = re.fullmatch(r"cron\((.+)\)", expression)[1].split()
     assert minute.isdigit() and day in "*?", expression
     times = {"*": 24}.get(hour) or (24 // int(hour.split("/")[1]) if "/" in hour else 1)
@@ -61,7 +62,7 @@ def every(expression):
 
 
 class Stack:
-    """What is counted in the template and in the golden documents."""
+    """Counts from the template and from the golden documents."""
 
     def __init__(self, cascade):
         given = {"AttributesTable": TABLE, "Mode": "delete"}
@@ -73,10 +74,10 @@ class Stack:
         expressions = {properties["Name"]: properties["ScheduleExpression"]
                        for _, properties in deployment.resources("AWS::Scheduler::Schedule")}
         self.schedules = len(expressions)
-        self.often = {name: every(expression) for name, expression in expressions.items()}
+        self.often = {name: per_month(expression) for name, expression in expressions.items()}
         self.counts = metrics_of("metrics.jsonl")
         self.runs = metrics_of("cleanup-metrics.jsonl") | metrics_of("repair-metrics.jsonl")
-        assert not (GOLDEN / "cascade-metrics.jsonl").exists(), "the cascade sends metrics, in every hour"
+        assert not (GOLDEN / "cascade-metrics.jsonl").exists(), "the cascade emits metrics, which cost in every hour"
         self.all = self.counts | self.runs
 
 
@@ -85,7 +86,7 @@ def dollars(amount):
 
 
 def bill(rows, cascade=False):
-    """Lines of a month: what, arithmetic, dollars."""
+    """The lines of a month's bill: item, arithmetic, dollars."""
     stack = Stack(cascade)
     system, dead = rows * SYSTEM_SHARE, rows * DEAD_A_DAY
     lines = []
@@ -93,7 +94,7 @@ def bill(rows, cascade=False):
     def line(what, arithmetic, amount):
         lines.append((what, arithmetic, amount))
 
-    # A metric is paid for in each hour in which it was sent.
+    # A metric costs for each hour in which it is sent.
     count_hours = stack.often["metrics"] + stack.often["audit"]
     run_hours = stack.often["cleanup"] + stack.often["repair"]
     line("metrics of the counts", f"{len(stack.counts)} × ${METRIC:.2f} × {count_hours:.0f} of {HOURS} hours",
@@ -110,14 +111,14 @@ def bill(rows, cascade=False):
     counted = min(system, SAMPLED_ROWS if system > EXACT_ROWS else EXACT_ROWS)
     reads = {
         "counts": counted * units * stack.often["metrics"],
-        # A pass over the system actors, half a unit for each target and provider row found, one more for each absent target.
+        # A pass over the system actors; half a unit for each target and provider row found, one more for each absent target.
         "cleanup": (system * units + dead * INDEX_SHARE) * stack.often["cleanup"],
         "audit": rows * units * stack.often["audit"],
         # A Scan, and at most a unit for each index row's target.
         "repair": (rows * units + system * INDEX_SHARE) * stack.often["repair"],
     }
     if cascade:
-        # Two index rows, the provider row and the token, for each dead token.
+        # For each dead token: two index rows, the provider row and the token.
         reads["cascade"] = 4 * deletes * INDEX_SHARE
     words = ", ".join(f"{name} {amount / 1e6:,.2f}" for name, amount in reads.items())
     line("DynamoDB, reads", f"million units: {words}; × ${READ}", sum(reads.values()) * READ / 1e6)
@@ -127,7 +128,7 @@ def bill(rows, cascade=False):
                + (stack.often["repair"] + stack.often["audit"]) * min(MOST_SECONDS, RUN_SECONDS + rows * SECONDS_A_ROW))
     calls = sum(stack.often.values())
     if cascade:
-        # A batch is of a hundred records, or of a minute.
+        # A batch has a hundred records, or those of a minute.
         batches = max(deletes * INDEX_SHARE / 100, min(deletes * INDEX_SHARE, HOURS * 60))
         seconds, calls = seconds + batches * 0.5, calls + batches
     line("Lambda", f"{seconds * MEMORY_GB:,.0f} GB-seconds, {calls:,.0f} invocations",
@@ -140,7 +141,7 @@ def bill(rows, cascade=False):
 
 
 def table():
-    """The example with its arithmetic, and the large table beside it."""
+    """The example with its arithmetic, and the large table."""
     lines = [f"| | arithmetic of the example | {EXAMPLE:,} rows | {LARGE:,} rows |", "|---|---|---:|---:|"]
     for (what, arithmetic, amount), (_, _, large) in zip(bill(EXAMPLE), bill(LARGE), strict=True):
         cells = ("free", "free") if what == "dashboard" else (dollars(amount), dollars(large))
@@ -171,10 +172,7 @@ def summary():
 def page():
     text = PAGE.read_text()
     for name, lines in (("summary", summary()), ("example", table())):
-        begin, end = f"<!-- {name}: written by tests/python/costs.py -->\n", f"<!-- end of {name} -->"
-        before, rest = text.split(begin)
-        _, after = rest.split(end)
-        text = before + begin + "\n".join(lines) + "\n" + end + after
+        text = between(text, f"<!-- {name}: written by tests/python/costs.py -->", f"<!-- end of {name} -->", "\n".join(lines))
     return text
 
 
@@ -182,12 +180,12 @@ def main():
     if total(EXAMPLE) > 3.00:
         sys.exit(f"costs.py: the example costs {dollars(total(EXAMPLE))}, more than $3.00")
     if total(EXAMPLE, True) - total(EXAMPLE) > 0.50:
-        sys.exit("costs.py: the cascade adds something that recurs")
+        sys.exit("costs.py: the cascade adds more than $0.50 a month")
     new = page()
     if sys.argv[1:] == ["--check"]:
         if new != PAGE.read_text():
-            sys.exit("costs.py: docs/costs.md is not what this program gives: run tests/python/costs.py")
-        print(f"docs/costs.md is what the template and the golden documents give: {dollars(total(EXAMPLE))} for the example")
+            sys.exit("costs.py: docs/costs.md is not up to date: run tests/python/costs.py")
+        print(f"docs/costs.md agrees with the template and the golden documents: {dollars(total(EXAMPLE))} for the example")
     elif sys.argv[1:]:
         sys.exit(__doc__)
     else:

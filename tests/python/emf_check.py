@@ -1,11 +1,10 @@
-"""Reads embedded metric format documents, a line each, as CloudWatch would, and says what came of them.
+"""Reads embedded metric format documents, one per line, as CloudWatch would, and prints the metrics.
 
-Each line is held against the format's JSON schema and against what the specification says in words; its names, units
-and dimensions against the limits in AWS's own library for the format. What the metrics are is then worked out as the
-specification says, handed to CloudWatch as moto models it, and read back. Prints one JSON object; a line that
-CloudWatch would not take is an error that names it.
+Checks each line against the format's JSON schema and the rules of the specification, and its names, units and
+dimensions against the limits in AWS's own library for the format. Then puts the metrics into moto's CloudWatch and
+reads them back. Prints one JSON object, or an error with the line that CloudWatch would not accept.
 
-No package was found that reads the format: AWS's library writes it, and moto does not look into log events.
+No package was found that reads the format: AWS's library writes it, and moto does not parse log events.
 """
 
 import datetime
@@ -25,7 +24,7 @@ MOST_BYTES = 256 * 1024
 
 def datums(line: str):
     """The metrics in one document: namespace, name, unit, dimensions, value, timestamp."""
-    assert len(line.encode()) <= MOST_BYTES, "larger than a log event may be"
+    assert len(line.encode()) <= MOST_BYTES, "larger than the limit of a log event"
     document = json.loads(line)
     jsonschema.Draft7Validator(SCHEMA).validate(document)
     metadata = document["_aws"]
@@ -69,7 +68,7 @@ def through_cloudwatch(metrics: list) -> int:
             MetricData=[{"MetricName": name, "Dimensions": shown, "Unit": unit, "Value": value, "Timestamp": at}],
         )
         stored.setdefault((namespace, name, unit, dimensions), []).append((value, at))
-    # Not get_metric_statistics: moto's takes a set of dimensions for all sets that it is part of.
+    # Not get_metric_statistics: in moto it also returns metrics with additional dimensions.
     for (namespace, name, unit, dimensions), points in stored.items():
         metric = {
             "Namespace": namespace,
@@ -94,7 +93,7 @@ def main() -> None:
     for number, line in enumerate(lines, 1):
         try:
             metrics.extend(datums(line))
-        except Exception as error:  # every kind of trouble is told with the line that made it
+        except Exception as error:  # any error is reported with its line
             sys.exit(f"document {number}: {type(error).__name__}: {error}\n{line[:400]}")
     seen = {}
     for _, name, unit, dimensions, _, _ in metrics:

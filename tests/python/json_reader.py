@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads JSON as ActingWeb does, for the fuzzer: a line is a text as a JSON string, the answer a line with what Python made of it."""
+"""Reads JSON as ActingWeb does, for the fuzzer: each input line is a text as a JSON string, each output line how Python reads it."""
 import json
 import sys
 
@@ -7,7 +7,7 @@ TIMES = ["created_at", "expires_at", "exp", "used_at", "seen_at", "retrieved_at"
 
 
 def time(value):
-    """Missing, malformed or a number, as docs/rows.md has it. Python's bool is an int, and no time."""
+    """Missing, malformed or a number, by docs/rows.md. Python's bool is an int, but not a time."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < -(2**63):

@@ -1,7 +1,7 @@
-"""Run the cleanup that ActingWeb's documentation gives, and say what it did and what it cost.
+"""Runs the cleanup of ActingWeb's documentation, and prints its result and its cost.
 
-The three calls of the documented scheduled handler, unchanged, on the table in the environment.
-The requests are counted by botocore itself, below anything that the library could leave out.
+Makes the three calls of the documented scheduled handler, unchanged, on the table in the environment.
+Requests are counted in botocore's events, so that none is missed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ READS = {"GetItem", "Query", "Scan", "BatchGetItem"}
 
 
 class Meter:
-    """Counts each HTTP request sent (retries too), and adds up the capacity that is answered.
+    """Counts HTTP requests, including retries, and consumed capacity.
 
-    And this process's own CPU time and memory, from here on: Python's start and its imports are not in it.
+    Also measures this process's CPU time from here on, without Python's start and its imports, and its peak memory.
     """
 
     def __init__(self, client: Any) -> None:
@@ -37,10 +37,10 @@ class Meter:
             self.requests[event_name.rsplit(".", 1)[-1]] += 1
 
     def answered(self, parsed: dict[str, Any], model: Any, **_: Any) -> None:
-        capacity = parsed.get("ConsumedCapacity")  # pynamodb always asks for it
+        capacity = parsed.get("ConsumedCapacity")  # pynamodb always requests it
         side = "read" if model.name in READS else "write"
         with self.lock:
-            for table in capacity if isinstance(capacity, list) else [capacity or {}]:  # a list of a batch
+            for table in capacity if isinstance(capacity, list) else [capacity or {}]:  # a batch has a list
                 self.units[side] += table.get("CapacityUnits", 0)
 
     def answer(self, body: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def documented_handler(config: Any) -> dict[str, Any]:
 
 def main() -> None:
     config = env.library_config()
-    # The handler's own imports, made early: a warm Lambda has them, and they are not what is measured.
+    # Import before measuring: a warm Lambda has done so.
     import actingweb.oauth2_server.token_manager
     import actingweb.oauth_session  # noqa: F401
     from actingweb.db.dynamodb.attribute import Attribute

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks what `sam local invoke` and `sam local start-lambda` give each function, with SAM's own code and the committed files.
+"""Checks the environment that `sam local invoke` and `sam local start-lambda` give each function, with SAM's own code and the committed files.
 
-SAM passes a variable of the environment file only to a function that declares it, and says nothing about the others. So: every function
-gets every variable of events/local-env.json, and build, local runs and deployment use one architecture. The guide's lines that need
+SAM silently drops a variable of the environment file that a function does not declare. So this checks that every function gets every
+variable of events/local-env.json, that build, local runs and deployment use the same architecture, and that the guide's lines that need
 Docker are those of `make sam-local`.
 """
 
@@ -27,7 +27,7 @@ from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider  # noq
 logging.getLogger("samcli").setLevel(logging.ERROR)
 COMMANDS = {"build": ["build"], "deploy": ["deploy"], "invoke": ["local", "invoke"], "start-lambda": ["local", "start-lambda"]}
 
-# enable-ttl gets its table by event, and deletes nothing.
+# enable-ttl gets its table from the event, and deletes nothing.
 NOT_TAKEN = {"EnableTtl": {"ATTRIBUTES_TABLE", "MODE"}}
 
 
@@ -40,7 +40,7 @@ def overrides(command):
 
 
 def environments(parameters, env_vars):
-    """Function and its environment, as SAM's runner works it out before it starts a container."""
+    """Each function and its environment, as SAM's runner computes it before it starts a container."""
     stacks, _ = SamLocalStackProvider.get_stacks(str(ROOT / "template.yaml"), parameter_overrides=parameters)
     provider = SamFunctionProvider(stacks)
     runner = LocalLambdaRunner(mock.Mock(), provider, str(ROOT), env_vars_values=env_vars, real_path=str(ROOT))
@@ -49,20 +49,21 @@ def environments(parameters, env_vars):
 
 
 def guide_failures():
-    """Lines of docs/local.md that differ from what tests/python/sam_local.py and the files beside it do."""
+    """Lines of docs/local.md that differ from tests/python/sam_local.py and the files that it uses."""
     guide = (ROOT / "docs/local.md").read_text()
     invoked = re.findall(r"^sam local invoke (\w+) --event events/(\S+)$", guide, re.M)
     known = {(function, event) for function, event, _ in sam_local.INVOCATIONS}
     wrong = [f"make sam-local does not invoke {function} with {event}" for function, event in invoked if (function, event) not in known]
     given = settings("invoke")
     endpoint = json.loads((ROOT / given["env_vars"]).read_text())["Parameters"]["AWS_ENDPOINT_URL_DYNAMODB"]
-    wanted = [f"docker network create {given['docker_network']}\n", f"--network {given['docker_network']} --network-alias"]
-    wanted += [f"--network-alias {endpoint.split('/')[2].split(':')[0]} ", " ".join(sam_local.JAR), "\nsam build\n"]
-    return wrong + [f"docs/local.md lacks {line.strip()!r}" for line in wanted if line not in guide] + ([] if invoked else ["no line"])
+    expected = [f"docker network create {given['docker_network']}\n", f"--network {given['docker_network']} --network-alias"]
+    expected += [f"--network-alias {endpoint.split('/')[2].split(':')[0]} ", " ".join(sam_local.JAR), "\nsam build\n"]
+    wrong += [f"docs/local.md does not have {line.strip()!r}" for line in expected if line not in guide]
+    return wrong if invoked else [*wrong, "docs/local.md has no `sam local invoke`"]
 
 
 def engine_failures():
-    """`make sam-local` where Docker's engine does not run."""
+    """Runs `make sam-local` without Docker's engine."""
     nowhere = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
     done = subprocess.run([sys.executable, sam_local.__file__], env=nowhere, capture_output=True, text=True)
     is_clear = done.returncode == 1 and done.stderr.startswith("sam-local: Docker's engine does not answer") and not done.stdout
@@ -74,9 +75,9 @@ def main():
     parameters = overrides("build")
     for command in COMMANDS:
         if overrides(command) != parameters:
-            failures.append(f"sam {' '.join(COMMANDS[command])} has other parameters than sam build")
+            failures.append(f"sam {' '.join(COMMANDS[command])} and sam build have different parameters")
     if list(parameters) != ["AttributesTable", "Mode", "Architecture"] or parameters["AttributesTable"]:
-        failures.append(f"samconfig.toml gives {parameters}: the table is to be given by whoever deploys, and all three are to be there")
+        failures.append(f"samconfig.toml has {parameters}: all three parameters must be there, and the table must be empty")
     for command in ("invoke", "start-lambda"):
         given = settings(command)
         env_vars = json.loads((ROOT / given["env_vars"]).read_text())
@@ -86,17 +87,15 @@ def main():
         for function, environment in environments(parameters, env_vars):
             seen[function.name] = function
             for name, value in {**env_vars["Parameters"], "MODE": "dry-run"}.items():
-                wanted = None if name in NOT_TAKEN.get(function.name, ()) else value
-                if environment.get(name) != wanted:
-                    failures.append(f"{command}: {function.name} gets {name}={environment.get(name)!r}, not {wanted!r}")
+                expected = None if name in NOT_TAKEN.get(function.name, ()) else value
+                if environment.get(name) != expected:
+                    failures.append(f"{command}: {function.name} gets {name}={environment.get(name)!r}, not {expected!r}")
             if function.architecture != parameters["Architecture"]:
                 failures.append(f"{command}: {function.name} is for {function.architecture}")
         if set(seen) != set(binaries()):
             failures.append(f"{command}: functions {sorted(set(seen) ^ set(binaries()))}")
-    for failure in failures:
-        print(f"local_run.py: {failure}", file=sys.stderr)
     if failures:
-        sys.exit(1)
+        sys.exit("\n".join(f"local_run.py: {failure}" for failure in failures))
     print(f"local runs: {len(seen)} functions get every variable of the environment file that they take")
 
 

@@ -1,4 +1,4 @@
-"""What measured figures are of: commit, day and machine. Each page of figures has a JSON file that begins with it."""
+"""The provenance of measured figures (commit, date, machine), with which each JSON file of figures begins, and their pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def provenance() -> dict[str, str]:
     }
 
 
-def between(page: Path, begin: str, end: str, text: str) -> str:
+def between(page: str, begin: str, end: str, text: str) -> str:
     """The page with this text between its two markers."""
-    before, rest = page.read_text(encoding="utf-8").split(begin)
-    return f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}"
+    before, rest = page.split(begin)
+    _, after = rest.split(end)
+    return f"{before}{begin}\n{text}\n{end}{after}"
