@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Makes one deliberate mistake at a time in the program, and checks that the test which must notice it fails.
+"""Makes one deliberate mistake at a time in the program, and checks that the named test fails.
 
 Each tests/mutations/NN-name.mutation has the mistake in one line, a line `Caught-by: cargo test ...` with the exact name of a
-test, and the change: lines that begin with `-` or a space are looked for in the sources, whatever their indentation, and have to
-be there exactly once; lines that begin with `+` or a space replace them. So a mutation survives a move of the code.
+test, and the change: lines that start with `-` or a space must be in the sources exactly once, whatever their indentation;
+lines that start with `+` or a space replace them. So a mutation still applies after its code moved to another file.
 
-For each: a scratch worktree of HEAD is changed, built with its binaries, and the test is run. It has to fail. Before the first
-mutation all these tests have to pass on the unchanged tree. Everything else is a finding:
+For each mutation, a scratch worktree of HEAD is changed and built with its binaries, and the test must fail. All tests must
+pass on the unchanged tree first. Every other result is an error:
 
     SURVIVED         the test passed
-    did not compile  a mutation that proves nothing
-    does not apply   the code has changed: the mutation has to follow
+    did not compile  the mutation proves nothing
+    does not apply   the code has changed: update the mutation
     no such test     the name is wrong
 
     mutations.py [--check | --table] [NN ...]
 
-`--check` only checks that every mutation applies, names an existing test and is in no second list in the guides: quick enough for
-`make check`. `--table` prints the list. The scratch worktree and its build are kept under target/mutations, so that a mutation
-costs one incremental build.
+`--check` only checks that every mutation applies and names an existing test, and that the guides do not repeat the list: quick
+enough for `make check`. `--table` prints the list. The scratch worktree and its build are kept in target/mutations, so that a
+mutation costs one incremental build.
 """
 import argparse
 import os
@@ -50,7 +50,7 @@ class Mutation:
         self.test = self.command[-1]
 
     def targets(self):
-        """Of the whole workspace: with `-p` other features would be built."""
+        """In the whole workspace: `-p` would build other features."""
         return ["--workspace", *self.command[2:-1]]
 
     def places(self, tree):
@@ -71,8 +71,8 @@ class Mutation:
         source.write_text("\n".join(lines) + "\n")
         return True
 
-    def test_is_there(self):
-        """Whether the test is a function in the module that its name begins with."""
+    def test_exists(self):
+        """Whether the test is a function in the module of its name."""
         *modules, name = self.test.split("::")
         if "--test" in self.command:
             folder = ROOT / self.command[1] / self.command[self.command.index("--test") + 1]
@@ -92,11 +92,11 @@ def check(mutations):
         found = len(list(mutation.places(ROOT)))
         if found != 1:
             wrong.append(f"{mutation.name}: its lines are in the sources {found} times, not once")
-        if not mutation.test_is_there():
+        if not mutation.test_exists():
             wrong.append(f"{mutation.name}: no such test: {mutation.test}")
     if re.search(r"^\| \d\d-", PAGE.read_text(), re.MULTILINE):
-        wrong.append(f"{PAGE.relative_to(ROOT)}: a second list of mutations: `mutations.py --table` prints the only one")
-    print("\n".join(wrong) or f"{len(mutations)} mutations apply, and the tests that must fail are there")
+        wrong.append(f"{PAGE.relative_to(ROOT)}: repeats the list of mutations, which `mutations.py --table` prints")
+    print("\n".join(wrong) or f"{len(mutations)} mutations apply, and their tests exist")
     return bool(wrong)
 
 
@@ -117,13 +117,13 @@ def cargo(*arguments):
 
 
 def build(targets):
-    """The tests, and the binaries that tests start: with an old binary a mutation in it would go unnoticed."""
+    """Builds the tests, and the binaries that they start: an old binary would not have the mutation."""
     built = cargo("build", "--locked", *targets, "--bins")
     return built is not None and built.returncode == 0
 
 
 def outcome(mutation):
-    """`ok`, `FAILED`, or what kept the test from running."""
+    """`ok`, `FAILED`, or why the test has no result."""
     run = cargo("test", "--locked", *mutation.targets(), "--", "--exact", mutation.test)
     if run is None:
         return "hangs"
@@ -145,13 +145,13 @@ def scratch():
 
 
 def baseline(mutations):
-    """Without a mutation every test passes: a test that fails anyway catches nothing."""
+    """Without a mutation every test must pass: a test that always fails catches nothing."""
     if not build(["--workspace", "--all-targets"]):
         sys.exit("the unchanged tree does not compile")
     tests = {mutation.test: mutation for mutation in mutations}
-    red = [test for test, mutation in tests.items() if outcome(mutation) != "ok"]
-    if red:
-        sys.exit("without any mutation these do not pass: " + ", ".join(red))
+    failed = [test for test, mutation in tests.items() if outcome(mutation) != "ok"]
+    if failed:
+        sys.exit("these tests fail on the unchanged tree: " + ", ".join(failed))
     print(f"baseline: {len(tests)} tests pass on the unchanged tree", flush=True)
 
 
@@ -176,7 +176,7 @@ def main():
     if options.only:
         mutations = [mutation for mutation in mutations if mutation.name.split("-")[0] in options.only]
     if not mutations:
-        sys.exit("no mutations: nothing was proved")
+        sys.exit("no mutations found")
     if options.check:
         return check(mutations)
     if options.table:
@@ -185,10 +185,10 @@ def main():
     baseline(mutations)
     survived = 0
     for number, mutation in enumerate(mutations, 1):
-        began = time.monotonic()
+        started = time.monotonic()
         result = attempt(mutation)
         survived += not result.startswith("caught")
-        took = f"{time.monotonic() - began:4.0f} s"
+        took = f"{time.monotonic() - started:4.0f} s"
         print(f"{number:>2}/{len(mutations)} {mutation.name:<45} {result:<18} {took}  {mutation.test}", flush=True)
     print(f"{len(mutations) - survived} of {len(mutations)} mutations were caught")
     return bool(survived)

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Which rows of a table are dead: docs/rows.md read by the language that writes the rows, for rows that nobody should write.
+"""Which rows of a table are dead: docs/rows.md in Python, the language that writes the rows, for malformed rows.
 
-Reads typed items (DynamoDB's own JSON, one a line, an empty line between two tables) and prints for each table and each
-of two runs the keys that must go. The standard library's `json` says what `data` is, so that what ActingWeb would read is
-what is judged. Shares nothing with the program.
+Reads items (DynamoDB's JSON with types, one per line, an empty line between two tables) and prints for each table the keys
+that each of two runs must delete. The standard library's `json` reads `data`, as in ActingWeb. Shares no code with the
+program.
 
     oracle.py --now 2400000000 < items.jsonl
     {"daily": [[id, bucket_name], ...], "repair": [...], "may": [...]}
 
-`repair` is what goes after `daily` is gone. `may` is what either run may take, or leave to the other or to a later one:
-told apart so that a judge can ask that nothing else is gone, and that nothing of the first two is left.
+`repair` is what a repair must delete after `daily` is deleted. `may` is what either run may delete or leave to a later run.
+A test requires that all of the first two is deleted, and nothing beyond the three.
 
-Choices where docs/rows.md leaves one, each on the side of keeping:
-- JSON of any depth and integers of any length are read: the limits of a Python release are not the writer's word.
-- A time is an integer (not a boolean, not a float). One below -2**63 proves nothing; one above 2**63 is simply far away.
-- `used` is true, false or null; anything else makes the row one that only its TTL ends.
-- A token whose `data` cannot be read may name any provider row whose name is in its text; without text, any at all.
-- A pointer that names a key which DynamoDB cannot hold is malformed, not dangling.
+Where docs/rows.md leaves a choice, the row is kept:
+- JSON of any depth and integers of any length are read: the limits of a Python release do not count.
+- A time is an integer (not a boolean, not a float). One below -2**63 is malformed; one above 2**63 is far in the future.
+- `used` is true, false or null; with any other value only its TTL ends the row.
+- A token with unreadable `data` may name any provider row whose name is in its text; without text, any provider row.
+- A pointer to a key that DynamoDB cannot store is malformed, not dangling.
 """
 import argparse
 import decimal
@@ -29,7 +29,7 @@ LEGACY = ("_mcp_system", "_mcp_global")
 FIVE_YEARS = 5 * 365 * 86_400
 HOUR = 3_600
 
-# (owner, bucket) of the rows that are judged by themselves, and how.
+# (owner, bucket) of the rows that are judged by their own fields and TTL, and the rule.
 ALONE = {
     (OAUTH, "oauth_sessions"): "session", (OAUTH, "_oauth_sessions"): "session",
     (OAUTH, "spa_access_tokens"): "expires", (OAUTH, "spa_refresh_tokens"): "refresh",
@@ -47,12 +47,12 @@ INDEXES |= {f"_{index}": target for index, target in INDEXES.items()}
 
 
 def is_actor(owner):
-    """Client credentials tokens are the OAuth actor's own; every other owner of ActingWeb's is nobody's business."""
+    """Client-credentials tokens belong to the OAuth actor; rows of ActingWeb's other system actors are not judged here."""
     return owner == OAUTH or not owner.startswith("_actingweb_") and owner not in LEGACY
 
 
 def holds(key):
-    """Whether DynamoDB can hold a row under this key."""
+    """Whether DynamoDB can store a row under this key."""
     try:
         owner, sort = (part.encode() for part in key)
     except UnicodeEncodeError:
@@ -69,7 +69,7 @@ class Row:
         self.owner, self.sort = item["id"]["S"], item["bucket_name"]["S"]
         self.key = (self.owner, self.sort)
         bucket = item.get("bucket", {}).get("S")
-        # The key guard: the attribute says whose it is, and the key has to agree.
+        # The attribute `bucket` and the sort key must agree.
         self.bucket = bucket if bucket is not None and self.sort.startswith(bucket + ":") else None
         self.name = self.sort[len(bucket) + 1:] if self.bucket is not None else None
         self.text = item.get("data", {}).get("S")
@@ -87,7 +87,7 @@ class Row:
         return value
 
     def valid_ttl(self, now):
-        """Its TTL, if it is one that DynamoDB acts on."""
+        """Its TTL, if DynamoDB acts on it."""
         digits = (self.ttl or {}).get("N")
         if digits is None:
             return None
@@ -106,7 +106,7 @@ class Row:
         return TOKENS.get(self.bucket) if is_actor(self.owner) else None
 
     def dead(self, now):
-        """Dead by its own fields and its TTL. What its fields do not tell, its TTL tells."""
+        """Dead by its own fields; by its TTL where they do not decide."""
         rule, past = self.rule(), self.ttl_past(now)
         if rule is None:
             return False
@@ -126,13 +126,13 @@ class Row:
                 return past or now > used_at + 172_800 and now > expires_at
             if rule == "refresh" and not unused:
                 return past
-            # A row that is alive by its own word outlives its TTL only while it is unused.
+            # A row that is alive by its own fields outlives its TTL only while it is unused.
             return now > self.time("expires_at") or past and not unused
         except Unreadable:
             return past
 
     def unused(self):
-        """By identity: Python's 0 equals its False, and is no boolean."""
+        """By identity: 0 equals False in Python, but is malformed here."""
         used = self.fields.get("used") if self.fields is not None else None
         return used is None or used is False
 
@@ -185,12 +185,12 @@ class Table:
             target = row.target()
             if target is None:
                 continue
-            # Its token can have expired only from three hours before the index row's own TTL. A client's has none.
+            # Its token cannot expire more than three hours before the index row's TTL. A client's index row has no TTL.
             at = row.valid_ttl(now)
             due = at is None or now - 300 > at - 3 * HOUR
             found = self.rows.get(target)
             if found is None:
-                # Before it is due, the daily run need not look; the repair does.
+                # Before it is due, the daily run need not read the target; the repair does.
                 if due and (at is None or now > at or "client" not in row.bucket):
                     gone.add(row.key)
                 else:
@@ -207,7 +207,7 @@ class Table:
         return gone, may - gone
 
     def repair(self):
-        """All rows of unknown age being seen for the first time: they stay."""
+        """A first repair: it keeps all rows of unknown age."""
         now, gone, may = self.now, set(), set()
         for row in self.rows.values():
             if row.target() is not None and row.target() not in self.rows:
@@ -215,7 +215,7 @@ class Table:
             if row.is_token():
                 indexes = [index for index, target in INDEXES.items() if target == row.bucket]
                 found = [self.rows.get((OAUTH, f"{index}:{row.name}")) for index in indexes]
-                # What leads to another row is no way to this one; what cannot be read may be.
+                # An index row that points at another row does not count; a malformed one may point at this row.
                 if any(index_row and index_row.target() in (None, row.key) for index_row in found):
                     continue
                 may_be_consumed = row.bucket == "mcp_refresh_tokens" and not row.unused()
@@ -225,16 +225,16 @@ class Table:
                     gone.add(row.key)
         for row in [row for row in self.rows.values() if row.is_provider()]:
             tokens = self.tokens(row.owner)
-            stay = [token for token in tokens if token.key not in gone]
-            needed = any(token.may_name(row.name) and (token.fields is not None or not token.dead(now)) for token in stay)
-            leaves = any(token.names() == row.name for token in tokens if token.key in gone)
+            kept = [token for token in tokens if token.key not in gone]
+            needed = any(token.may_name(row.name) and (token.fields is not None or not token.dead(now)) for token in kept)
+            released = any(token.names() == row.name for token in tokens if token.key in gone)
             at = row.valid_ttl(now)
             old = at is not None and now - (at - 2 * HOUR) > HOUR
-            if row.ttl_past(now) or not needed and (old or leaves):
+            if row.ttl_past(now) or not needed and (old or released):
                 gone.add(row.key)
-            # The OAuth actor has no end of rows, and no release writes a provider row of it: the repair takes each row of
-            # it alone, and what hangs on a token that is going, or dead and kept, may go with it or in a later run.
-            alive = any(token.may_name(row.name) and not token.dead(now) for token in stay)
+            # The OAuth actor has many rows, and no release writes a provider row of it. The repair judges each of its rows
+            # alone, so a provider row of a deleted or dead token may be deleted now or by a later run.
+            alive = any(token.may_name(row.name) and not token.dead(now) for token in kept)
             if row.owner == OAUTH and not row.ttl_past(now) and not alive and any(t.may_name(row.name) for t in tokens):
                 gone.discard(row.key)
                 may.add(row.key)
@@ -263,7 +263,7 @@ def main():
 
 
 if __name__ == "__main__":
-    # Depth is no reason not to read a row.
+    # Read JSON of any depth.
     sys.setrecursionlimit(1_000_000)
     if hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(0)

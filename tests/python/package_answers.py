@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Runs what `sam build` made, each function under the Lambda Runtime Interface Emulator, with a file of events/.
+"""Runs each function that `sam build` built under the Lambda Runtime Interface Emulator, with a file of events/.
 
-    package_answers.py [FOLDER]     where the functions are, by default .aws-sam/build
+    package_answers.py [FOLDER]     the folder of the functions, by default .aws-sam/build
 
-This is about the release binaries: that they start, take the event, and answer. What they do to a table is tested
-elsewhere.
+Checks only that the release binaries start, accept the event and answer. Other tests check what they do to a table.
 """
 
 import contextlib
@@ -59,7 +58,7 @@ def wait_for(port):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.1)
-    sys.exit(f"package_answers.py: nobody listens on port {port}")
+    sys.exit(f"package_answers.py: no server listens on port {port}")
 
 
 def make_table(endpoint):
@@ -141,12 +140,12 @@ def main():
                 for record in event.get("Records", []):
                     record["eventSourceARN"] = record["eventSourceARN"].replace("myapp_attributes", TABLE)
                 answer = invoke(made[logical], event, environment)
-            told = received[0] if received else answer
-            well = told.get("Status") == "SUCCESS" or told.get("report", {}).get("complete") is True
-            well = well or told == {"batchItemFailures": []}
-            print(f"{binary:16} {EVENTS[binary]:28} {'answers' if well else json.dumps(told)[:600]}")
-            if not well:
-                sys.exit(f"package_answers.py: {binary} did not answer as it should")
+            reply = received[0] if received else answer
+            good = reply.get("Status") == "SUCCESS" or reply.get("report", {}).get("complete") is True
+            good = good or reply == {"batchItemFailures": []}
+            print(f"{binary:16} {EVENTS[binary]:28} {'answers' if good else json.dumps(reply)[:600]}")
+            if not good:
+                sys.exit(f"package_answers.py: unexpected answer of {binary}")
 
 
 if __name__ == "__main__":

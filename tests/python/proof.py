@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The figures of docs/dev/proof.md: `make proof` collects them, docs/dev/proof.json keeps them.
+"""The figures of docs/dev/proof.md: `make proof` collects them, docs/dev/proof.json stores them.
 
-    proof.py FIGURES.jsonl    note what was collected, and write the page
-    proof.py --check          the page has the figures of the JSON file
+    proof.py FIGURES.jsonl    store the collected figures, and write the page
+    proof.py --check          check that the page has the figures of the JSON file
 """
 import json
 import sys
@@ -17,19 +17,19 @@ Written by `make proof`; `make test` runs the same tests.
 """
 CASES = """## Every case of the decisions
 
-`shared/tests/every_case` makes every row of the classes of values (missing, malformed, extremes, and each boundary with the second
-before and after it) for every bucket and policy. What a decision does not read takes turns. Each verdict is compared with the model in
-`tests/model/src/verdict.rs`, which shares no code with the decisions, and with these rules:
+`shared/tests/every_case` generates a row for every combination of value classes (missing, malformed, extremes, and each boundary with
+the second before and after it), for every bucket and policy. Fields that a decision does not read vary in turn. Each verdict is compared
+with the model in `tests/model/src/verdict.rs`, which shares no code with the decisions, and with these rules:
 
 - No verdict deletes a row before the last second in which a release of ActingWeb finds it alive, plus the slack.
-- More time never turns a delete into a keep, except that a TTL more than five years past counts for nothing.
+- Later times never turn a delete into a keep, except that a TTL more than five years in the past is ignored.
 - `dead_from` is exactly the first second in which a row is dead.
-- A dry verdict equals a real one: no decision knows the mode.
+- A dry run has the same verdicts as a real run: no decision knows the mode.
 - Retiring, leaving to TTL and deleting agree on which rows are dead.
-- A retired row is as dead as before, and its end is written once.
-- A TTL that the backfill sets ends no row that is alive.
+- A retired row is still dead, and its TTL is set once.
+- A TTL that the backfill sets never removes a live row.
 
-The test explains why the classes are complete and what a decision does not read, and checks both with random rows outside the
+The test explains why the classes are complete and which fields a decision does not read, and checks both with random rows outside the
 classes.
 
 | decisions | cases | seconds |
@@ -42,8 +42,8 @@ INTERLEAVINGS = """
 creates, consumes, revokes and deletes them; TTL removes them; two runs read and delete, retire or restore them. Every read and write is one step,
 reads may be stale, and a run may be killed or sleep at any step. The model calls the decisions of `shared`.
 
-Cleanup, repair and restore acquire a lease. In the table it is *none* (the runs do not ask for it), *kept* (a holder that cannot renew it
-ends before it lapses), or *lapses* (it lapses at any time, and its holder wakes up late and goes on). A test compares the last with the
+Cleanup, repair and restore acquire a lease. In the table it is *none* (the runs do not acquire it), *kept* (a holder that cannot renew it
+ends before it expires), or *lapses* (it expires at any time, and its holder wakes up late and continues). A test compares the last with the
 first: rows and runs reach exactly the same states.
 
 It assumes that the application finishes a write within the grace period or never, that an eventually consistent read is at
@@ -52,7 +52,7 @@ most five minutes behind, and that the name of a token is never used again. In e
 - No live row is deleted, and none is made unreachable.
 - A revoked token never works again.
 - When the writers have stopped, the next runs leave no dead row.
-- The next cleanup finishes what a killed cleanup began.
+- The next cleanup finishes the work of a killed cleanup.
 - With a lease that is kept, only one run works at a time.
 
 | rows | concurrent runs | lease | states | depth | seconds |
@@ -61,17 +61,17 @@ most five minutes behind, and that the name of a token is never used again. In e
 STORIES = """
 ## Counterexamples
 
-Each mistake below breaks a rule of the model. The last two are no mistakes of the code. A lease that lapses lets two runs work at a
-time, and harms no row. The other is the window that [TTL cascade](../cascade.md#what-it-deletes) warns of: the restore of a backup is the
-only way to it; without one, the same rows and runs keep every rule.
+Each mistake below breaks a rule of the model. The last two are not mistakes in the code. A lease that expires lets two runs work at the
+same time, and harms no row. The other is the window that [TTL cascade](../cascade.md#what-it-deletes) warns of: only restoring a backup
+opens it; without a restore, the same rows and runs keep every rule.
 """
 LAST = ["A lease that lapses while its holder sleeps", "A backup restored while the cascade runs"]
 FUZZ = """
 ## Fuzzing
 
-Each reader of bytes gets mutations of a corpus, which is beside its test (`shared/tests/fuzz/corpus`, `dynamo/src/convert/items.txt`,
-`jobs/src/backlog/events.txt`). JSON is read by this project and by Python, and both must agree. Items are made at random as well:
-values of every type, nested and over-long.
+Each parser gets mutations of a corpus, which is next to its test (`shared/tests/fuzz/corpus`, `dynamo/src/convert/items.txt`,
+`jobs/src/backlog/events.txt`). This project and Python read the same JSON and must agree. Items are also generated at random: values of
+every type, nested and too long.
 
 | reader | inputs | seconds |
 |---|---:|---:|

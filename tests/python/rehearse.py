@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Rehearses the deployment: the template through the SAM transform, as a stack in a moto server, variant by variant.
+"""Rehearses the deployment: creates a stack from the transformed template in a moto server, for each variant.
 
-What moto's stacks know is created by the stack and read back. What they pass over (alarms, schedules and a few more)
-is created through moto's own API of that service from the same properties, so that at least the request is one that
-AWS's SDK and moto accept. What moto does not model at all is printed, line by line; a gap that nobody has written down
-here is a failure.
+Resources that moto's stacks support are created by the stack and read back. Those that they ignore (alarms, schedules
+and a few more) are created through moto's API of that service from the same properties, so that at least AWS's SDK and
+moto accept the request. What moto does not model at all is printed; a gap that is not in KNOWN_GAPS is a failure.
 """
 
 import ast
@@ -27,21 +26,22 @@ os.environ.update(AWS_ACCESS_KEY_ID="rehearsal", AWS_SECRET_ACCESS_KEY="rehearsa
 
 import boto3  # noqa: E402
 from botocore.config import Config  # noqa: E402
+from package_answers import free_port  # noqa: E402
 from stream_filter import matches  # noqa: E402
 
 REHEARSED = [
     "dry run", "existing table", "new table", "new table, dry run", "new table with cascade", "everything given", "everything off"]
 
-# What moto is known not to model. Exactly these: one more is a failure, and so is one that it has learned meanwhile.
-PASSED_OVER = "passed over by moto's stacks; created here through the service's own API"
-LOST = "not given back by moto"
-NULLS = "AWS::NoValue in a list: left by moto as a null; left out here"
-NO_COLON = "Fn::GetAtt of AWS::Logs::LogGroup.Arn: moto leaves out the `:*` at its end"
-NO_ALARM = "Fn::GetAtt of AWS::CloudWatch::Alarm: refused by moto's stacks, which do not know it; resolved here"
-NO_FUNCTION = "Custom::EnableTtl: moto would run the function in a container; answered here in the function's place"
+# What moto does not model. The list is exact: a missing gap is a failure, and so is one that moto models now.
+IGNORED = "ignored by moto's stacks; created here through the service's own API"
+LOST = "not returned by moto"
+NULLS = "AWS::NoValue in a list: a null in moto; removed here"
+NO_COLON = "Fn::GetAtt of AWS::Logs::LogGroup.Arn: moto omits the `:*` at its end"
+NO_ALARM = "Fn::GetAtt of AWS::CloudWatch::Alarm: not supported by moto's stacks; resolved here"
+NO_FUNCTION = "Custom::EnableTtl: moto would run the function in a container; answered here instead"
 NO_WAITING = "Fn::GetAtt of Custom::EnableTtl: moto's stacks do not wait for its answer; resolved here"
-NESTED = "AWS::CloudFormation::Stack: the nested stacks are created here as stacks of their own, with the parameters that they are given"
-FROM_FILE = "AWS::StepFunctions::StateMachine.DefinitionS3Location: moto reads no file; the definition is given in line"
+NESTED = "AWS::CloudFormation::Stack: created here as separate stacks, with the same parameters"
+FROM_FILE = "AWS::StepFunctions::StateMachine.DefinitionS3Location: moto does not read the file; the definition is inlined"
 KNOWN_GAPS = {
     NESTED,
     FROM_FILE,
@@ -50,13 +50,13 @@ KNOWN_GAPS = {
     NO_COLON,
     NO_ALARM,
     NO_FUNCTION,
-    f"AWS::CloudWatch::Alarm: {PASSED_OVER}",
-    f"AWS::Lambda::EventInvokeConfig: {PASSED_OVER}",
-    f"AWS::SNS::Subscription: {PASSED_OVER}",
-    f"AWS::SNS::TopicPolicy: {PASSED_OVER}",
-    f"AWS::SQS::QueuePolicy: {PASSED_OVER}",
-    f"AWS::Scheduler::Schedule: {PASSED_OVER}",
-    f"AWS::Scheduler::ScheduleGroup: {PASSED_OVER}",
+    f"AWS::CloudWatch::Alarm: {IGNORED}",
+    f"AWS::Lambda::EventInvokeConfig: {IGNORED}",
+    f"AWS::SNS::Subscription: {IGNORED}",
+    f"AWS::SNS::TopicPolicy: {IGNORED}",
+    f"AWS::SQS::QueuePolicy: {IGNORED}",
+    f"AWS::Scheduler::Schedule: {IGNORED}",
+    f"AWS::Scheduler::ScheduleGroup: {IGNORED}",
     f"AWS::DynamoDB::Table.PointInTimeRecoverySpecification: {LOST}",
     f"AWS::DynamoDB::Table.SSESpecification: {LOST}",
     f"AWS::DynamoDB::Table.TimeToLiveSpecification: {LOST}",
@@ -65,7 +65,7 @@ KNOWN_GAPS = {
     f"AWS::Lambda::Function.LoggingConfig: {LOST}",
 }
 
-# Kinds that moto's stacks pass over or that are created beside them: a Ref of one is resolved here.
+# Kinds that moto's stacks ignore or that are created outside them: a Ref to one is resolved here.
 BY_API = {
     "AWS::CloudFormation::Stack", "AWS::Scheduler::Schedule", "AWS::Scheduler::ScheduleGroup", "AWS::SQS::QueuePolicy",
     "AWS::Lambda::EventInvokeConfig",
@@ -87,8 +87,8 @@ class Rehearsal:
     def gap(self, words):
         self.gaps.add(words)
 
-    def read_back(self, what, wanted, got):
-        if wanted != got:
+    def read_back(self, what, expected, got):
+        if expected != got:
             self.gap(f"{what}: {LOST}")
 
     def upload_code(self):
@@ -108,7 +108,7 @@ class Rehearsal:
                 {"AttributeName": "id", "KeyType": "HASH"},
                 {"AttributeName": "bucket_name", "KeyType": "RANGE"},
             ],
-            # As the function behind the custom resource would leave it: moto does not run it.
+            # As the custom resource's function would set it; moto does not run the function.
             StreamSpecification={"StreamEnabled": True, "StreamViewType": "OLD_IMAGE"} if stream else {"StreamEnabled": False},
         )
 
@@ -132,7 +132,7 @@ class Rehearsal:
         return planned
 
     def for_moto(self, planned):
-        """The template as moto takes it: without nested stacks, and with the state machine's definition in line."""
+        """The template for moto: without nested stacks, and with the state machine's definition inlined."""
         template = self.without_unknown_attributes(planned, planned.template)
         for logical, resource in list(template["Resources"].items()):
             if resource["Type"] == "AWS::CloudFormation::Stack":
@@ -145,7 +145,7 @@ class Rehearsal:
         return template
 
     def is_left_out(self, planned, item):
-        """moto leaves AWS::NoValue in a list as a null, which it then refuses in a managed policy."""
+        """moto turns AWS::NoValue in a list into a null, which it then refuses in a managed policy."""
         if not isinstance(item, dict) or set(item) != {"Fn::If"}:
             return False
         condition, yes, no = item["Fn::If"]
@@ -155,7 +155,7 @@ class Rehearsal:
         return True
 
     def without_unknown_attributes(self, planned, value):
-        """moto refuses an attribute of a resource that its stacks pass over: it is given the resolved one instead."""
+        """moto refuses an attribute of a resource that its stacks ignore: it gets the resolved value instead."""
         if isinstance(value, list):
             kept = [item for item in value if not self.is_left_out(planned, item)]
             return [self.without_unknown_attributes(planned, item) for item in kept]
@@ -175,7 +175,7 @@ class Rehearsal:
                 return stream.get("LatestStreamArn", "not in this deployment")
             if kind == "AWS::CloudWatch::Alarm":
                 self.gap(NO_ALARM)
-                # It works out both branches of an Fn::If, so what is in the one not taken must be something, too.
+                # moto evaluates both branches of an Fn::If, so the other branch needs a value, too.
                 return planned.resolve(value) if planned.has(logical) else "not in this deployment"
         return {key: self.without_unknown_attributes(planned, item) for key, item in value.items()}
 
@@ -191,7 +191,7 @@ class Rehearsal:
             answer = {"Status": "SUCCESS", "StackId": stack, "RequestId": "rehearsal", "LogicalResourceId": logical,
                       "PhysicalResourceId": f"ttl:{TABLE}", "Data": data}
             url = f"{self.endpoint}/cloudformation_{REGION}/cfnresponse?stack={urllib.parse.quote(stack)}"
-            # An empty type, as CloudFormation's own example sends it; and moto finds the region in a signature's scope.
+            # An empty type, as in CloudFormation's own example; moto reads the region from the signature's scope.
             scope = f"Credential=rehearsal/20260101/{REGION}/cloudformation/aws4_request"
             headers = {"Content-Type": "", "Authorization": f"AWS4-HMAC-SHA256 {scope}, Signature=none"}
             request = urllib.request.Request(url, json.dumps(answer).encode(), headers, method="PUT")
@@ -211,16 +211,16 @@ class Rehearsal:
             child.physical = self.physical(child.name)
             by_stack += len(child.physical)
             by_api += self.create_by_api(child)
-        self.look_at(variant, made)
+        self.check(variant, made)
         for name in [*(child.name for _, child in made.children()), STACK]:
             stacks.delete_stack(StackName=name)
         tables = self.client("dynamodb").list_tables()["TableNames"]
-        assert tables == [TABLE], f"{variant}: after the stack is gone the tables are {tables}"
+        assert tables == [TABLE], f"{variant}: after the stack was deleted, the tables are {tables}"
         print(f"  {variant}: CREATE_COMPLETE, {by_stack} resources by the stacks, {by_api} by API; the table outlives the stack")
 
     def physical(self, stack):
         listed = self.client("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
-        # What its stacks pass over, and what a condition leaves out, is a row without a name.
+        # A resource that its stacks ignore, or that a condition leaves out, has no logical id here.
         return {row["LogicalResourceId"]: row["PhysicalResourceId"] for row in listed if row.get("LogicalResourceId")}
 
     def create_child(self, logical, child):
@@ -242,13 +242,13 @@ class Rehearsal:
         # A group before the schedules in it.
         for kind in sorted(by_api, key=lambda kind: (kind != "AWS::Scheduler::ScheduleGroup", kind)):
             create = getattr(self, "create_" + kind.replace("AWS::", "").replace("::", "_").lower(), None)
-            assert create, f"moto's stacks do not know {kind}, and neither does this script"
-            self.gap(f"{kind}: {PASSED_OVER}")
+            assert create, f"neither moto's stacks nor this script can create {kind}"
+            self.gap(f"{kind}: {IGNORED}")
             for logical, properties in by_api[kind]:
                 create(logical, properties)
         return sum(map(len, by_api.values()))
 
-    # ---- What moto's stacks pass over
+    # ---- Resources that moto's stacks ignore
 
     def create_cloudwatch_alarm(self, logical, properties):
         typed = dict(properties)
@@ -280,25 +280,25 @@ class Rehearsal:
     def create_sns_subscription(self, logical, properties):
         self.client("sns").subscribe(**properties)
 
-    # ---- What must be there
+    # ---- Checks
 
-    def look_at(self, variant, made):
-        self.look_at_functions(variant, made)
-        self.look_at_backlog(variant, made)
-        self.look_at_table(variant, made)
-        self.look_at_schedules(variant, made)
-        self.look_at_alarms(variant, made)
-        self.look_at_dashboard(variant, made)
+    def check(self, variant, made):
+        self.check_functions(variant, made)
+        self.check_backlog(variant, made)
+        self.check_table(variant, made)
+        self.check_schedules(variant, made)
+        self.check_alarms(variant, made)
+        self.check_dashboard(variant, made)
         outputs = self.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"][0].get("Outputs", [])
         got = {output["OutputKey"] for output in outputs}
-        wanted = {name for name, _ in made.outputs()}
-        assert got == wanted, f"{variant}: outputs {sorted(got ^ wanted)}"
+        expected = {name for name, _ in made.outputs()}
+        assert got == expected, f"{variant}: outputs {sorted(got ^ expected)}"
 
-    def look_at_functions(self, variant, made):
+    def check_functions(self, variant, made):
         functions = self.client("lambda")
         there = {row["FunctionName"] for row in functions.list_functions()["Functions"]}
-        wanted = {made.physical[logical] for logical in binaries() if made.has(logical)}
-        assert there == wanted, f"{variant}: functions {there ^ wanted}"
+        expected = {made.physical[logical] for logical in binaries() if made.has(logical)}
+        assert there == expected, f"{variant}: functions {there ^ expected}"
         with_ttl = variant in ("existing table", "everything given")
         with_cascade = variant in ("new table with cascade", "everything given")
         assert len(there) == 5 + with_ttl + with_cascade, f"{variant}: {len(there)} functions"
@@ -307,10 +307,10 @@ class Rehearsal:
             got = functions.get_function(FunctionName=name)
             config = got["Configuration"]
             timeout = 300 if logical in ("Cascade", "EnableTtl") else 900
-            for wanted, key in (("provided.al2023", "Runtime"), (256, "MemorySize"), (timeout, "Timeout")):
-                assert config[key] == wanted, f"{variant}: {logical} has {key} {config[key]}"
+            for expected, key in (("provided.al2023", "Runtime"), (256, "MemorySize"), (timeout, "Timeout")):
+                assert config[key] == expected, f"{variant}: {logical} has {key} {config[key]}"
             self.read_back("AWS::Lambda::Function.Role", properties["Role"], config["Role"])
-            # moto gives a parameter of type Number as one; CloudFormation knows texts only.
+            # In moto a parameter of type Number is a number; in CloudFormation all values are strings.
             environment = {name: str(value) for name, value in config.get("Environment", {}).get("Variables", {}).items()}
             assert environment == properties.get("Environment", {}).get("Variables", {}), f"{logical}: {environment}"
             self.read_back("AWS::Lambda::Function.Architectures", properties["Architectures"], config["Architectures"])
@@ -318,10 +318,10 @@ class Rehearsal:
                            config.get("LoggingConfig"))
             queue = made.resolve({"Fn::GetAtt": "FailureQueue.Arn"})
             if logical == "Cascade":
-                self.look_at_mapping(variant, made, name)
+                self.check_mapping(variant, made, name)
                 continue
             if logical in ("BacklogCleanup", "BacklogRepair", "EnableTtl"):
-                # The state machine invokes these and waits. A failed event of EnableTtl holds a pre-signed URL and is kept nowhere.
+                # The state machine invokes the first two synchronously. A failed event of EnableTtl has a pre-signed URL and is not stored.
                 continue
             on_failure = functions.get_function_event_invoke_config(FunctionName=name)["DestinationConfig"]
             assert on_failure["OnFailure"]["Destination"] == queue, f"{variant}: {logical}: {on_failure}"
@@ -345,8 +345,8 @@ class Rehearsal:
             allowed = self.stored_policy(got["Document"])
             assert allowed == properties["PolicyDocument"]["Statement"], f"{variant}: {logical} may do {allowed}"
 
-    def look_at_backlog(self, variant, made):
-        """The state machine, and the rule that starts it when the daily cleanup's answer says so."""
+    def check_backlog(self, variant, made):
+        """The state machine, and the rule that starts it when the daily cleanup's answer requests it."""
         machines = self.client("stepfunctions").list_state_machines()["stateMachines"]
         assert len(machines) == made.has("Backlog"), f"{variant}: {machines}"
         rules = self.client("events").list_rules()["Rules"]
@@ -365,7 +365,7 @@ class Rehearsal:
                 assert not matches(pattern, answered(function, other)), f"{variant}: {rule}"
             assert not matches(pattern, answered(function + "x", start)), f"{variant}: {rule}"
 
-    def look_at_mapping(self, variant, made, function):
+    def check_mapping(self, variant, made, function):
         """The mapping from the table's stream to the cascade."""
         mappings = self.client("lambda").list_event_source_mappings(FunctionName=function)["EventSourceMappings"]
         assert len(mappings) == 1, f"{variant}: {mappings}"
@@ -379,9 +379,9 @@ class Rehearsal:
         assert table["StreamSpecification"]["StreamViewType"] == "OLD_IMAGE", f"{variant}: {table}"
 
     def stored_policy(self, document):
-        """The statements as moto keeps them, less what it does in its own way; each way is a gap."""
+        """The statements that moto stored, with its own changes undone; each change is a gap."""
         if isinstance(document, str):
-            # As Python writes it, not as JSON.
+            # A Python literal, not JSON.
             document = ast.literal_eval(document)
         kept = [statement for statement in document["Statement"] if statement is not None]
         if len(kept) < len(document["Statement"]):
@@ -392,7 +392,7 @@ class Rehearsal:
                 statement["Resource"] += ":*"
         return kept
 
-    def look_at_table(self, variant, made):
+    def check_table(self, variant, made):
         dynamodb = self.client("dynamodb")
         table = dynamodb.describe_table(TableName=TABLE)["Table"]
         if not made.has("Table"):
@@ -408,38 +408,38 @@ class Rehearsal:
         encryption = table.get("SSEDescription", {}).get("Status")
         self.read_back("AWS::DynamoDB::Table.SSESpecification", "ENABLED", encryption)
 
-    def look_at_schedules(self, variant, made):
+    def check_schedules(self, variant, made):
         rows = self.client("scheduler").list_schedules(GroupName=STACK)["Schedules"]
-        wanted = [] if variant == "everything off" else ["audit", "cleanup", "metrics", "repair"]
-        assert sorted(row["Name"] for row in rows) == wanted, f"{variant}: {rows}"
+        expected = [] if variant == "everything off" else ["audit", "cleanup", "metrics", "repair"]
+        assert sorted(row["Name"] for row in rows) == expected, f"{variant}: {rows}"
 
-    def look_at_alarms(self, variant, made):
+    def check_alarms(self, variant, made):
         alarms = self.client("cloudwatch").describe_alarms()["MetricAlarms"]
-        wanted = {properties["AlarmName"] for _, properties in made.everything("AWS::CloudWatch::Alarm")}
-        assert {alarm["AlarmName"] for alarm in alarms} == wanted, variant
+        expected = {properties["AlarmName"] for _, properties in made.everything("AWS::CloudWatch::Alarm")}
+        assert {alarm["AlarmName"] for alarm in alarms} == expected, variant
         topics = self.client("sns").list_topics()["Topics"]
         assert len(topics) == int(variant not in ("everything given", "everything off")), f"{variant}: {topics}"
         number = {"everything off": 0, "dry run": 3, "new table, dry run": 3, "existing table": 6, "everything given": 8}.get(variant, 7)
-        assert len(wanted) == number, f"{variant}: {sorted(wanted)}"
+        assert len(expected) == number, f"{variant}: {sorted(expected)}"
 
-    def look_at_dashboard(self, variant, made):
+    def check_dashboard(self, variant, made):
         boards = self.client("cloudwatch").list_dashboards()["DashboardEntries"]
         assert len(boards) == (0 if variant == "everything off" else 1), f"{variant}: {boards}"
         for logical, properties in made.everything("AWS::CloudWatch::Dashboard"):
             got = self.client("cloudwatch").get_dashboard(DashboardName=properties["DashboardName"])
-            body, wanted = json.loads(got["DashboardBody"]), json.loads(properties["DashboardBody"])
+            body, expected = json.loads(got["DashboardBody"]), json.loads(properties["DashboardBody"])
             for widget in body["widgets"]:
                 alarms = widget["properties"].get("alarms", [])
                 if "None" in alarms:
                     self.gap(NULLS)
                     alarms[:] = [alarm for alarm in alarms if alarm != "None"]
-            other = [got for got, widget in zip(body["widgets"], wanted["widgets"], strict=True) if got != widget]
+            other = [got for got, widget in zip(body["widgets"], expected["widgets"], strict=True) if got != widget]
             assert not other, f"{variant}: the dashboard has other widgets: {other}"
             assert len(body["widgets"]) >= 12, f"{variant}: a dashboard of {len(body['widgets'])} widgets"
 
 
 def answered(function, report):
-    """What Lambda puts on the event bus after an asynchronous invocation, as its documentation shows it."""
+    """The event that Lambda sends to the event bus after an asynchronous invocation, as in its documentation."""
     context = {"requestId": "1", "functionArn": f"{function}:$LATEST", "condition": "Success", "approximateInvokeCount": 1}
     return {
         "version": "0", "id": "1", "detail-type": "Lambda Function Invocation Result - Success", "source": "lambda",
@@ -465,12 +465,10 @@ def wait_for(port, server):
 
 @contextlib.contextmanager
 def moto_server():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryFile("w+") as log:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        # Its own port, for the address that a custom resource is to answer to.
+        # The port of the address to which a custom resource answers.
         environment = {**os.environ, "MOTO_PORT": str(port), "DOCKER_HOST": "unix:///nonexistent"}
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         try:
@@ -486,19 +484,19 @@ def moto_server():
 
 
 def main():
-    began = time.monotonic()
+    started = time.monotonic()
     print("rehearsal in a moto server:")
     with moto_server() as endpoint:
         rehearsal = Rehearsal(endpoint)
         for variant in REHEARSED:
             rehearsal.rehearse(variant, VARIANTS[variant])
-    print("what moto does not model, and this rehearsal therefore does not show:")
+    print("moto does not model these, so the rehearsal does not check them:")
     for gap in sorted(rehearsal.gaps):
         print(f"  {gap}")
-    print("  nor does it enforce a role's resources and conditions, evaluate an alarm, or start a schedule")
+    print("  it also does not enforce a role's resources and conditions, evaluate alarms or start schedules")
     if rehearsal.gaps != KNOWN_GAPS:
         sys.exit(f"rehearse.py: KNOWN_GAPS is not up to date: {sorted(rehearsal.gaps ^ KNOWN_GAPS)}")
-    print(f"rehearsed in {time.monotonic() - began:.0f} s")
+    print(f"rehearsed in {time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The figures of docs/dev/reliability.md: `make torture` collects them, docs/dev/reliability.json keeps them.
+"""The figures of docs/dev/reliability.md: `make torture` collects them, docs/dev/reliability.json stores them.
 
-    reliability.py FIGURES.jsonl SECONDS   add up what the attacks wrote, and write the JSON file and the page
-    reliability.py --check                 the page has the figures of the JSON file, and every test that it names exists
+    reliability.py FIGURES.jsonl SECONDS   sum the figures of the attacks, and write the JSON file and the page
+    reliability.py --check                 check that the page has the figures of the JSON file, and that its tests exist
 
 An attack that ran on both engines is one line.
 """
@@ -32,23 +32,23 @@ COLUMNS = {
 }
 
 
-def added_up(lines: list[str]) -> list[dict]:
+def summed(lines: list[str]) -> list[dict]:
     attacks: dict[str, dict] = {}
     for line in lines:
-        one = json.loads(line)
-        sums = attacks.setdefault(one["attack"], {**one, **dict.fromkeys(COLUMNS, 0)})
+        figures = json.loads(line)
+        sums = attacks.setdefault(figures["attack"], {**figures, **dict.fromkeys(COLUMNS, 0)})
         for column in COLUMNS:
-            sums[column] += one[column]
+            sums[column] += figures[column]
     return [attacks[name] for name in sorted(attacks)]
 
 
 def measured(lines: list[str], seconds: int) -> dict:
     form = {"form": os.environ.get("TORTURE", "short"), "minutes": round(seconds / 60, 1)}
-    return provenance() | form | {"attacks": added_up(lines)}
+    return provenance() | form | {"attacks": summed(lines)}
 
 
-def written(figures: dict) -> str:
-    """What stands between the page's two markers."""
+def section(figures: dict) -> str:
+    """The text between the page's two markers."""
     attacks = figures["attacks"]
     seeds = sorted({attack["seed"] for attack in attacks})
     rows = [["attack", *COLUMNS.values(), "command"], ["---", *["---:"] * len(COLUMNS), "---"]]
@@ -64,7 +64,7 @@ def written(figures: dict) -> str:
 
 
 def page_with(figures: dict) -> str:
-    return between(PAGE, BEGIN, END, written(figures))
+    return between(PAGE.read_text(encoding="utf-8"), BEGIN, END, section(figures))
 
 
 def check() -> list[str]:
@@ -72,16 +72,14 @@ def check() -> list[str]:
     wrong = []
     if PAGE.read_text(encoding="utf-8") != page_with(figures):
         wrong.append(f"{PAGE.relative_to(ROOT)} does not have the figures of {FIGURES.relative_to(ROOT)}")
-    told = set()
+    tests = set()
     for source in [*(ROOT / "tests/engines").glob("*.rs"), *(ROOT / "tests/library").glob("*.rs")]:
-        text = source.read_text(encoding="utf-8")
-        names = set(re.findall(r"\bfn (\w+)\(", text))
-        told |= {(source.parent.name, name) for name in names}
+        tests |= {(source.parent.name, name) for name in re.findall(r"\bfn (\w+)\(", source.read_text(encoding="utf-8"))}
     for attack in figures["attacks"]:
-        if (attack["file"], attack["test"]) not in told:
+        if (attack["file"], attack["test"]) not in tests:
             wrong.append(f"{attack['attack']}: no test {attack['test']} in tests/{attack['file']}")
         if any(attack[column] for column in ("live_lost", "dead_left", "dangling", "secrets")):
-            wrong.append(f"{attack['attack']}: a promise was broken")
+            wrong.append(f"{attack['attack']}: a guarantee was broken")
     return wrong
 
 
@@ -96,7 +94,7 @@ def main() -> None:
     figures = measured(Path(sys.argv[1]).read_text(encoding="utf-8").splitlines(), int(sys.argv[2]))
     FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page_with(figures), encoding="utf-8")
-    print(written(figures))
+    print(section(figures))
 
 
 if __name__ == "__main__":
