@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Puts a release together: what `sam deploy` needs without a toolchain, `janitor`, checksums and an SBOM.
+"""Assembles a release: everything that `sam deploy` needs without a toolchain, `janitor`, checksums and an SBOM.
 
-    release.py BUILT JANITOR ARCHITECTURE FOLDER     BUILT: of `sam build`; FOLDER is made anew, and an archive beside it
+    release.py BUILT JANITOR ARCHITECTURE FOLDER     BUILT: output of `sam build`; FOLDER: replaced, with an archive next to it
 
-The same binaries give the same bytes: archives have no times, and the SBOM has the commit's.
+The same binaries give the same bytes: archives have no timestamps, and the SBOM has the commit's.
 """
 
 import argparse
@@ -44,12 +44,12 @@ def fail(text):
 
 def replaced(text, old, new):
     if text.count(old) != 1:
-        fail(f"{text.count(old)} places with {old.strip()!r}, one expected")
+        fail(f"{old.strip()!r} was found {text.count(old)} times, expected once")
     return text.replace(old, new)
 
 
 def packaged_template(architecture):
-    """The template with zips in place of build instructions, for one architecture. Returns the binary of each function, too."""
+    """The template with zips instead of build instructions, for one architecture; and the binary of each function."""
     binaries = {}
 
     def with_zip(match):
@@ -60,7 +60,7 @@ def packaged_template(architecture):
     source = (ROOT / "template.yaml").read_text()
     text = FUNCTION.sub(with_zip, source)
     if len(binaries) != source.count("Type: AWS::Serverless::Function") or "BuildMethod" in text:
-        fail("a function of template.yaml is not written as the others are")
+        fail("a function of template.yaml does not have the expected form")
     allowed = f"    Default: {architecture}\n    AllowedValues: [{architecture}]\n"
     return replaced(text, "    Default: arm64\n    AllowedValues: [arm64, x86_64]\n", allowed), binaries
 
@@ -73,7 +73,7 @@ def packaged_samconfig(architecture):
 
 
 def write_zip(path, files):
-    """Name and content of each; without times and owners, programs executable."""
+    """Writes the files without timestamps and owners; programs are executable."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in sorted(files.items()):
             entry = zipfile.ZipInfo(name)
@@ -96,37 +96,37 @@ def checksums():
 
 
 def sbom(architecture, roots):
-    """CycloneDX: the crates that are linked into the binaries, and who needs whom."""
+    """CycloneDX: the crates that are linked into the binaries, and their dependencies."""
     metadata = json.loads(output_of("cargo", "metadata", "--locked", "--format-version=1", "--filter-platform", TARGETS[architecture]))
     packages = {package["id"]: package for package in metadata["packages"]}
     needs = {
         node["id"]: [dep["pkg"] for dep in node["deps"] if any(kind["kind"] is None for kind in dep["dep_kinds"])]
         for node in metadata["resolve"]["nodes"]
     }
-    named = {packages[one]["name"]: one for one in metadata["workspace_members"]}
-    waiting, seen, sums = [named[root] for root in roots], {}, checksums()
-    while waiting:
-        one = waiting.pop()
-        if one not in seen:
-            name, version, licence = (packages[one].get(key) for key in ("name", "version", "license"))
+    named = {packages[member]["name"]: member for member in metadata["workspace_members"]}
+    pending, seen, sums = [named[root] for root in roots], {}, checksums()
+    while pending:
+        package = pending.pop()
+        if package not in seen:
+            name, version, licence = (packages[package].get(key) for key in ("name", "version", "license"))
             checksum = sums.get((name, version))
-            seen[one] = Component(
+            seen[package] = Component(
                 name=name, version=version, type=ComponentType.LIBRARY, bom_ref=f"{name}@{version}",
-                purl=PackageURL("cargo", name=name, version=version) if packages[one]["source"] else None,
+                purl=PackageURL("cargo", name=name, version=version) if packages[package]["source"] else None,
                 licenses=[LicenseFactory().make_from_string(licence)] if licence else [],
                 hashes=[HashType(alg=HashAlgorithm.SHA_256, content=checksum)] if checksum else [])
-            waiting += needs[one]
+            pending += needs[package]
     bom = Bom(components=seen.values())
     bom.metadata.component = Component(name="actingweb-janitor", version=VERSION, type=ComponentType.APPLICATION, bom_ref="actingweb-janitor")
     bom.metadata.timestamp = datetime.fromtimestamp(int(output_of("git", "log", "-1", "--format=%ct")), timezone.utc)
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, f"actingweb-janitor {VERSION} {architecture} {bom.metadata.timestamp}")
     bom.register_dependency(bom.metadata.component, [seen[named[root]] for root in roots])
-    for one, component in seen.items():
-        bom.register_dependency(component, [seen[other] for other in needs[one]])
+    for package, component in seen.items():
+        bom.register_dependency(component, [seen[other] for other in needs[package]])
     text = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2) + "\n"
     problem = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     if problem:
-        fail(f"the SBOM is not CycloneDX: {problem}")
+        fail(f"the SBOM is not valid CycloneDX: {problem}")
     return text
 
 

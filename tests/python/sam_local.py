@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Every function through `sam local invoke`, with its events, against DynamoDB Local on a Docker network of its own.
+"""Invokes every function with `sam local invoke` and its events, against DynamoDB Local on its own Docker network.
 
-Needs Docker's engine; everything that is started here ends here. Without a registry, SAM_LOCAL_IMAGE names an image for the functions and
-for DynamoDB Local, which then runs with the jar of .tools and the machine's own Java. SAM_LOCAL_BUILT=1 takes the
-functions of the last `sam build` and target/debug/janitor as they are.
+Needs Docker's engine; stops everything that it starts. Without a registry, set SAM_LOCAL_IMAGE to an image for the functions and
+for DynamoDB Local, which then runs with the jar of .tools and the machine's own Java. SAM_LOCAL_BUILT=1 uses the
+functions of the last `sam build` and target/debug/janitor without building them.
 """
 
 import contextlib
@@ -41,10 +41,10 @@ INVOCATIONS = [
     ("DailyCleanup", "capped.json", False),
     ("MetricsEmitter", "empty.json", False),
     ("Cascade", "ttl-cascade.json", False),
-    # The last: DynamoDB Local removes expired rows by itself once TTL is on.
+    # Last, because DynamoDB Local removes expired rows once TTL is on.
     ("EnableTtl", "cloudformation-create.json", None),
 ]
-# Written by this script: the committed events leave the mode to the template, whose default deletes nothing.
+# Written by this script: the committed events do not set a mode, and the template's default is a dry run.
 OWN_EVENTS = {"delete.json": {"mode": "delete"}}
 
 
@@ -71,7 +71,7 @@ def require_docker():
 
 @contextlib.contextmanager
 def dynamodb_local():
-    """The network, and the host's address of the engine on it, which the functions know as `dynamodb`."""
+    """The network, and the engine's address on the host; the functions reach it as `dynamodb`."""
     network = f"janitor-{os.getpid()}"
     port = free_port()
     run("docker", "network", "create", network)
@@ -134,11 +134,11 @@ def invoke(function, event, network, *more):
         fail(f"{function} with {event} did not answer JSON:\n{done.stdout}\n{done.stderr}")
 
 
-def is_well(answer, received):
+def succeeded(answer, received):
     report = answer.get("report") or {}
     return (
         answer == {"batchItemFailures": []}
-        or [one.get("Status") for one in received] == ["SUCCESS"]
+        or [reply.get("Status") for reply in received] == ["SUCCESS"]
         or report.get("complete") is True
         or "segment" in answer
     )
@@ -170,14 +170,14 @@ def main():
             with response_server(received, gateway) as url:
                 answer = invoke(function, event_file(folder, event, url), network)
             after = rows(endpoint)
-            if not is_well(answer, received):
+            if not succeeded(answer, received):
                 fail(f"{function} with {event} answered {json.dumps(answer)[:600]}")
-            gone = len(before - after)
-            as_reported = not deletes or gone == answer["report"]["rows"]["deleted"]
-            if after - before or deletes not in (None, gone > 0) or not as_reported:
-                fail(f"{function} with {event}: {gone} rows deleted, {len(after - before)} written; {json.dumps(answer)[:600]}")
-            print(f"{number:>2}/{len(INVOCATIONS)} {function:16} {event:28} answers; {len(after)} rows, {gone} deleted", flush=True)
-    print("sam local: every function answered, and the table holds what the answers say")
+            deleted = len(before - after)
+            as_reported = not deletes or deleted == answer["report"]["rows"]["deleted"]
+            if after - before or deletes not in (None, deleted > 0) or not as_reported:
+                fail(f"{function} with {event}: {deleted} rows deleted, {len(after - before)} written; {json.dumps(answer)[:600]}")
+            print(f"{number:>2}/{len(INVOCATIONS)} {function:16} {event:28} answers; {len(after)} rows, {deleted} deleted", flush=True)
+    print("sam local: every function answered, and the table agrees with the answers")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""template.yaml and the stacks nested in it as CloudFormation sees them: transformed, with parameters and conditions evaluated.
+"""template.yaml and its nested stacks as CloudFormation sees them: transformed, with parameters and conditions evaluated.
 
-The checks and the rehearsal share it. What cannot be resolved is an error, never a blank.
+The checks and the rehearsal use it. A value that cannot be resolved is an error.
 """
 
 import functools
@@ -15,7 +15,7 @@ os.environ.setdefault("AWS_DEFAULT_REGION", "eu-west-1")
 from samtranslator.translator.transform import transform  # noqa: E402
 from samtranslator.yaml_helper import yaml_parse  # noqa: E402
 
-# It complains at exit about statistics of its own that nobody collects here.
+# At exit it warns about its own statistics, which are not collected here.
 logging.getLogger("samtranslator").setLevel(logging.ERROR)
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,7 @@ KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/boundary"
 SCHEDULES = ("CleanupSchedule", "RepairSchedule", "MetricsSchedule", "AuditSchedule")
 
-# Each one is a deployment that somebody makes; together they take every condition both ways.
+# Realistic deployments; together they make every condition true and false.
 VARIANTS = {
     "dry run": {"AttributesTable": TABLE, "TimeToLive": "enable-with-cascade"},
     "existing table": {"AttributesTable": TABLE, "Mode": "delete"},
@@ -83,7 +83,7 @@ VARIANTS = {
 
 
 def combinations():
-    """Every combination of what the conditions distinguish; what only adds a property takes turns."""
+    """Every combination of the parameters in conditions; parameters that only add a property vary in turn."""
     schedules = [(), *((name,) for name in SCHEDULES), SCHEDULES]
     turns = itertools.cycle([
         {},
@@ -102,11 +102,11 @@ def combinations():
 
 
 class Unresolved(Exception):
-    """A reference that leads nowhere, or to what this deployment does not have."""
+    """A reference to something that does not exist in this deployment."""
 
 
 class _NoManagedPolicies:
-    """The transform asks for AWS's managed policies by name; the template is meant to use none."""
+    """The transform loads AWS's managed policies by name; the template must not use any."""
 
     def load(self):
         return {}
@@ -117,9 +117,9 @@ def source():
 
 
 def transformed(given):
-    """The template after the SAM transform, as the service runs it: with the parameters' values at hand."""
+    """The template after the SAM transform, which, as in AWS, gets the values of the parameters."""
     document = source()
-    # In place of `sam build` and `sam package`, which upload the code and the files.
+    # Instead of `sam build` and `sam package`, which upload the code and the files.
     for logical in binaries():
         document["Resources"][logical]["Properties"]["CodeUri"] = {"Bucket": CODE["bucket"], "Key": CODE["key"]}
     document["Resources"]["Backlog"]["Properties"]["DefinitionUri"] = {
@@ -129,14 +129,14 @@ def transformed(given):
 
 @functools.cache
 def nested(path):
-    """A stack of its own file. It uses no transform."""
+    """The template of a nested stack, which must not use a transform."""
     document = yaml_parse((ROOT / path).read_text())
-    assert "Transform" not in document, f"{path} uses a transform, which asks for one more capability"
+    assert "Transform" not in document, f"{path} uses a transform, which requires another capability"
     return document
 
 
 STREAM = f"arn:aws:dynamodb:{{region}}:{{account}}:table/{TABLE}/stream/2026-11-16T00:00:00.000"
-# How an attribute follows from a resource's physical id.
+# An attribute, derived from a resource's physical id.
 ATTRIBUTES = {
     ("AWS::Lambda::Function", "Arn"): "arn:aws:lambda:{region}:{account}:function:{id}",
     ("AWS::CloudWatch::Dashboard", "Arn"): "arn:aws:cloudwatch::{account}:dashboard/{id}",
@@ -148,10 +148,10 @@ ATTRIBUTES = {
     ("AWS::CloudWatch::Alarm", "Arn"): "arn:aws:cloudwatch:{region}:{account}:alarm:{id}",
     ("AWS::DynamoDB::Table", "Arn"): "arn:aws:dynamodb:{region}:{account}:table/{id}",
     ("AWS::DynamoDB::Table", "StreamArn"): STREAM,
-    # What the function behind it answers, not what follows from its id.
+    # From the function's answer, not derived from the id.
     ("Custom::EnableTtl", "StreamArn"): STREAM,
 }
-# What names a resource, where the template does; then Ref gives it back.
+# The property that names a resource; Ref returns it where the template sets it.
 NAMES = {
     "AWS::CloudWatch::Alarm": "AlarmName",
     "AWS::CloudWatch::Dashboard": "DashboardName",
@@ -170,7 +170,7 @@ _NOTHING = object()
 
 
 class Deployment:
-    """One template with one set of parameters: which resources there are, and what their properties come to."""
+    """One template with one set of parameters: its resources, with resolved properties."""
 
     def __init__(self, given, account=ACCOUNT, physical=None, stream=None, template=None, name=STACK):
         self.template = template or transformed(given)
@@ -193,9 +193,9 @@ class Deployment:
         self._children = {}
 
     def child(self, logical):
-        """A nested stack, with the parameters that this one gives it."""
+        """A nested stack, with the parameters that this stack passes."""
         if not self.has(logical):
-            raise Unresolved(f"{logical} is referred to, and this deployment does not have it")
+            raise Unresolved(f"a reference to {logical}, which this deployment does not have")
         if logical not in self._children:
             written = self.template["Resources"][logical]["Properties"]
             path = written["TemplateURL"]
@@ -211,7 +211,7 @@ class Deployment:
                 yield logical, self.child(logical)
 
     def everything(self, kind=None):
-        """Resources of this stack and of those nested in it."""
+        """Resources of this stack and of its nested stacks."""
         yield from self.resources(kind)
         for _, child in self.children():
             yield from child.resources(kind)
@@ -221,7 +221,7 @@ class Deployment:
         if "AllowedValues" in parameter and value not in map(str, parameter["AllowedValues"]):
             raise Unresolved(f"parameter {name}={value} is not one of {parameter['AllowedValues']}")
         if "AllowedPattern" in parameter and not re.fullmatch(parameter["AllowedPattern"], value):
-            raise Unresolved(f"parameter {name}={value} is not of its pattern")
+            raise Unresolved(f"parameter {name}={value} does not match its pattern")
 
     def has(self, logical):
         resource = self.template["Resources"].get(logical)
@@ -248,7 +248,7 @@ class Deployment:
         raise Unresolved(f"condition function {function}")
 
     def resources(self, kind=None):
-        """Logical id and resolved properties of what this deployment has."""
+        """Logical id and resolved properties of each resource of this deployment."""
         for logical, resource in self.template["Resources"].items():
             if self.has(logical) and kind in (None, resource["Type"]):
                 yield logical, self.resolve(resource.get("Properties", {}))
@@ -307,7 +307,7 @@ class Deployment:
 
     def id_of(self, logical):
         if not self.has(logical):
-            raise Unresolved(f"{logical} is referred to, and this deployment does not have it")
+            raise Unresolved(f"a reference to {logical}, which this deployment does not have")
         if logical in self.physical:
             return self.physical[logical]
         resource = self.template["Resources"][logical]
@@ -349,7 +349,7 @@ class Deployment:
 
 @functools.cache
 def binaries():
-    """Logical id of each function, and the binary that is its code: also its `Function` in every metric."""
+    """Logical id of each function, and its binary."""
     return {
         logical: resource["Metadata"]["BuildProperties"]["Binary"]
         for logical, resource in source()["Resources"].items()
@@ -358,6 +358,6 @@ def binaries():
 
 
 def built(folder=ROOT / ".aws-sam" / "build"):
-    """What `sam build` made of each function, by its name in the template. Functions with one binary share one."""
+    """The program that `sam build` built for each function, by logical id. Functions with the same binary share it."""
     resources = yaml_parse((folder / "template.yaml").read_text())["Resources"]
     return {logical: folder / resources[logical]["Properties"]["CodeUri"] / "bootstrap" for logical in binaries()}

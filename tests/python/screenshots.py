@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Takes the README's screenshots, docs/img/*.png; with FOLDER, those and others there, to look at.
+"""Takes the README's screenshots, docs/img/*.png; with FOLDER, writes those and others there, for review.
 
     screenshots.py JANITOR CHROMIUM [FOLDER]
 
 Runs `janitor demo --keep` in a pseudo-terminal, adds rows of the last weeks to its table, and runs other commands on it.
-Chromium renders what they print, and the page of `janitor audit --html`. Needs boto3.
+Chromium renders their output, and the page of `janitor audit --html`. Needs boto3.
 """
 
 import html
@@ -26,7 +26,7 @@ import boto3
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "img"
 LARGEST_BYTES = 200_000
-PATIENCE_SECONDS = 120
+TIMEOUT_SECONDS = 120
 COLUMNS = 110
 COMMANDS = {"status": ["status"], "doctor": ["doctor"],
             "list": ["cleanup", "--list", "--bucket", "spa_refresh_tokens", "--limit", "12"]}
@@ -40,7 +40,7 @@ PAGE = """<!doctype html><meta charset="utf-8"><body style="margin:0;background:
 
 
 def start(program, environment):
-    """The process, and its terminal."""
+    """The process id and the terminal's file descriptor."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(program[0], program, {**environment, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"})
@@ -48,8 +48,8 @@ def start(program, environment):
 
 
 def read_until(terminal, wanted=None):
-    """What the program prints, up to the wanted text, or to its end."""
-    seen, end = "", time.monotonic() + PATIENCE_SECONDS
+    """The program's output up to the wanted text, or to its end."""
+    seen, end = "", time.monotonic() + TIMEOUT_SECONDS
     while wanted is None or wanted not in seen:
         if time.monotonic() > end:
             sys.exit(f"screenshots.py: {wanted!r} was not printed:\n{seen}")
@@ -135,17 +135,17 @@ def main():
         report = Path(folder) / "audit.html"
         pid, terminal = start([janitor, "demo", "--keep"], os.environ)
         try:
-            said = read_until(terminal, "Ctrl-C")
-            endpoint = re.search(r"AWS_ENDPOINT_URL_DYNAMODB=(\S+)", re.sub(r"\x1b\[[0-9;]*m", "", said))[1]
+            output = read_until(terminal, "Ctrl-C")
+            endpoint = re.search(r"AWS_ENDPOINT_URL_DYNAMODB=(\S+)", re.sub(r"\x1b\[[0-9;]*m", "", output))[1]
             add_rows(endpoint)
-            # Up to the check's result: the address of the engine is of no interest.
-            screens["demo"] = "\n\n".join(said.split("\n\n")[:-1])
+            # Up to the check's result, without the engine's address.
+            screens["demo"] = "\n\n".join(output.split("\n\n")[:-1])
             environment = {**os.environ, **CREDENTIALS, "AWS_ENDPOINT_URL_DYNAMODB": endpoint, "AWS_DB_PREFIX": "demo"}
             subprocess.run([janitor, "audit", "--quiet", "--html", str(report)], env=environment, capture_output=True)
             for name, arguments in commands.items():
-                ran, output = start([janitor, *arguments, "--quiet"], environment)
-                screens[name] = read_until(output)
-                os.waitpid(ran, 0)
+                process, screen = start([janitor, *arguments, "--quiet"], environment)
+                screens[name] = read_until(screen)
+                os.waitpid(process, 0)
         finally:
             os.kill(pid, signal.SIGINT)
         for name, shown in screens.items():

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The backlog state machine: its definition, and a run of it with the real functions as its tasks.
+"""The backlog state machine: its definition, and an execution with the real functions as its tasks.
 
-    state_machine.py definition                 print stack/backlog.asl.json with the substitutions that template.yaml gives it
-    state_machine.py run PORT... < INPUT        run it in moto's States Language interpreter; the functions are at these
+    state_machine.py definition                 print stack/backlog.asl.json with the template's substitutions
+    state_machine.py run PORT... < INPUT        run it in moto's States Language interpreter; the functions listen on these
                                                 ports of 127.0.0.1, each under Lambda's Runtime Interface Emulator
-    state_machine.py run-inline PORT... < INPUT the same with the Map's mode INLINE: moto's DISTRIBUTED takes an item that
-                                                failed for one that gave null, where Step Functions fails the Map
+    state_machine.py run-inline PORT... < INPUT the same with the Map's mode INLINE: in DISTRIBUTED, moto takes a failed
+                                                item as null, where Step Functions fails the Map
 
-A run prints one line of JSON: how it ended, its output, what each task was asked and answered, and how many of them there
-were at a time at most. With THROTTLES=n in the environment Lambda has no room for the first n of them. Waits before a task is
-tried again are a hundredth of what the definition says: what is real is the order of things, not the patience.
+A run prints one line of JSON: the status, the output, each task's request and answer, and the maximum number of concurrent
+tasks. With THROTTLES=n in the environment, Lambda throttles the first n tasks. Waits before a retry are a hundredth of those
+in the definition.
 """
 
 import io
@@ -29,13 +29,13 @@ from sam_template import ACCOUNT, REGION, ROOT, TABLE, Deployment, source
 
 os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_EC2_METADATA_DISABLED="true")
 
-SHORTENED = 100
+SPEEDUP = 100
 MODES = {"run": "DISTRIBUTED", "run-inline": "INLINE"}
 TOO_MANY = {
     "Error": {"Code": "TooManyRequestsException", "Message": "Rate Exceeded."},
     "ResponseMetadata": {"HTTPStatusCode": 429, "RequestId": "1"},
 }
-# Segments and concurrency come with the input.
+# The input sets segments and concurrency.
 GIVEN = {"AttributesTable": TABLE}
 
 
@@ -50,7 +50,7 @@ def definition():
 
 
 class Pool:
-    """Lambda, as far as the interpreter asks for it: each invocation goes to an emulator that is free."""
+    """The part of Lambda that the interpreter uses: each invocation goes to a free emulator."""
 
     def __init__(self, ports, functions, throttles):
         self.free = queue.Queue()
@@ -58,7 +58,7 @@ class Pool:
         self.functions = functions
         self.tasks = []
         self.lock = threading.Lock()
-        # Callers, whether or not an emulator was free for them: what is bounded is how many ask.
+        # Counts callers, including those that wait for a free emulator: the state machine limits the callers.
         self.at_once = self.most_at_once = 0
         for port in ports:
             self.free.put(port)
@@ -85,7 +85,7 @@ class Pool:
 
     @staticmethod
     def post(port, payload):
-        """The function's answer, or its error. The emulator tells a timeout in words, and a process that ended by a status."""
+        """The function's answer or error. The emulator reports a timeout as text, and an exited process as an HTTP status."""
         path = f"http://127.0.0.1:{port}/2015-03-31/functions/function/invocations"
         body = payload if isinstance(payload, bytes) else payload.encode()
         try:
@@ -109,15 +109,15 @@ def run(ports, given, mode):
     functions = {deployment.resolve({"Fn::GetAtt": f"{logical}.Arn"}) for logical in ("BacklogCleanup", "BacklogRepair")}
     pool = Pool(ports, functions, int(os.environ.get("THROTTLES", "0")))
     lambda_eval_utils.boto_client_for = lambda **_: pool
-    retrier_decl.time = SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / SHORTENED))
+    retrier_decl.time = SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / SPEEDUP))
     with mock_aws(config={"stepfunctions": {"execute_state_machine": True}}):
         states = boto3.client("stepfunctions", region_name=REGION)
-        written = definition()
-        written["States"]["Segments"]["ItemProcessor"]["ProcessorConfig"]["Mode"] = mode
+        document = definition()
+        document["States"]["Segments"]["ItemProcessor"]["ProcessorConfig"]["Mode"] = mode
         machine = states.create_state_machine(
-            name="backlog", definition=json.dumps(written), roleArn=f"arn:aws:iam::{ACCOUNT}:role/backlog"
+            name="backlog", definition=json.dumps(document), roleArn=f"arn:aws:iam::{ACCOUNT}:role/backlog"
         )["stateMachineArn"]
-        # Step Functions makes up a name where none is given; moto does not.
+        # Step Functions generates a missing name; moto does not.
         execution = states.start_execution(stateMachineArn=machine, name="execution-1", input=json.dumps(given))
         while (ended := states.describe_execution(executionArn=execution["executionArn"]))["status"] == "RUNNING":
             time.sleep(0.2)

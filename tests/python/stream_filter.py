@@ -1,8 +1,8 @@
-"""Which records the mapping's filter lets through to the cascade: the pattern of template.yaml, after the SAM transform.
+"""Which records the mapping's filter passes to the cascade, by the pattern of template.yaml after the SAM transform.
 
-Reads a JSON list of records from standard input and prints a list of true and false. Lambda's filters are EventBridge's
-event patterns (so says its guide, which names the operators that it takes); the patterns are read by moto's implementation
-of those, and that is held first against the examples of the guide.
+Reads a JSON list of records from standard input and prints a list of true and false. By its guide, Lambda's filters are
+EventBridge's event patterns. moto's implementation of those reads the patterns; it is first checked with the examples of
+the guide.
 """
 
 import json
@@ -16,7 +16,7 @@ def matches(pattern, record):
     return EventPattern(pattern, EventPatternParser(pattern).parse()).matches_event(record)
 
 
-# Of "Filter rule syntax" in Lambda's guide: a pattern, a record, and whether it passes.
+# From "Filter rule syntax" in Lambda's guide: a pattern, a record, and whether it passes.
 RULES = [
     ({"a": ["x"]}, {"a": "x"}, True),
     ({"a": ["x"]}, {"a": "X"}, False),
@@ -45,16 +45,16 @@ RULES = [
 def main():
     wrong = [rule for rule in RULES if matches(json.dumps(rule[0]), rule[1]) != rule[2]]
     if wrong:
-        sys.exit(f"stream_filter.py: the implementation of patterns is not Lambda's: {wrong}")
+        sys.exit(f"stream_filter.py: moto's patterns differ from Lambda's guide: {wrong}")
     (mapping,) = (
         properties
         for _, properties in Deployment({"AttributesTable": TABLE, "Mode": "delete", "TimeToLive": "enable-with-cascade"}).resources(
             "AWS::Lambda::EventSourceMapping")
     )
-    patterns = [one["Pattern"] for one in mapping["FilterCriteria"]["Filters"]]
+    patterns = [rule["Pattern"] for rule in mapping["FilterCriteria"]["Filters"]]
     if not 1 <= len(patterns) <= 5 or any(len(pattern) > 4096 for pattern in patterns):
-        sys.exit("stream_filter.py: Lambda takes one to five patterns of at most 4096 characters")
-    # A record passes if one of the filters lets it.
+        sys.exit("stream_filter.py: Lambda accepts one to five patterns of at most 4096 characters")
+    # A record passes if it matches any filter.
     print(json.dumps([any(matches(pattern, record) for pattern in patterns) for record in json.load(sys.stdin)]))
 
 

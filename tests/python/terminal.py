@@ -1,8 +1,8 @@
-"""Runs a program in a pseudo-terminal, as a person would, and prints what was on the screen.
+"""Runs a program in a pseudo-terminal, as a user would, and prints its output.
 
     terminal.py [--columns N] [--ahead TEXT] [--reply SEEN=ANSWER]... [--interrupt-at SEEN]... [--pipe TEXT] -- PROGRAM...
 
-TEXT of --ahead is typed before anything is seen, each reply once its text has been seen, and Ctrl-C for each --interrupt-at.
+Types the TEXT of --ahead first, each ANSWER after SEEN was printed, and Ctrl-C after the SEEN of each --interrupt-at.
 With --pipe, standard input is a pipe with TEXT. Prints {"output": ..., "code": ...}; a terminal left without echo is an error.
 """
 
@@ -17,7 +17,7 @@ import sys
 import termios
 import time
 
-PATIENCE = 120
+TIMEOUT = 120
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, options.columns, 0, 0))
     if options.ahead:
         os.write(terminal, options.ahead.encode() + b"\n")
-    seen, end = b"", time.monotonic() + PATIENCE
+    seen, end = b"", time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         readable, _, _ = select.select([terminal], [], [], 0.2)
         if readable:
@@ -60,7 +60,7 @@ def main() -> None:
             options.interrupt_at.pop(0)
     else:
         os.kill(pid, 9)
-        sys.exit(f"no end after {PATIENCE} s: {seen.decode(errors='replace')}")
+        sys.exit(f"the program did not exit within {TIMEOUT} s: {seen.decode(errors='replace')}")
     _, status = os.waitpid(pid, 0)
     if not termios.tcgetattr(terminal)[3] & termios.ECHO:
         sys.exit("the terminal was left without echo")
