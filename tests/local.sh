@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every function locally until Ctrl-C: DynamoDB Local with the demo's rows, and `cargo lambda watch`. Nothing reaches AWS.
 #
-#   tests/local.sh [COMMAND...]      with a command: runs it when the functions are up, and ends with it
+#   tests/local.sh [COMMAND...]      with a command: runs it when the functions are up, then exits
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -9,7 +9,7 @@ export PATH="$root/.tools/venv/bin:$PATH"
 read -r db_port watch_port < <(python3 -c '
 import socket
 sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*[one.getsockname()[1] for one in sockets])')
+print(*[server.getsockname()[1] for server in sockets])')
 log=$(mktemp)
 started=()
 stop() {
@@ -33,7 +33,7 @@ wait_for() {
     exit 1
 }
 
-# No variable of the shell: its credentials, region or endpoint could lead to AWS.
+# Remove the shell's AWS variables: credentials, region or endpoint could lead to AWS.
 for name in $(compgen -e | grep '^AWS_' | grep -v '^AWS_CA_BUNDLE$'); do unset "$name"; done
 unset ALLOW_AWS
 
@@ -49,7 +49,7 @@ cargo run --quiet --locked --bin janitor -- demo --quiet --endpoint "$endpoint"
 
 export AWS_ENDPOINT_URL_DYNAMODB=$endpoint ATTRIBUTES_TABLE=demo_attributes MODE=${MODE:-dry-run}
 export AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local
-# Not through cargo, so that the process is known by its id.
+# Not through cargo, so that $! is the id of the process.
 cargo-lambda lambda watch --ignore-changes -A 127.0.0.1 -P "$watch_port" &
 started+=($!)
 wait_for "$watch_port" "$!" "cargo lambda watch"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a long command, says at the start how long it takes and every minute how long it has taken.
+# Runs a long command; prints how long it will take, and every minute how long it has taken.
 #
 #   tests/progress.sh NAME MINUTES COMMAND...
 set -euo pipefail
@@ -7,7 +7,7 @@ readonly NAME=$1 MINUTES=$2
 shift 2
 
 echo "$NAME: about $MINUTES minutes" >&2
-# Not `sleep`: a process of its own would outlive this one, and hold its output open.
+# Not `sleep`: its process would outlive this one and keep its output open.
 (
     exec {never}<> <(:)
     until read -rt 60 -u "$never"; do echo "$NAME: $((SECONDS / 60)) of about $MINUTES minutes" >&2; done

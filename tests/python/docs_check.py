@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares the documents with the template and the code: links, parameters, alarms, metrics, settings, buckets, examples,
-commands, the names in answers. Also checks that the guides stay within their word budget.
+commands, the names in answers. Also checks the guides' word budget.
 
-Needs PyYAML only. Sources are read as text; a list that is shorter than expected is an error, not an empty check.
+Needs only PyYAML. Sources are read as text; a list that is shorter than expected is an error, so that no check is empty.
 """
 
 import json
@@ -25,16 +25,16 @@ SETTINGS = json.loads((ROOT / "tests/golden/settings.json").read_text(encoding="
 failures = []
 
 
-def expect(truth, words):
-    if not truth:
-        failures.append(words)
+def expect(condition, message):
+    if not condition:
+        failures.append(message)
 
 
 def same(where, documented, real):
     for name in sorted(real - documented):
         failures.append(f"{where} does not have {name}")
     for name in sorted(documented - real):
-        failures.append(f"{where} has {name}, which is not there")
+        failures.append(f"{where} has {name}, which does not exist")
 
 
 def read(path):
@@ -43,13 +43,13 @@ def read(path):
 
 def some(what, found, least):
     if len(found) < least:
-        sys.exit(f"docs_check.py: only {len(found)} {what} found: they are not written as they were")
+        sys.exit(f"docs_check.py: only {len(found)} {what} found: their format has changed")
     return found
 
 
 def template(path="template.yaml"):
     class Loader(yaml.SafeLoader):
-        """Passes over CloudFormation's short forms: `!Sub x` is x."""
+        """Ignores CloudFormation's tags: `!Sub x` is x."""
 
     def plain(loader, _, node):
         if isinstance(node, yaml.ScalarNode):
@@ -62,7 +62,7 @@ def template(path="template.yaml"):
 
 
 def section(text, title):
-    """The text below a heading, up to the next heading of its level or a higher one."""
+    """The text below a heading, up to the next heading of the same or a higher level."""
     match = re.search(rf"^(#+) {re.escape(title)}\n", text, re.M)
     if match is None:
         sys.exit(f"docs_check.py: no heading {title!r}")
@@ -72,7 +72,7 @@ def section(text, title):
 
 
 def rows(text):
-    """The cells of each row of each table, without heads and rules."""
+    """The cells of each row of each table, without the header."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
         following = lines[number + 1] if number + 1 < len(lines) else ""
@@ -97,7 +97,7 @@ def first_names(text):
 
 
 def anchors(text):
-    """As GitHub makes them of headings."""
+    """The anchors of a page's headings, as GitHub derives them."""
     titles = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -109,12 +109,12 @@ def check_links(page, text):
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
         if not file.exists() or ROOT not in [file, *file.parents]:
-            failures.append(f"{page.name}: the link {target} leads nowhere")
+            failures.append(f"{page.name}: the link {target} is broken")
         elif anchor:
             expect(anchor in anchors(file.read_text(encoding="utf-8")), f"{page.name}: no heading for the link {target}")
 
 
-# ---- What every page may say
+# ---- Every page
 
 
 def check_examples(page, text):
@@ -122,7 +122,7 @@ def check_examples(page, text):
         try:
             json.loads(block) if language == "json" else yaml.safe_load(block)
         except (ValueError, yaml.YAMLError) as problem:
-            failures.append(f"{page.name}: an example is no {language}: {problem}")
+            failures.append(f"{page.name}: an example is not valid {language}: {problem}")
 
 
 def check_words(page, text, parameters):
@@ -132,31 +132,31 @@ def check_words(page, text, parameters):
         expect((ROOT / name).is_file(), f"{page.name}: {name} does not exist")
     for line in re.findall(r"--parameter-overrides((?:[ ']+\w+=(?:\"[^\"]*\"|[^\s'`]*)'?)+)", text):
         for name in re.findall(r"(?:^|[ '])([A-Z]\w+)=", line):
-            expect(name in parameters, f"{page.name}: {name} is no parameter of the template")
+            expect(name in parameters, f"{page.name}: {name} is not a parameter of the template")
     for name, value in re.findall(r"`([A-Z][A-Za-z_]+)=([\w.-]+)`", text):
         if name.isupper():
-            expect(name in {setting["name"] for setting in SETTINGS}, f"{page.name}: {name} is no setting")
+            expect(name in {setting["name"] for setting in SETTINGS}, f"{page.name}: {name} is not a setting")
             continue
-        expect(name in parameters, f"{page.name}: {name} is no parameter of the template")
+        expect(name in parameters, f"{page.name}: {name} is not a parameter of the template")
         allowed = parameters.get(name, {}).get("AllowedValues")
         expect(allowed is None or value in map(str, allowed), f"{page.name}: {name} cannot be {value}")
     commands = some("commands", set(re.findall(r"^    ([A-Z]\w+)(?:\([\w<>]+\)| \{|,$)", section_of_commands(), re.M)), 5)
     known = {command.lower() for command in commands}
     shell = "\n".join(re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.M | re.S) + re.findall(r"`(make [^`\n]+)`", text))
     for target in re.findall(r"(?:^|[;&|] ?|\w+=\S+ )make ([a-z][a-z-]*)", shell, re.M):
-        expect(re.search(rf"^{target}:", read("Makefile"), re.M), f"{page.name}: make {target} is no target")
+        expect(re.search(rf"^{target}:", read("Makefile"), re.M), f"{page.name}: make {target} is not a target")
     typed = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S) + re.findall(r"`(janitor [^`\n]+)`", text))
     for command, rest in re.findall(r"(?:^|--bin )janitor (?:-- )?([a-z]+)([^\n]*)", typed, re.M):
-        expect(command in known, f"{page.name}: janitor {command} is no command")
-        # With `ttl`, the flags of its commands; a pipe or a semicolon ends the command.
+        expect(command in known, f"{page.name}: janitor {command} is not a command")
+        # `ttl` has subcommands with their own flags; a pipe or a semicolon ends the command.
         words = re.split(r"[|;#]", rest)[0].split()
-        helped = "-".join([command, *words[:1]]) if command == "ttl" and words and words[0].isalpha() else command
+        full = "-".join([command, *words[:1]]) if command == "ttl" and words and words[0].isalpha() else command
         for flag in re.findall(r"(?<!\S)--([a-z-]+)", " ".join(words)):
-            expect(flag in flags_of(helped), f"{page.name}: janitor {helped.replace('-', ' ')} has no --{flag}")
+            expect(flag in flags_of(full), f"{page.name}: janitor {full.replace('-', ' ')} has no --{flag}")
 
 
 def flags_of(command):
-    """The flags of a command as its help lists them, and older spellings of settings that it takes."""
+    """The flags of a command's help text, and older spellings of its settings."""
     file = ROOT / "tests/golden/cli" / f"help-{command}.txt"
     if not file.is_file():
         return set()
@@ -175,7 +175,7 @@ def section_of_commands():
     return source[source.index("pub enum Command {"):].split("\n}\n", 1)[0]
 
 
-# ---- One page, one source
+# ---- Single pages
 
 
 def check_parameters(parameters):
@@ -187,9 +187,9 @@ def check_parameters(parameters):
     for name, default in table.items():
         real = parameters.get(name, {}).get("Default")
         if real is None:
-            expect(default.startswith("none"), f"docs/deploying.md: {name} has no default, the table says {default}")
+            expect(default.startswith("none"), f"docs/deploying.md: {name} has no default, the table has {default}")
         elif real == "":
-            expect(default.startswith("empty"), f"docs/deploying.md: {name} is empty, the table says {default}")
+            expect(default.startswith("empty"), f"docs/deploying.md: {name} is empty by default, the table has {default}")
         else:
             expect(names(default)[:1] == [str(real)], f"docs/deploying.md: {name} is {real} by default, not {default}")
 
@@ -205,13 +205,13 @@ def check_alarms():
 
 
 def check_overdue():
-    """Days after which a job is overdue: its period and a day (`overdue_after`)."""
+    """Days after which a job is overdue: its period plus a day (`overdue_after`)."""
     words = {2: "two", 8: "eight"}
     periods = [re.search(r"const PERIOD: i64 = (?:(\d+) \* )?86_400;", read(f"jobs/src/{job}/mod.rs")) for job in ("cleanup", "repair")]
     cleanup, repair = (words[int(period[1] or 1) + 1] for period in periods)
     for path, text in (("docs/monitoring.md", read("docs/monitoring.md")), ("stack/alarms.yaml", read("stack/alarms.yaml"))):
-        said = f"completed for {cleanup} days, or no repair for {repair}"
-        expect(said in text, f"{path} does not say {said!r}")
+        phrase = f"completed for {cleanup} days, or no repair for {repair}"
+        expect(phrase in text, f"{path} does not have {phrase!r}")
 
 
 def check_metrics():
@@ -240,7 +240,7 @@ def check_buckets():
 
 
 def check_reports():
-    """The words of answers: findings, outcomes, reasons."""
+    """The names in answers: findings, outcomes, reasons."""
     text = read("docs/monitoring.md")
     finding = re.sub(r"#\[.*\]", "", read("jobs/src/metrics/finding.rs"))
     kinds = set(re.findall(r'"([a-z]+(?:-[a-z]+)+|clock|overdue|paused|skipped)"', finding))
@@ -255,26 +255,26 @@ def check_reports():
 
 
 def check_log_messages():
-    """Every message that the functions log: of the job's name and of a clock's offset, which are filled in, the rest."""
+    """Every message that the functions log, without a placeholder at its start."""
     documented = section(read("docs/monitoring.md"), "A log line")
-    said = set()
+    logged = set()
     for path in sorted(path for crate in ("jobs", "dynamo", "functions", "shared") for path in (ROOT / crate).rglob("src/**/*.rs")):
         code = path.read_text(encoding="utf-8").split("#[cfg(test)]")[0]
         for call in re.finditer(r"tracing::(debug|info|warn|error)!\(", code):
-            # TRACE is for developers: no setting of a function turns it on. The message is the last string before the call's end.
+            # Not trace, which is for developers. The message is the last string of the call.
             rest, depth, message = code[call.end():], 1, ""
             for token in re.finditer(r'"((?:[^"\\]|\\.)*)"|[()]', rest):
                 depth += {"(": 1, ")": -1}.get(token[0], 0)
                 message = token[1] if token[1] is not None and depth == 1 else message
                 if depth == 0:
                     break
-            said.add(re.sub(r"^\{\w+\} ?", "", message))
-    for message in sorted(some("log messages", said - {""}, 12)):
+            logged.add(re.sub(r"^\{\w+\} ?", "", message))
+    for message in sorted(some("log messages", logged - {""}, 12)):
         expect(message in documented, f"docs/monitoring.md, A log line, does not have {message!r}")
 
 
 def derived_names(path, enum, case):
-    """The names that strum derives from an enum's variants. A variant with anything but a name and comments is an error."""
+    """The names that strum derives from an enum's variants, which must be plain names."""
     found = re.search(rf"((?:^#\[.*\]\n)+)pub enum {enum} \{{\n(.*?)^\}}", read(path), re.M | re.S)
     if found is None or f'serialize_all = "{case}"' not in found[1]:
         sys.exit(f"docs_check.py: {path}: {enum} is not an enum whose names strum derives in {case}")
@@ -307,7 +307,7 @@ def main():
         check_links(page, text)
         check_examples(page, text)
         check_paths(page, text)
-        # The changelog names things that are gone.
+        # The changelog names things that no longer exist.
         if path.name != "CHANGELOG.md":
             check_words(page, text, parameters)
         expect(path.name == "README.md" or f"]({path})" in readme, f"README.md does not link to {path}")
@@ -320,10 +320,8 @@ def main():
     check_buckets()
     check_reports()
     check_log_messages()
-    for failure in failures:
-        print(f"docs_check.py: {failure}", file=sys.stderr)
     if failures:
-        sys.exit(1)
+        sys.exit("\n".join(f"docs_check.py: {failure}" for failure in failures))
     print(f"docs: {len(PAGES)} pages agree with template and code; the guides have {words:,} words")
 
 
