@@ -1,19 +1,19 @@
 # `make help` lists the targets. Continuous integration calls `make test`.
 
 CARGO ?= cargo
-# Threads of each test binary, with all binaries at a time; of `engines`, which has the most tests. More would keep one DynamoDB Local so
-# busy that leases lapse.
+# Threads of each test binary (all binaries run concurrently), and of `engines`, which has the most tests. With more, DynamoDB Local is so
+# busy that leases expire.
 TEST_THREADS ?= 2
 ENGINES_THREADS ?= 4
-# One set of features for everything that is built, linted and tested: with another selection cargo would build the SDK again.
+# The same features for every build, lint and test: with another selection cargo would build the SDK again.
 ALL := --locked --workspace
-# Test names of the binary `engines` that `make quick` leaves out: those that need Java or Python, and the attacks by repetition.
+# Tests of the binary `engines` that `make quick` skips: those that need Java or Python, and the repeated attacks.
 NEEDS_TOOLS := dynamodb_local real_library stranded_client terminal ctrl_c says_the_same credentials_that what_is_wrong every_function_logs
 ATTACKS := faults killed_runs concurrent_runs clocks
 LIBRARY_ATTACKS := live_application old_releases malformed_rows
 export CARGO_TERM_COLOR ?= auto
 export RUST_BACKTRACE ?= 0
-# A Python compiles each module once, not at each start.
+# Python compiles each module once, not at each start.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.tools/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -26,14 +26,14 @@ help: ## print the targets
 demo: ## clean a table with every kind of row on the embedded engine; needs only Rust
 	$(CARGO) run --quiet --locked --bin janitor -- demo
 
-local: tools ## every function under cargo lambda watch, with DynamoDB Local and the demo's rows, until Ctrl-C; needs no Docker
+local: tools ## run every function under cargo lambda watch, with DynamoDB Local and the demo's rows, until Ctrl-C; needs no Docker
 	@tests/local.sh
 
 # Not part of `test`: it needs Docker's engine and a release build.
-sam-local: tools ## (10 minutes) every function through sam local invoke, with its events, against DynamoDB Local in a container
+sam-local: tools ## (10 minutes) invoke every function with sam local and its events, against DynamoDB Local in a container
 	@tests/progress.sh sam-local 10 .tools/venv-sam/bin/python tests/python/sam_local.py
 
-quick: ## format, lints and the tests that need no installed tools, without the attacks and the random tables
+quick: ## check format and lints, and run the tests that need no installed tools, without the attacks and the random tables
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(ALL) --all-targets -- -D warnings
 	python3 tests/python/mutations.py --check
@@ -44,7 +44,7 @@ quick: ## format, lints and the tests that need no installed tools, without the 
 
 # Phases run concurrently where they can; a failed phase does not stop the others.
 TOGETHER := --no-print-directory --output-sync=target --keep-going
-test: ## everything; installs into .tools what it needs, and prints how long each phase took
+test: ## run everything; installs what it needs into .tools, and prints how long each phase took
 	@tests/phase.sh --begin
 	@$(MAKE) $(TOGETHER) -j3 timed-check timed-deny timed-template
 	@$(MAKE) --no-print-directory integration
@@ -56,33 +56,33 @@ timed-template: timed-tools
 timed-%:
 	@tests/phase.sh $* $(MAKE) --no-print-directory $*
 
-build: ## everything that is tested, once, with its binaries
+build: ## build everything that is tested, with its binaries
 	$(CARGO) build $(ALL) --all-targets
 
-check: edges ## format and lints
+check: edges ## check format and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(ALL) --all-targets -- -D warnings
 	python3 tests/python/mutations.py --check
 
-edges: ## the direction of the crates' edges
+edges: ## check the dependencies between the crates
 	python3 tests/python/crate_edges.py
 
-docs: ## write the README's table of settings, and the file of settings that the checks of the template read
+docs: ## write the README's table of settings, and tests/golden/settings.json
 	$(CARGO) run --quiet --locked --bin janitor -- settings --json > tests/golden/settings.json
 	$(CARGO) run --quiet --locked --bin janitor -- settings > target/settings.md
 	sed -i -e '/^<!-- settings:start -->$$/,/^<!-- settings:end -->$$/{/^<!-- /!d}' -e '/^<!-- settings:start -->$$/r target/settings.md' README.md
 
-tools: ## DynamoDB Local, the Python library and the Lambda emulator, into .tools
+tools: ## install DynamoDB Local, the Python library, the Lambda emulator and other tools into .tools
 	bash tests/setup.sh
 
-deny: cargo-deny ## licences, sources, and crates that must not be in a Lambda
+deny: cargo-deny ## check licences, sources, and crates that must not be in a Lambda
 	.tools/bin/cargo-deny --log-level error check bans licenses sources
 
-# A debug build: it reads a lock file, and a release build of it takes longer than all of its runs.
+# A debug build: a release build takes longer than all of its runs.
 cargo-deny:
 	test -x .tools/bin/cargo-deny || $(CARGO) install --quiet --debug --locked --root .tools --version 0.20.2 cargo-deny
 
-template: tools ## the SAM template and the guides: lint, policies, roles, alarms, costs, local runs, and a rehearsed deployment
+template: tools ## check the SAM template and the guides: lint, policies, roles, alarms, costs, local runs, and a rehearsed deployment
 	.tools/venv-sam/bin/cfn-lint template.yaml stack/alarms.yaml stack/dashboard.yaml
 	SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/venv-sam/bin/sam validate --lint
 	.tools/venv-checkov/bin/checkov --config-file .checkov.yaml --file template.yaml stack/alarms.yaml stack/dashboard.yaml
@@ -102,17 +102,17 @@ template: tools ## the SAM template and the guides: lint, policies, roles, alarm
 	python3 tests/python/cascade_month.py --check
 	.tools/venv-sam/bin/python tests/python/rehearse.py
 
-# Not part of `test`: a release build takes minutes. SAM looks for what it built in target/, wherever cargo was told to build.
+# Not part of `test`: a release build takes minutes. SAM expects the build in target/, whatever CARGO_TARGET_DIR is.
 ARCHITECTURE ?= $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x86_64)
-package: tools ## (10 minutes) every function as sam deploys it, its size, and its answer under the emulator; ARCHITECTURE=arm64 needs that Rust target
+package: tools ## (10 minutes) build every function as sam deploys it; check its size, and its answer under the emulator; ARCHITECTURE=arm64 needs that Rust target
 	PATH="$(CURDIR)/.tools/venv/bin:$$PATH" SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 env -u CARGO_TARGET_DIR \
 		tests/progress.sh package 10 .tools/venv-sam/bin/sam build --parameter-overrides Architecture=$(ARCHITECTURE) AttributesTable=any_attributes Mode=dry-run
 	.tools/venv-sam/bin/python tests/python/package_sizes.py
 	.tools/venv-sam/bin/python tests/python/package_answers.py
 
-# Paths of this machine are kept out of the binaries, so that two builds of one commit are the same bytes, wherever they are made.
+# Without paths of this machine in the binaries, two builds of a commit give the same bytes on every machine.
 RELEASE_FLAGS := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo --remap-path-prefix=$(CURDIR)=/src
-release: ## (10 minutes) target/dist: an archive with zips, template, janitor, SHA256SUMS and SBOM, for ARCHITECTURE; the same bytes each time
+release: ## (10 minutes) write target/dist: an archive with zips, template, janitor, SHA256SUMS and SBOM, for ARCHITECTURE; the same bytes each time
 	bash tests/setup.sh release
 	PATH="$(CURDIR)/.tools/venv/bin:$$PATH" SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 RUSTFLAGS="$(RELEASE_FLAGS)" env -u CARGO_TARGET_DIR \
 		tests/progress.sh release 10 sh -c '.tools/venv-sam/bin/sam build --build-dir target/dist/build \
@@ -120,8 +120,8 @@ release: ## (10 minutes) target/dist: an archive with zips, template, janitor, S
 		cargo lambda build --release --locked --package janitor $(if $(filter arm64,$(ARCHITECTURE)),--arm64,--x86-64)'
 	.tools/venv-release/bin/python tests/python/release.py target/dist/build target/lambda/janitor/bootstrap $(ARCHITECTURE) target/dist/$(ARCHITECTURE)
 
-# On one DynamoDB Local. `others` need none.
-integration: tools build ## all tests, on genuine DynamoDB Local and on the embedded engine
+# With one DynamoDB Local; `others` does not need it.
+integration: tools build ## run all tests, on DynamoDB Local and on the embedded engine
 	@RUST_TEST_THREADS=$(TEST_THREADS) tests/with-dynamodb-local.sh $(MAKE) $(TOGETHER) -j4 timed-engines timed-library timed-deploy timed-others
 
 engines: export RUST_TEST_THREADS := $(ENGINES_THREADS)
@@ -134,25 +134,25 @@ others:
 	$(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
 	$(CARGO) run --quiet --locked --package tests --example bench -- check
 
-# Part of `test`, which does not write the page. `make proof PROOF=long` is the longer form: the whole product of the policies, the lease
-# in all setups, more random rows, more fuzzing; it prints its figures and leaves the page.
+# `test` runs the same tests, but does not write the page. `make proof PROOF=long` tries every combination of the policies, the lease in
+# all setups, more random rows and more fuzzing; it prints its figures and does not write the page.
 PROOFS := --test every_case --test interleavings --test fuzz
-# The readers outside of `shared`.
+# Tests of the parsers outside `shared`.
 READERS := any_item_is any_json_is any_event_is
 proof: export PROOF_FIGURES := $(CURDIR)/target/proof.jsonl
-proof: ## every case of the decisions, every interleaving of the writers, fuzzed readers; writes docs/dev/proof.md
+proof: ## test every case of the decisions and every interleaving of the writers, fuzz the parsers; writes docs/dev/proof.md
 	mkdir -p target && rm -f $(PROOF_FIGURES)
 	PROOF=$(PROOF) $(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
 	PROOF=$(PROOF) $(CARGO) test $(ALL) --no-fail-fast --lib -- --nocapture $(READERS)
 	$(if $(filter long,$(PROOF)),,python3 tests/python/proof.py $(PROOF_FIGURES))
 
-# Not part of `test`, which makes the same attacks briefly. TORTURE=short takes minutes, to see that it works. Attacks mostly wait, so both
-# binaries run at a time, with more threads than cores; nothing in them is shorter for it.
+# Not part of `test`, which runs the same attacks briefly. TORTURE=short takes minutes, to try the target. Attacks mostly wait, so both
+# binaries run concurrently, with more threads than cores.
 TORTURE ?= long
 TORTURE_THREADS ?= 4
 TORTURE_PROFILE := $(if $(filter long,$(TORTURE)),release,debug)
 ATTACK := $(CARGO) test $(ALL) --no-fail-fast -- --nocapture $(ATTACKS:%=%::) $(LIBRARY_ATTACKS:%=%::) memory_is_flat removes_exactly_the_unused_clients_and --skip every_function_logs
-torture: tools ## (1 hour) the attacks on the promises at length, with the release binary; writes the figures of docs/dev/reliability.md
+torture: tools ## (1 hour) run long attacks on the guarantees, with the release binary; writes the figures of docs/dev/reliability.md
 	$(if $(filter long,$(TORTURE)),$(CARGO) build --locked --release --package janitor)
 	$(CARGO) build $(ALL) --all-targets
 	rm -f target/torture.jsonl && date +%s > target/torture.began
@@ -161,37 +161,37 @@ torture: tools ## (1 hour) the attacks on the promises at length, with the relea
 	TORTURE=$(TORTURE) .tools/venv/bin/python tests/python/reliability.py target/torture.jsonl $$(($$(date +%s) - $$(cat target/torture.began)))
 
 # Not part of `test`, which runs it on 20,000 rows.
-backlog: tools ## (20 minutes) the backlog's state machine with the release functions as its tasks, on a million rows
+backlog: tools ## (20 minutes) run the backlog state machine with the release functions, on a million rows
 	$(CARGO) build --locked --release --package daily-cleanup --package index-repair
 	BACKLOG_ROWS=1000000 TORTURE_BINARIES=target/release tests/progress.sh backlog 20 $(CARGO) test $(ALL) --test deploy -- --nocapture backlog::
 
-# Not part of `test`: minutes of simulated months, for the figures of docs/cascade.md.
-cascade-month: ## (minutes) a month of a table with and without the TTL cascade: what is left behind, requests, units; draws docs/cascade-month.svg
+# Not part of `test`: it takes minutes, and writes the figures of docs/cascade.md.
+cascade-month: ## (minutes) simulate a month of a table with and without the TTL cascade: rows left, requests, costs; draws docs/cascade-month.svg
 	$(CARGO) run --quiet --locked --package tests --example cascade_month -- docs/cascade-month.svg target/cascade-month.json
 	python3 tests/python/cascade_month.py target/cascade-month.json
 
-# Not part of `test`: the better part of an hour in all. SECTIONS takes some of: init embedded local retire million-embedded million-local. A short form, to
-# see that it still works: `make bench BENCH_SIZES=2000 BENCH_REPEATS=1 BENCH_STARTS=2 SECTIONS="init embedded local retire"`.
+# Not part of `test`: it takes almost an hour. SECTIONS takes some of: init embedded local retire million-embedded million-local. To try the
+# target: `make bench BENCH_SIZES=2000 BENCH_REPEATS=1 BENCH_STARTS=2 SECTIONS="init embedded local retire"`.
 FUNCTIONS := daily-cleanup index-repair metrics-emitter enable-ttl ttl-cascade
 BENCH := $(CARGO) run --quiet --locked --release --package tests --example bench --
-bench: tools ## (50 minutes) the daily cleanup beside the library's own, a good script and the engine's limit: time, requests, units, CPU, memory
+bench: tools ## (50 minutes) compare the daily cleanup with the library's own, a good script and the engine's limit: time, requests, units, CPU, memory
 	$(CARGO) build --locked --release $(foreach function,$(FUNCTIONS),--package $(function))
 	$(CARGO) build --locked --release --package tests --example bench --example bare_lambda
 	BENCH_SIZES="$(BENCH_SIZES)" BENCH_REPEATS="$(or $(BENCH_REPEATS),3)" BENCH_STARTS="$(or $(BENCH_STARTS),20)" tests/progress.sh bench 50 $(BENCH) run $(SECTIONS)
 
-bench-report: ## docs/dev/benchmarks.md, its plots and the model's predictions, from what `make bench` has measured so far
+bench-report: ## write docs/dev/benchmarks.md, its plots and the model's predictions, from the figures of `make bench`
 	$(BENCH) report
 	cp target/bench/results.json docs/dev/benchmarks.json
 	python3 tests/python/scaling.py
 
-# Not part of `test`. Exit code 3 of cargo-mutants: some mutants ran for ever, which is caught as well.
-mutants: tools ## (1 hour) deliberate mistakes, each of which a named test must catch, and mutants of every decision
+# Not part of `test`. Exit code 3 of cargo-mutants: some mutants timed out, which also counts as caught.
+mutants: tools ## (1 hour) test deliberate mistakes, each of which a named test must catch, and mutants of every decision
 	tests/progress.sh "mutants, by hand" 30 python3 tests/python/mutations.py
 	test -x .tools/bin/cargo-mutants || $(CARGO) install --quiet --debug --locked --root .tools --version 27.1.0 cargo-mutants
 	PATH="$(CURDIR)/.tools/bin:$$PATH" tests/progress.sh "mutants of the decisions" 30 $(CARGO) mutants --package shared || test $$? -eq 3
 
 CHROMIUM ?= $(firstword $(wildcard .tools/browser/chromium) chromium)
-screenshots: tools ## take the README's screenshots: docs/img; with IMAGES=folder, also others, to look at
+screenshots: tools ## take the README's screenshots: docs/img; with IMAGES=folder, write these and others there
 	$(CARGO) build --quiet --locked --bin janitor
 	.tools/venv/bin/python tests/python/screenshots.py $(or $(CARGO_TARGET_DIR),target)/debug/janitor $(CHROMIUM) $(IMAGES)
 
