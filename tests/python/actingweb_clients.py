@@ -16,7 +16,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import actingweb_env as env
+from actingweb_grants import Library
 from actingweb_world import DAY, HOUR, SYSTEM_ACTOR, ago, must, new_actor, patch_clock, provider_answer
 
 REDIRECT = "https://client.example.org/cb"
@@ -27,15 +27,7 @@ PKCE = {"code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", "code_c
 KINDS = ("code", "expired-code", "tokens", "expired-tokens", "consumed", "client-credentials", "young", "actors-own")
 
 
-class Library:
-    def __init__(self) -> None:
-        from actingweb.oauth2_server.client_registry import MCPClientRegistry
-        from actingweb.oauth2_server.token_manager import ActingWebTokenManager
-
-        self.config = env.library_config()
-        self.mcp = ActingWebTokenManager(self.config)
-        self.registry = MCPClientRegistry(self.config)
-
+class Clients(Library):
     def register(self, owner: str, number: int) -> dict[str, Any]:
         method = "none" if number % 3 == 0 else "client_secret_post"
         metadata = {"client_name": f"Tool {number % 7} ë", "redirect_uris": [REDIRECT],
@@ -122,7 +114,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--judge", action="store_true")
     options = parser.parse_args()
-    library = Library()
+    library = Clients()
     if options.seed:
         patch_clock()
         # The first one creates the table.

@@ -118,7 +118,7 @@ def scenarios():
         yield "backlog-old", "an account without traffic", on(lambda at: 0, 12), 0, 12, []
         yield "backlog-old", "counts stop before it fired", on(lambda at: 6 * DAY if at < DAY else None, 4), 0, 4, []
         # ---- ttl-off
-        yield "ttl-off", "somebody turns TTL off", on(between(3 * DAY, year, 0, 1), 5), 0, 5, [ALARM]
+        yield "ttl-off", "an operator turns TTL off", on(between(3 * DAY, year, 0, 1), 5), 0, 5, [ALARM]
         yield "ttl-off", "first count before TTL is on", on(between(0, 6 * HOUR, 0, 1), 5), 0, 5, []
         yield "ttl-off", "dry for a week, when nothing is emitted, then delete", on(between(0, 7 * DAY, None, 1), 9), 7 * DAY, 9, []
         yield "ttl-off", "an account without traffic", on(lambda at: 1, 5), 0, 5, []
@@ -130,7 +130,7 @@ def scenarios():
         yield "counts-stopped", "an account without traffic: the table is still counted", on(lambda at: 0, 6), 0, 6, []
         # ---- too-many-rows
         yield "too-many-rows", "the table grows past the limit", on(lambda at: 900_000 + at, 3), 0, 3, [ALARM]
-        yield "too-many-rows", "the table stays below", on(lambda at: 900_000, 3), 0, 3, []
+        yield "too-many-rows", "the table is below the limit", on(lambda at: 900_000, 3), 0, 3, []
     # ---- failures-waiting: SQS publishes every minute for an active queue, and nothing for one that is idle for six hours.
     yield "failures-waiting", "a function fails", list(every(1, between(DAY, 2 * DAY, 1), 2)), 0, 2, [ALARM]
     yield "failures-waiting", "a function fails, and the message is deleted", \

@@ -84,8 +84,8 @@ class Rehearsal:
     def reset(self):
         urllib.request.urlopen(urllib.request.Request(f"{self.endpoint}/moto-api/reset", method="POST")).close()
 
-    def gap(self, words):
-        self.gaps.add(words)
+    def gap(self, text):
+        self.gaps.add(text)
 
     def read_back(self, what, expected, got):
         if expected != got:
