@@ -370,7 +370,7 @@ class LiveApplication(Presenter):
         client, actor = self.client()
         with ago(self.rng.randint(2, 20) * DAY):
             token = self.mcp._create_refresh_token(actor, client, "aw_gone", chain_id="c")["token"]
-        # Logged as ending: it is old, and without its index row until the next line, which only a moved clock makes possible.
+        # Not logged as alive: with the moved clock it was old before it had its index row, so a repair may have deleted it.
         self.log.ending("name", self.log.made(Entry("mcp_refresh", token, None, actor, "", client)).name)
         real, single_use.delete_confirmed = single_use.delete_confirmed, lambda *_: False
         try:
