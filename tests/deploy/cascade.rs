@@ -1,6 +1,5 @@
-//! `ttl-cascade` as it is deployed: its binary under the Runtime Interface Emulator, fed with real records of DynamoDB
-//! Local's stream; the filter in front of it; a store that fails for some of a batch; ten thousand removals of the real
-//! library's rows.
+//! `ttl-cascade` as it is deployed: its binary under the Runtime Interface Emulator, with real records of DynamoDB Local's
+//! stream; its event filter; a store that fails for a part of a batch; ten thousand removals of rows of the real library.
 
 use bed::Invocations as _;
 use std::collections::{BTreeSet, HashMap};
@@ -32,7 +31,7 @@ use shared::time::EpochSeconds;
 
 const LOCAL: EngineKind = EngineKind::DynamoDbLocal;
 
-/// The binary has the machine's own clock, and so have these rows.
+/// The binary uses the machine's clock, and so do these rows.
 fn now() -> i64 {
     EpochSeconds::from(SystemTime::now()).get()
 }
@@ -48,13 +47,13 @@ fn row(owner: &str, bucket: &str, name: &str, data: &str, ttl: i64, fate: Fate) 
     }
 }
 
-/// A binary in front of an endpoint, with everything printed that can be.
+/// A binary that uses an endpoint, with the most verbose log level.
 fn start(binary: &str, endpoint: &str, table: &str) -> Rie {
     let environment = [
         ("AWS_ENDPOINT_URL_DYNAMODB", endpoint),
         ("ATTRIBUTES_TABLE", table),
         ("AWS_LAMBDA_LOG_LEVEL", "TRACE"),
-        // An engine on this machine has no capacity to spare for anybody else.
+        // No rate limit: nothing else uses the local engine's capacity.
         ("MAX_READ_UNITS_PER_SECOND", "1000000"),
         ("MAX_WRITE_UNITS_PER_SECOND", "1000000"),
     ];
@@ -62,26 +61,26 @@ fn start(binary: &str, endpoint: &str, table: &str) -> Rie {
     Rie::start(&function(binary), &environment, 120)
 }
 
-/// Fails if one of the secrets is in what a binary printed, at its most talkative, or in what it answered.
+/// Fails if a secret is in the output of a binary, at its most verbose level, or in its answer.
 fn assert_no_leak<'a>(printed: &str, secrets: impl IntoIterator<Item = &'a str>) {
-    assert!(printed.contains("\"level\":\"DEBUG\""), "the most talkative level must really be on");
-    assert_eq!(secrets_in(printed, secrets), 0, "secrets, by either end, are in what was printed or answered");
+    assert!(printed.contains("\"level\":\"DEBUG\""), "the most verbose level is not on");
+    assert_eq!(secrets_in(printed, secrets), 0, "secrets, or parts of them, were printed or answered");
 }
 
-/// What CloudFormation is told when it asks for the table's stream, and TTL.
+/// Creates the custom resource for the table's stream and TTL, and returns the answer.
 fn set_up(rie: &Rie, table: &str, properties: Value) -> Value {
     let bucket = ResponseBucket::start(&[]);
-    let mut wanted = json!({"TableName": table});
-    wanted.as_object_mut().unwrap().extend(properties.as_object().unwrap().clone());
-    let asked = json!({"RequestType": "Create", "ResponseURL": bucket.url(), "StackId": "s", "RequestId": "r",
-        "LogicalResourceId": "TableTtl", "ResourceProperties": wanted});
-    let answer = rie.invoke(&asked);
+    let mut requested = json!({"TableName": table});
+    requested.as_object_mut().unwrap().extend(properties.as_object().unwrap().clone());
+    let request = json!({"RequestType": "Create", "ResponseURL": bucket.url(), "StackId": "s", "RequestId": "r",
+        "LogicalResourceId": "TableTtl", "ResourceProperties": requested});
+    let answer = rie.invoke(&request);
     assert!(!answer.is_error, "{}", answer.payload);
     assert_eq!(bucket.answers().len(), 1);
     answer.payload
 }
 
-/// Which of the records the mapping's filter lets through.
+/// Whether the mapping's filter passes each record.
 fn filtered(records: &[Value]) -> Vec<bool> {
     let mut child = keep_bytecode(&mut Command::new(tool("venv-sam/bin/python")))
         .arg(repository_root().join("tests/python/stream_filter.py"))
@@ -98,8 +97,8 @@ fn filtered(records: &[Value]) -> Vec<bool> {
 const SECRET: &str = "1//the-providers-refresh-token";
 const EMAIL: &str = "visitor@mail.example.org";
 
-/// Tokens whose TTL is past, what hangs on them and is not, tokens that live, and rows that have nothing to do with it.
-fn living_table(now: i64) -> Vec<Specimen> {
+/// Tokens past their TTL, their related rows, live tokens, and unrelated rows.
+fn mixed_table(now: i64) -> Vec<Specimen> {
     use Fate::{Goes, Stays};
     let (past, later) = (now - 5, now + 1_000);
     let mut rows = Vec::new();
@@ -133,47 +132,51 @@ fn living_table(now: i64) -> Vec<Specimen> {
     rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-1", &chain(now - 310), past, Goes));
     rows.push(row(OAUTH_OWNER, "spa_access_tokens", "spa-secret-2", &chain(now + 900), later, Stays));
     rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-3", &chain(now + 900), later, Stays));
-    // Removed by somebody, who leaves its index row: the weekly repair's.
+    // Deleted manually without its index row, which is left to the index repair.
     let data = dumps(&json!({"expires_at": now + 900, "created_at": now - 9_000}));
     rows.push(row("by-hand", "mcp_tokens", "token-secret-by-hand", &data, later, Goes));
     rows.push(row(OAUTH_OWNER, "_access_token_index", "token-secret-by-hand", "\"by-hand\"", later, Stays));
     rows
 }
 
-/// The whole way: `enable-ttl` switches stream and TTL on, the engine's own TTL removes rows, the stream tells, the filter
-/// chooses, and the function does the rest.
+/// End to end: `enable-ttl` turns on stream and TTL, the engine's TTL removes rows, and the function handles the stream's
+/// records.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_engines_own_ttl_removes_takes_along_what_hung_on_it() {
+async fn deletes_the_index_and_provider_rows_of_tokens_that_ttl_removed() {
     let bed = Bed::new(LOCAL).await;
     let endpoint = engine(LOCAL).endpoint();
-    let told = set_up(&start("enable-ttl", endpoint, &bed.table), &bed.table, json!({"Stream": "true"}));
-    assert_eq!((&told["Status"], &told["Data"]["TtlStatus"]), (&json!("SUCCESS"), &json!("ENABLED")), "{told}");
-    assert_eq!(told["Data"]["StreamViewType"], "OLD_IMAGE");
-    let stream = Stream::of(endpoint, told["Data"]["StreamArn"].as_str().unwrap());
+    let created = set_up(&start("enable-ttl", endpoint, &bed.table), &bed.table, json!({"Stream": "true"}));
+    assert_eq!(
+        (&created["Status"], &created["Data"]["TtlStatus"]),
+        (&json!("SUCCESS"), &json!("ENABLED")),
+        "{created}"
+    );
+    assert_eq!(created["Data"]["StreamViewType"], "OLD_IMAGE");
+    let stream = Stream::of(endpoint, created["Data"]["StreamArn"].as_str().unwrap());
 
-    let rows = living_table(now());
+    let rows = mixed_table(now());
     bed.write(&rows).await;
     let key = |name: &str, value: &str| (name.to_owned(), AttributeValue::S(value.to_owned()));
-    let by_hand = HashMap::from([key("id", "by-hand"), key("bucket_name", "mcp_tokens:token-secret-by-hand")]);
+    let manual = HashMap::from([key("id", "by-hand"), key("bucket_name", "mcp_tokens:token-secret-by-hand")]);
     let client = &bed.function.client;
-    client.delete_item().table_name(&bed.table).set_key(Some(by_hand)).send().await.unwrap();
-    // The engine looks for rows past their TTL every few seconds.
+    client.delete_item().table_name(&bed.table).set_key(Some(manual)).send().await.unwrap();
+    // The engine checks for rows past their TTL every few seconds.
     let end = Instant::now() + Duration::from_mins(5);
-    let expired = |records: &[Value]| records.iter().filter(|record| is_ttls(record)).count();
+    let expired = |records: &[Value]| records.iter().filter(|record| is_ttl_removal(record)).count();
     let mut records = stream.records();
     while expired(&records) < 31 && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(300)).await;
         records = stream.records();
     }
-    assert_eq!(expired(&records), 31, "thirty tokens and an SPA refresh token");
+    assert_eq!(expired(&records), 31, "expected thirty tokens and an SPA refresh token");
 
     let records: Vec<Value> = records
         .iter()
-        .map(|record| if is_ttls(record) { stream.by_ttl(record) } else { stream.handed_over(record) })
+        .map(|record| if is_ttl_removal(record) { stream.by_ttl(record) } else { stream.handed_over(record) })
         .collect();
     let passed = filtered(&records);
     assert_eq!(passed.iter().filter(|passed| **passed).count(), 30);
-    // Without the filter, to see that the function tells for itself what is its own.
+    // Without the filter: the function ignores other records itself.
     let rie = start("ttl-cascade", endpoint, &bed.table);
     for batch in records.chunks(50) {
         let answer = rie.invoke(&event(batch));
@@ -188,19 +191,18 @@ async fn what_the_engines_own_ttl_removes_takes_along_what_hung_on_it() {
     }
     assert!(printed.contains("\"level\":\"DEBUG\""));
     let finished = printed.lines().filter(|line| line.contains("\"message\":\"cascade finished\"")).count();
-    assert_eq!(finished, records.chunks(50).count(), "each batch has its line");
-    assert!(!printed.contains("\"_aws\""), "and no metric");
+    assert_eq!(finished, records.chunks(50).count(), "each batch logs one line");
+    assert!(!printed.contains("\"_aws\""), "a metric was emitted");
 }
 
-/// A name that no SDK knows, for what the engine's own TTL removed.
-fn is_ttls(record: &Value) -> bool {
+/// DynamoDB Local gives removals by TTL an event name that no SDK knows.
+fn is_ttl_removal(record: &Value) -> bool {
     record["eventName"] != "REMOVE" && record["dynamodb"]["OldImage"].is_object() && record["eventName"] != "MODIFY"
 }
 
-/// Real records of every kind, and a TTL removal of every bucket there is: the filter lets through what the function acts on,
-/// and nothing else.
+/// Real records of every kind, and a TTL removal in every bucket.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_filter_lets_through_what_the_function_acts_on_and_nothing_else() {
+async fn the_filter_passes_exactly_the_records_that_the_function_acts_on() {
     let bed = Bed::new(LOCAL).await;
     let client = &bed.function.client;
     let view = StreamViewType::NewAndOldImages;
@@ -212,12 +214,13 @@ async fn the_filter_lets_through_what_the_function_acts_on_and_nothing_else() {
     bed.write(&changed).await;
     delete(client, &bed.table, rows.iter().map(|row| (row.owner.clone(), format!("{}:{}", row.bucket, row.name))))
         .await;
-    let told = stream.records();
-    let of = |kind: &str| told.iter().filter(|record| record["eventName"] == kind).count();
+    let streamed = stream.records();
+    let of = |kind: &str| streamed.iter().filter(|record| record["eventName"] == kind).count();
     assert_eq!((of("INSERT"), of("MODIFY"), of("REMOVE")), (3, 3, 3));
 
-    let mut records: Vec<Value> = told.iter().map(|record| stream.handed_over(record)).collect();
-    records.extend(told.iter().filter(|record| record["eventName"] == "REMOVE").map(|record| stream.by_ttl(record)));
+    let mut records: Vec<Value> = streamed.iter().map(|record| stream.handed_over(record)).collect();
+    records
+        .extend(streamed.iter().filter(|record| record["eventName"] == "REMOVE").map(|record| stream.by_ttl(record)));
     for bucket in &BUCKETS {
         let owner = match bucket.owner {
             Owner::System(owner) => owner,
@@ -226,7 +229,7 @@ async fn the_filter_lets_through_what_the_function_acts_on_and_nothing_else() {
         };
         records.push(removal(&bed.table, 1, owner, bucket.name, "x", Some("{}")));
     }
-    // Almost TTL's.
+    // Almost removals by TTL.
     for (pointer, value) in [
         ("/userIdentity/principalId", json!("dynamodb.amazonaws.com.example")),
         ("/userIdentity/type", json!("AssumedRole")),
@@ -245,8 +248,8 @@ async fn the_filter_lets_through_what_the_function_acts_on_and_nothing_else() {
     assert_eq!(acted_on.iter().filter(|acted_on| **acted_on).count(), of_buckets + 1);
 }
 
-/// How the store fails for tokens with a word in their names: the index row stays unprocessed, the delete is throttled, the
-/// actor's rows cannot be read.
+/// Requests fail by a word in the token's name: the index row is unprocessed, the delete is throttled, or the actor's rows
+/// cannot be read.
 fn failing(endpoint: &'static str, fails: Arc<AtomicBool>) -> impl FnMut(&Request) -> RequestFate + Send + 'static {
     let forward = move |operation: &str, body: &Value| call(endpoint, "DynamoDB_20120810", operation, body);
     move |request| {
@@ -294,7 +297,7 @@ fn failing(endpoint: &'static str, fails: Arc<AtomicBool>) -> impl FnMut(&Reques
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
+async fn exactly_the_failed_records_are_reported_and_the_next_delivery_finishes_them() {
     let bed = Bed::new(LOCAL).await;
     let endpoint = engine(LOCAL).endpoint();
     let fails = Arc::new(AtomicBool::new(true));
@@ -302,24 +305,24 @@ async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
     let (mut rows, mut records, mut bad) = (Vec::new(), Vec::new(), BTreeSet::new());
     let mut secrets = vec![SECRET.to_owned(), EMAIL.to_owned()];
     for n in 0..40 {
-        let how = match n % 8 {
+        let failure = match n % 8 {
             1 => "unseen",
             3 | 7 => "undeletable",
             5 => "unreadable",
             _ => "good",
         };
         let (actor, name, key) = (
-            format!("{how}-actor{n}"),
-            format!("aw_{how}{n}-that-nobody-may-see"),
-            format!("google_token_access_{n}-that-nobody-may-see"),
+            format!("{failure}-actor{n}"),
+            format!("aw_{failure}{n}-that-is-a-secret"),
+            format!("google_token_access_{n}-that-is-a-secret"),
         );
         let data = dumps(&json!({"google_token_key": key, "email": format!("{n}{EMAIL}")}));
         rows.push(row(OAUTH_OWNER, "_access_token_index", &name, &dumps(&json!(actor)), now() + 900, Fate::Goes));
-        let answer = dumps(&json!({"refresh_token": SECRET, "email": format!("{n}{EMAIL}")}));
-        rows.push(row(&actor, "mcp_google_tokens", &key, &answer, now() + 900, Fate::Goes));
+        let provider = dumps(&json!({"refresh_token": SECRET, "email": format!("{n}{EMAIL}")}));
+        rows.push(row(&actor, "mcp_google_tokens", &key, &provider, now() + 900, Fate::Goes));
         secrets.extend([name.clone(), key]);
         let record = removal(&bed.table, n, &actor, "mcp_tokens", &name, Some(&data));
-        if how != "good" {
+        if failure != "good" {
             bad.insert(record["dynamodb"]["SequenceNumber"].as_str().unwrap().to_owned());
         }
         records.push(record);
@@ -329,7 +332,7 @@ async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
     let answer = rie.invoke(&event(&records));
     assert!(!answer.is_error, "{}", answer.payload);
     let failed: BTreeSet<String> = reported(&answer.payload).into_iter().collect();
-    assert_eq!(failed, bad, "exactly half of the batch");
+    assert_eq!(failed, bad, "not exactly the failed half of the batch");
     assert_eq!(bad.len(), 20);
 
     fails.store(false, Ordering::Relaxed);
@@ -341,10 +344,10 @@ async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
     assert_no_leak(&printed, secrets.iter().map(String::as_str));
 }
 
-/// A store that cannot be used at all fails the invocation, so that Lambda's own metric sees it and the batch comes again. Its
-/// log line, the only one, has the counts: there is no metric of the cascade.
+/// The invocation fails, so that Lambda counts the error and delivers the batch again. The only log line of the error has the
+/// counts: the cascade has no metric.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_may_not_be_read_fails_the_invocation() {
+async fn a_denied_read_fails_the_invocation() {
     let bed = Bed::new(LOCAL).await;
     for denied in ["DescribeTable", "BatchGetItem"] {
         let proxy = Proxy::start(engine(LOCAL).endpoint(), move |request| {
@@ -390,21 +393,21 @@ async fn delete(client: &Client, table: &str, keys: impl Iterator<Item = (String
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() {
+async fn ten_thousand_removals_of_real_library_rows_leave_no_related_rows() {
     let endpoint = engine(LOCAL).endpoint();
     let prefix = format!("many{:08x}", fastrand::u32(..));
     let table = format!("{prefix}_attributes");
-    let began = Instant::now();
+    let started = Instant::now();
     let seeded = Application::new(endpoint, &prefix).run("actingweb_tokens.py", &["--removals", "10000"], "");
     let seeded: Value = serde_json::from_str(&seeded).unwrap();
     let keys = |of: &str| -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         seeded[of].as_array().unwrap().iter().map(|key| (text(&key[0]), text(&key[1]))).collect()
     };
-    let (removed, goes, stays) = (keys("removed"), keys("goes"), keys("stays"));
+    let (removed, related, kept) = (keys("removed"), keys("goes"), keys("stays"));
     let client = bed::tables::client(endpoint).await;
     assert_eq!(left_behind(&client, &table).await, (0, 0));
-    println!("{} rows seeded in {:?}", removed.len() + goes.len() + stays.len(), began.elapsed());
+    println!("{} rows seeded in {:?}", removed.len() + related.len() + kept.len(), started.elapsed());
 
     let stream = Stream::switch_on(&client, endpoint, &table, StreamViewType::OldImage).await;
     delete(&client, &table, removed.iter().cloned()).await;
@@ -413,10 +416,10 @@ async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() 
     let (dangling, unreferenced) = left_behind(&client, &table).await;
     assert!(dangling == 10_000 && unreferenced > 3_000, "{dangling} dangling, {unreferenced} unreferenced");
 
-    // Late, and in no order.
+    // Late, and shuffled.
     fastrand::Rng::with_seed(9).shuffle(&mut records);
     let rie = start("ttl-cascade", endpoint, &table);
-    let began = Instant::now();
+    let started = Instant::now();
     let mut answers = String::new();
     for batch in records.chunks(100) {
         let answer = rie.invoke(&event(batch));
@@ -439,11 +442,11 @@ async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() 
         f64::from(u32::try_from(requests).unwrap()) / 10_000.0,
         units("/units/read"),
         units("/units/write"),
-        began.elapsed()
+        started.elapsed()
     );
-    // Most of them are Queries, one for each actor of a batch whose provider rows are still there.
+    // Most are Queries, one per actor of a batch that still has provider rows.
     assert!(requests < 8_000, "0.8 requests a record: {requests}");
-    assert_eq!((deleted, sum("/rows/lost_race"), sum("/records/failed")), (goes.len() as u64, 0, 0));
+    assert_eq!((deleted, sum("/rows/lost_race"), sum("/records/failed")), (related.len() as u64, 0, 0));
     let secrets: Vec<&str> =
         seeded["secrets"].as_array().unwrap().iter().map(|secret| secret.as_str().unwrap()).collect();
     assert!(secrets.len() > 20_000, "{} secrets", secrets.len());
@@ -452,10 +455,10 @@ async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() 
     assert_eq!(left_behind(&client, &table).await, (0, 0));
     let left: BTreeSet<(String, String)> =
         bed::tables::scan(&client, &table).await.unwrap().into_iter().map(|(owner, sort, _)| (owner, sort)).collect();
-    let gone = goes.iter().filter(|key| left.contains(*key)).count();
-    let lost = stays.iter().filter(|key| !left.contains(*key)).count();
-    assert_eq!((gone, lost), (0, 0), "left that should be gone, gone that should be left");
-    // The repair, which reads the whole table, finds no more to do of it.
+    let remaining = related.iter().filter(|key| left.contains(*key)).count();
+    let lost = kept.iter().filter(|key| !left.contains(*key)).count();
+    assert_eq!((remaining, lost), (0, 0), "rows that should be deleted, rows that should be kept");
+    // The repair, which reads the whole table, finds nothing left.
     let function = Function::new(client.clone(), bed::deleting("ATTRIBUTES_TABLE", &table));
     let repair = function.index_repair(json!({"mode": "dry-run"}), EpochSeconds::new(now()), None).await.unwrap();
     let answer = bed::repair_answer(&repair);
@@ -465,9 +468,9 @@ async fn ten_thousand_removals_of_the_real_librarys_rows_leave_nothing_behind() 
     );
 }
 
-/// The custom resource and a table's stream: switched on, accepted, refused, never off.
+/// The custom resource turns on a stream, accepts or refuses an existing one, and never turns one off.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_is_there_is_used_or_refused_and_never_changed() {
+async fn an_existing_stream_is_used_or_refused_and_never_changed() {
     let endpoint = engine(LOCAL).endpoint();
     let described = async |client: &Client, table: &str| {
         let table = client.describe_table().table_name(table).send().await.unwrap().table.unwrap();
@@ -486,33 +489,33 @@ async fn a_stream_that_is_there_is_used_or_refused_and_never_changed() {
         let before = described(client, &bed.table).await;
         let proxy = Proxy::start(endpoint, |_| RequestFate::Forward);
         let rie = start("enable-ttl", proxy.endpoint(), &bed.table);
-        let told = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
+        let created = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
         if accepted {
             assert_eq!(
-                (&told["Status"], &told["Data"]["StreamArn"]),
+                (&created["Status"], &created["Data"]["StreamArn"]),
                 (&json!("SUCCESS"), &json!(stream.arn)),
-                "{told}"
+                "{created}"
             );
-            assert!(told["Reason"].as_str().unwrap().ends_with("was on already"), "{told}");
+            assert!(created["Reason"].as_str().unwrap().ends_with("was on already"), "{created}");
         } else {
-            let reason = told["Reason"].as_str().unwrap();
-            assert_eq!(told["Status"], "FAILED");
+            let reason = created["Reason"].as_str().unwrap();
+            assert_eq!(created["Status"], "FAILED");
             assert!(reason.starts_with("refused: the stream of table") && reason.contains(view.as_str()), "{reason}");
         }
         assert_eq!(described(client, &bed.table).await, before);
-        let asked: BTreeSet<String> = proxy.seen().into_iter().collect();
-        assert_eq!(asked, BTreeSet::from(["DescribeTable".to_owned()]), "no update, and TTL was not asked about");
+        let operations: BTreeSet<String> = proxy.seen().into_iter().collect();
+        assert_eq!(operations, BTreeSet::from(["DescribeTable".to_owned()]), "an update, or a read of the TTL setting");
     }
-    // Switched on once, and left on by a delete.
+    // Turned on once, and left on by a delete.
     let bed = Bed::new(LOCAL).await;
     let rie = start("enable-ttl", endpoint, &bed.table);
-    let told = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
-    assert!(told["Reason"].as_str().unwrap().ends_with("(OLD_IMAGE) was switched on"), "{told}");
+    let created = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
+    assert!(created["Reason"].as_str().unwrap().ends_with("(OLD_IMAGE) was switched on"), "{created}");
     let again = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
-    assert_eq!(again["Data"], told["Data"]);
+    assert_eq!(again["Data"], created["Data"]);
     let bucket = ResponseBucket::start(&[]);
-    let gone = json!({"RequestType": "Delete", "ResponseURL": bucket.url(), "PhysicalResourceId": "x",
+    let delete = json!({"RequestType": "Delete", "ResponseURL": bucket.url(), "PhysicalResourceId": "x",
         "ResourceProperties": {"TableName": bed.table, "Stream": "true"}});
-    assert_eq!(rie.invoke(&gone).payload["Status"], "SUCCESS");
+    assert_eq!(rie.invoke(&delete).payload["Status"], "SUCCESS");
     assert_eq!(described(&bed.function.client, &bed.table).await.0.as_deref(), Some("OLD_IMAGE"));
 }

@@ -1,5 +1,5 @@
-//! The template against the functions: each role allows exactly what its function asks of the table, and every metric of
-//! the alarms and the dashboard is one that is really told.
+//! The template compared with the functions: each role allows exactly the requests of its function, and every metric of the
+//! alarms and the dashboard is emitted.
 
 use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +19,10 @@ use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 
-/// What was asked for, by what it was asked of: the table, the janitor's own rows in it, the table of the actors.
+/// IAM actions, by resource: the table, the janitor's own rows in it, the actors' table.
 type Actions = BTreeMap<String, BTreeSet<String>>;
 
-/// The IAM action of a request, and which of the role's three lists it belongs to.
+/// The resource and the IAM action of a request.
 fn action(request: &Request, table: &str) -> (String, String) {
     let body: Value = serde_json::from_str(&request.body).expect("a request is JSON");
     let named: BTreeSet<&str> = match &body["RequestItems"] {
@@ -30,9 +30,9 @@ fn action(request: &Request, table: &str) -> (String, String) {
         _ => body["TableName"].as_str().into_iter().collect(),
     };
     let actors = table.replace("_attributes", "_actors");
-    let of = match request.operation.as_str() {
+    let resource = match request.operation.as_str() {
         _ if named.contains(actors.as_str()) => "actors",
-        // The read of the pause.
+        // The read of the pause row.
         "BatchGetItem" if !request.is_work("BatchGetItem") => "own_state",
         "GetItem" | "PutItem" | "DeleteItem" | "UpdateItem" => {
             let key = body.get("Key").unwrap_or(&body["Item"]);
@@ -53,37 +53,37 @@ fn action(request: &Request, table: &str) -> (String, String) {
         _ => "table",
     };
     assert!(named.iter().all(|named| *named == table || *named == actors), "another table: {named:?}");
-    (of.to_owned(), format!("dynamodb:{}", request.operation))
+    (resource.to_owned(), format!("dynamodb:{}", request.operation))
 }
 
-/// A proxy that writes down what is asked for.
+/// A proxy that records the actions.
 fn recorder(kind: EngineKind, table: &str) -> (Proxy, Arc<Mutex<Actions>>) {
     let seen: Arc<Mutex<Actions>> = Arc::default();
     let (log, table) = (Arc::clone(&seen), table.to_owned());
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
-        let (of, action) = action(request, &table);
-        log.lock().unwrap().entry(of).or_default().insert(action);
+        let (resource, action) = action(request, &table);
+        log.lock().unwrap().entry(resource).or_default().insert(action);
         Fate::Forward
     });
     (proxy, seen)
 }
 
-/// Everything that a function's role has to allow: what it asks for on a full table and on an empty one.
-async fn asked_for(name: &str, retires: bool) -> Actions {
+/// The actions of a function, on a full table and on an empty one.
+async fn requested_actions(name: &str, retires: bool) -> Actions {
     let mut all = Actions::new();
     for rows in [fixture::all_kinds(NOW, 3, 5), Vec::new()] {
         for event in [json!({"mode": "dry-run"}), json!({})] {
             let bed = Bed::with(EngineKind::DynamoDbLocal, &rows).await;
             let bed = if retires { bed.retiring().await } else { bed };
             if name == "Cascade" {
-                bed.write(&left_by_ttl()).await;
+                bed.write(&rows_left_by_ttl()).await;
             }
             let actors = format!("{}_actors", bed.prefix);
             create_actors(&bed, &actors).await;
             let (proxy, seen) = recorder(EngineKind::DynamoDbLocal, &bed.table);
             run(name, &bed.through(&proxy).await, &bed.table, event).await;
-            for (of, actions) in seen.lock().unwrap().iter() {
-                all.entry(of.clone()).or_default().extend(actions.iter().cloned());
+            for (resource, actions) in seen.lock().unwrap().iter() {
+                all.entry(resource.clone()).or_default().extend(actions.iter().cloned());
             }
         }
     }
@@ -92,8 +92,8 @@ async fn asked_for(name: &str, retires: bool) -> Actions {
 
 const LEFT: (&str, &str, &str) = ("left-actor", "aw_left", "google_token_access_left");
 
-/// What hung on a token that TTL has removed.
-fn left_by_ttl() -> Vec<fixture::Specimen> {
+/// The index and provider rows of a token that TTL removed.
+fn rows_left_by_ttl() -> Vec<fixture::Specimen> {
     let row = |owner: &str, bucket: &str, name: &str, data: &str| fixture::Specimen {
         owner: owner.to_owned(),
         bucket: bucket.to_owned(),
@@ -145,21 +145,21 @@ async fn run(name: &str, function: &Function, table: &str, event: Value) {
             let report = function.ttl_cascade(removal(table), now, None).await.unwrap();
             assert_eq!((report.run.counts.rows_deleted(), report.failed.len()), (2, 0));
         }
-        name => panic!("{name}?"),
+        name => panic!("no function {name}"),
     }
 }
 
-/// All steps of an execution, as the state machine asks for them.
-async fn execute(settings: Value, ask: impl AsyncFn(Value) -> Result<Value, RunError>) {
+/// All steps of an execution, as the state machine invokes them.
+async fn execute(settings: Value, invoke: impl AsyncFn(Value) -> Result<Value, RunError>) {
     let input = json!({"segments": 2, "concurrency": 1, "settings": settings});
-    let begun = ask(json!({"start": {"lease": "execution-1", "input": input}})).await.unwrap();
-    let mut parts = Vec::new();
-    for item in begun["segments"].as_array().unwrap() {
-        let answer = ask(item["next"].clone()).await.unwrap();
+    let started = invoke(json!({"start": {"lease": "execution-1", "input": input}})).await.unwrap();
+    let mut segments = Vec::new();
+    for item in started["segments"].as_array().unwrap() {
+        let answer = invoke(item["next"].clone()).await.unwrap();
         assert_eq!(answer["next"], Value::Null);
-        parts.push(answer["segment"].clone());
+        segments.push(answer["segment"].clone());
     }
-    let ended = ask(json!({"finish": {"started": begun["started"], "segments": parts}})).await.unwrap();
+    let ended = invoke(json!({"finish": {"started": started["started"], "segments": segments}})).await.unwrap();
     assert_eq!(ended["complete"], true, "{ended}");
 }
 
@@ -170,9 +170,9 @@ fn python(script: &str, arguments: &[&str]) -> String {
         .current_dir(repository_root())
         .output()
         .expect("python can be started");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{script}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
-    said
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{script}: {stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+    stdout
 }
 
 fn allowed(mode: &str, expired_rows: &str) -> BTreeMap<String, Actions> {
@@ -180,38 +180,38 @@ fn allowed(mode: &str, expired_rows: &str) -> BTreeMap<String, Actions> {
     let sets = ["--set", "TimeToLive=enable-with-cascade", "--set", &mode, "--set", &expired_rows];
     let actions = python("template_checks.py", &[&["--actions"], sets.as_slice()].concat());
     let mut allowed: BTreeMap<String, Actions> = serde_json::from_str(&actions).expect("JSON");
-    // An empty list is one that is not there.
+    // An empty list means no entry.
     allowed.values_mut().for_each(|lists| lists.retain(|_, actions| !actions.is_empty()));
     allowed
 }
 
 #[tokio::test]
-async fn each_role_allows_exactly_what_its_function_asks_for() {
+async fn each_role_allows_exactly_the_requests_of_its_function() {
     let deleting = allowed("delete", "delete");
     assert_eq!(
         deleting.keys().map(String::as_str).collect::<Vec<_>>(),
         ["BacklogCleanup", "BacklogRepair", "Cascade", "DailyCleanup", "EnableTtl", "IndexRepair", "MetricsEmitter"]
     );
     let mut retiring = allowed("delete", "retire");
-    // The other functions do the same as in a stack that deletes, and TTL is on already.
+    // The other functions do the same as in a stack that deletes.
     retiring.retain(|name, _| name.contains("Cleanup") || name.contains("Repair"));
     for (retires, allowed) in [(false, deleting), (true, retiring)] {
         for (name, allowed) in allowed {
-            let mut asked = asked_for(&name, retires).await;
-            // The repair asks whether there is a table of actors; without the permission a note in its report says so.
-            asked.remove("actors");
-            // A role that may look up any row of the table may read the pause.
+            let mut requested = requested_actions(&name, retires).await;
+            // The permission to read the actors' table is optional: without it the repair's report has a note.
+            requested.remove("actors");
+            // A role that may read any row of the table may read the pause row.
             if allowed["table"].contains("dynamodb:BatchGetItem") {
-                asked.entry("own_state".to_owned()).or_default().remove("dynamodb:BatchGetItem");
-                asked.retain(|_, actions| !actions.is_empty());
+                requested.entry("own_state".to_owned()).or_default().remove("dynamodb:BatchGetItem");
+                requested.retain(|_, actions| !actions.is_empty());
             }
-            assert_eq!(asked, allowed, "{name}, retiring {retires}: asked for, and allowed");
+            assert_eq!(requested, allowed, "{name}, retiring {retires}: requested, and allowed");
         }
     }
 }
 
 #[test]
-fn a_stack_that_is_deployed_dry_cannot_write() {
+fn a_stack_in_dry_run_mode_cannot_write() {
     for (name, lists) in [allowed("dry-run", "delete"), allowed("dry-run", "retire")].into_iter().flatten() {
         for action in lists.into_values().flatten() {
             let writes = ["Put", "Delete", "Update", "Write", "PartiQL"].iter().any(|verb| action.contains(verb));
@@ -220,13 +220,13 @@ fn a_stack_that_is_deployed_dry_cannot_write() {
     }
 }
 
-static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static EMITTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[tokio::test]
-async fn every_metric_of_the_template_is_one_that_is_told() {
+async fn every_metric_of_the_template_is_emitted() {
     let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 3, 5)).await;
-    let told = |function: Function| function.telling(|line| TOLD.lock().unwrap().push(line.to_owned()));
-    let function = told(Function::new(bed.function.client.clone(), bed.function.environment.clone()));
+    let function = Function::new(bed.function.client.clone(), bed.function.environment.clone())
+        .telling(|line| EMITTED.lock().unwrap().push(line.to_owned()));
     let at = |hours: i64| EpochSeconds::new(NOW + hours * 3_600);
     for hours in [0, 24] {
         function.daily_cleanup(json!({"max_deletes": 20}), at(hours), None).await.unwrap();
@@ -237,22 +237,22 @@ async fn every_metric_of_the_template_is_one_that_is_told() {
     function.daily_cleanup(json!({}), at(48), None).await.unwrap();
     function.index_repair(json!({"mode": "dry-run"}), at(48), None).await.unwrap();
     function.index_repair(json!({}), at(48), None).await.unwrap();
-    bed.write(&left_by_ttl()).await;
+    bed.write(&rows_left_by_ttl()).await;
     function.ttl_cascade(removal(&bed.table), at(48), None).await.unwrap();
     bed::tables::provision(&bed.function.client, &bed.table).await;
     for scope in ["system", "all"] {
         let event = json!({"scope": scope, "max_read_units_per_second": 10_000});
         function.metrics_emitter(event, at(54), None).await.unwrap();
     }
-    let lines = TOLD.lock().unwrap().join("\n");
-    let file = std::env::temp_dir().join(format!("told-{}.jsonl", std::process::id()));
+    let lines = EMITTED.lock().unwrap().join("\n");
+    let file = std::env::temp_dir().join(format!("emitted-{}.jsonl", std::process::id()));
     std::fs::write(&file, lines).unwrap();
-    let said = python("template_checks.py", &["--emitted", file.to_str().unwrap()]);
+    let stdout = python("template_checks.py", &["--emitted", file.to_str().unwrap()]);
     std::fs::remove_file(&file).unwrap();
-    println!("{said}");
+    println!("{stdout}");
 }
 
-/// Each file of `events/`, and whose it is.
+/// Each file of `events/`, and the functions that accept it.
 const EVENTS: [(&str, &[&str]); 10] = [
     ("audit.json", &["metrics-emitter"]),
     ("capped.json", &["daily-cleanup", "index-repair"]),
@@ -267,21 +267,21 @@ const EVENTS: [(&str, &[&str]); 10] = [
 ];
 
 #[tokio::test]
-async fn every_event_file_is_taken_by_those_that_it_is_for() {
+async fn every_event_file_is_accepted_by_its_functions() {
     let folder = repository_root().join("events");
     let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    // Beside the events, the environment that local runs get.
+    // Not an event, but the environment of local runs.
     let files = files.filter(|name| name != "local-env.json");
     assert_eq!(files.collect::<BTreeSet<_>>(), EVENTS.iter().map(|(name, _)| (*name).to_owned()).collect());
-    for (file, takers) in EVENTS {
+    for (file, functions) in EVENTS {
         let event: Value = serde_json::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap();
-        for taker in takers {
+        for function in functions {
             let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 1, 5)).await;
             let before = bed.keys().await;
-            let answer = take(&bed, taker, event.clone()).await;
+            let answer = invoke(&bed, function, event.clone()).await;
             if event["mode"] == "dry-run" {
-                assert_eq!(answer["report"]["mode"], "dry-run", "{file} of {taker}");
-                assert_eq!(bed.keys().await, before, "{file} of {taker}");
+                assert_eq!(answer["report"]["mode"], "dry-run", "{file}, {function}");
+                assert_eq!(bed.keys().await, before, "{file}, {function}");
             }
             if file == "segment.json" {
                 let segment = &answer["segment"];
@@ -289,27 +289,27 @@ async fn every_event_file_is_taken_by_those_that_it_is_for() {
                     (&segment["count"], &segment["done"], &answer["next"]),
                     (&json!(4), &json!(true), &Value::Null)
                 );
-                assert!(segment["totals"]["read"].as_u64().unwrap() > 0, "{taker}: {segment}");
+                assert!(segment["totals"]["read"].as_u64().unwrap() > 0, "{function}: {segment}");
             }
         }
     }
 }
 
-async fn take(bed: &Bed, function: &str, event: Value) -> Value {
+async fn invoke(bed: &Bed, function: &str, event: Value) -> Value {
     let now = EpochSeconds::new(NOW);
     match function {
         "daily-cleanup" => bed.function.answer_daily_cleanup(event, now, None).await.unwrap(),
         "index-repair" => bed.function.answer_index_repair(event, now, None).await.unwrap(),
         "metrics-emitter" => jobs::metrics::answer(&bed.function.metrics_emitter(event, now, None).await.unwrap()),
-        // Whose answers go to an address that is not there (`enable_ttl.rs` puts one there), and whose table is not this.
+        // Parsed only: the event's address and table do not exist (`enable_ttl.rs` has the rest).
         "enable-ttl" => {
-            let (_, request) = runtime::cloudformation::Request::parse(&event).expect("a place to answer to");
+            let (_, request) = runtime::cloudformation::Request::parse(&event).expect("a response URL");
             assert!(request.action.is_ok());
             Value::Null
         }
         _ => {
             let batch = jobs::cascade::Batch::read(&event, "myapp_attributes").expect("records of a stream");
-            assert!(!batch.is_empty(), "nothing for the cascade");
+            assert!(!batch.is_empty(), "no record for the cascade");
             Value::Null
         }
     }

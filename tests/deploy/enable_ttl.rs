@@ -1,5 +1,5 @@
-//! `enable-ttl` as CloudFormation sees it: its binary under the Runtime Interface Emulator, in front of a real engine, with
-//! a bucket that takes its answers. Engines switch TTL at once; what only AWS does is put in by the proxy.
+//! `enable-ttl` as CloudFormation uses it: its binary under the Runtime Interface Emulator, on a real engine, with a bucket that
+//! receives its answers. Engines switch TTL at once; the proxy simulates what only AWS does.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use shared::time::EpochSeconds;
 
 const BOTH: [EngineKind; 2] = [EngineKind::DynamoDbLocal, EngineKind::Embedded];
 
-/// A table, and the function in front of it.
+/// A table, and the function that sets it up.
 struct Bed {
     client: Client,
     table: String,
@@ -51,18 +51,18 @@ impl Bed {
         event(kind, &self.table, &self.bucket)
     }
 
-    /// One event, which must get exactly one answer, in time, and let nothing out.
-    fn ask(&self, event: &Value) -> Received {
+    /// Sends an event, and checks that it gets exactly one answer, in time, without a secret.
+    fn request(&self, event: &Value) -> Received {
         let before = self.bucket.answers().len();
         let invocation = self.invoke(event);
-        // The emulator ends a function that has not answered in time, and that is an error.
+        // The emulator ends a function that exceeds its timeout, which is an error.
         assert!(!invocation.is_error, "{}", invocation.payload);
         let answers = self.bucket.answers();
         assert_eq!(answers.len(), before + 1);
         let received = answers[before].clone();
         check(&received, event, &self.bucket);
         assert_eq!(received.json(), invocation.payload);
-        assert!(self.rie.output().contains("table setup"), "the output that is searched for secrets is there");
+        assert!(self.rie.output().contains("table setup"), "the output that is checked for secrets is missing");
         received
     }
 
@@ -70,22 +70,22 @@ impl Bed {
         invoke(&self.rie, event, &self.bucket)
     }
 
-    /// What a create is answered.
+    /// The answer to a create.
     fn create(&self) -> Value {
-        self.ask(&self.event("Create")).json()
+        self.request(&self.event("Create")).json()
     }
 
-    fn fails_to_create(&self) -> String {
-        reason_of_failure(&self.create())
+    fn create_failure(&self) -> String {
+        failure_reason(&self.create())
     }
 
-    async fn switch(&self, attribute: &str) {
-        let wanted = TimeToLiveSpecification::builder().attribute_name(attribute).enabled(true).build().unwrap();
+    async fn turn_on_ttl(&self, attribute: &str) {
+        let specification = TimeToLiveSpecification::builder().attribute_name(attribute).enabled(true).build().unwrap();
         let request = self.client.update_time_to_live().table_name(&self.table);
-        request.time_to_live_specification(wanted).send().await.unwrap();
+        request.time_to_live_specification(specification).send().await.unwrap();
     }
 
-    /// The attribute that TTL is on for, by the engine's own word.
+    /// The attribute that TTL is on for, according to the engine.
     async fn ttl(&self) -> Option<String> {
         let answer = self.client.describe_time_to_live().table_name(&self.table).send().await.unwrap();
         let ttl = answer.time_to_live_description?;
@@ -97,10 +97,10 @@ impl Bed {
     }
 }
 
-/// Seconds of an invocation that is to run out of time, and then to have enough for its answer on a busy machine.
-const TIME_RUNS_OUT: u32 = 15;
+/// The timeout of an invocation that hits its deadline; long enough for its answer on a busy machine.
+const SHORT_TIMEOUT: u32 = 15;
 
-/// With everything printed that can be: whatever the level, the address must not be in it.
+/// At the most verbose log level: the response URL must not be printed at any level.
 fn start(endpoint: &str, timeout_seconds: u32) -> Rie {
     let environment = [("AWS_DB_HOST", endpoint), ("RUST_LOG", "trace"), ("AWS_LAMBDA_LOG_LEVEL", "TRACE")];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -127,36 +127,36 @@ fn event(kind: &str, table: &str, bucket: &ResponseBucket) -> Value {
     event
 }
 
-/// What every answer has to be.
+/// Checks what holds for every answer.
 fn check(received: &Received, event: &Value, bucket: &ResponseBucket) {
     assert_eq!(received.request_line(), format!("PUT {} HTTP/1.1", bucket.path()));
-    assert_eq!(received.header("content-type"), Some(""), "the address is signed for no type");
+    assert_eq!(received.header("content-type"), Some(""), "the URL is signed for an empty content type");
     assert_eq!(received.header("content-length"), Some(received.body().len().to_string().as_str()));
     assert_eq!(received.header("transfer-encoding"), None);
     assert!(received.body().len() < BODY_LIMIT);
     let answer = received.json();
     let fields: Vec<&str> = answer.as_object().unwrap().keys().map(String::as_str).collect();
-    let wanted =
+    let expected =
         ["Status", "Reason", "PhysicalResourceId", "StackId", "RequestId", "LogicalResourceId", "NoEcho", "Data"];
-    assert_eq!(fields, wanted);
+    assert_eq!(fields, expected);
     for name in ["StackId", "RequestId", "LogicalResourceId"] {
         assert_eq!(answer[name], event[name], "{name}");
     }
     if event["RequestType"] != "Create" && event["PhysicalResourceId"].is_string() {
-        assert_eq!(answer["PhysicalResourceId"], event["PhysicalResourceId"], "another id is a replacement");
+        assert_eq!(answer["PhysicalResourceId"], event["PhysicalResourceId"], "another id would replace the resource");
     }
     assert_eq!(answer["NoEcho"], false);
     let reason = answer["Reason"].as_str().unwrap();
     assert!(!reason.is_empty() && reason.lines().count() == 1 && reason.chars().count() <= 900, "{reason}");
 }
 
-fn reason_of_failure(answer: &Value) -> String {
+fn failure_reason(answer: &Value) -> String {
     assert_eq!(answer["Status"], "FAILED", "{answer}");
     assert_eq!(answer["Data"], json!({}));
     answer["Reason"].as_str().unwrap().to_owned()
 }
 
-/// DescribeTimeToLive as AWS answers while it switches, or before it shows what it has accepted.
+/// DescribeTimeToLive as AWS answers during a change, or before a change is visible.
 fn described(status: &str, attribute: Option<&str>) -> Fate {
     let description = json!({"TimeToLiveStatus": status, "AttributeName": attribute});
     Fate::Answer(200, json!({"TimeToLiveDescription": description}).to_string())
@@ -167,11 +167,11 @@ fn rejected(code: &str, message: &str) -> Fate {
     Fate::Answer(400, body.to_string())
 }
 
-/// The setting, the pause, the change, and the setting again.
-const SWITCHED_ON: [&str; 5] =
+/// Reads the setting and the pause, changes the setting, and reads it again.
+const TURN_ON_REQUESTS: [&str; 5] =
     ["DescribeTable", "DescribeTimeToLive", "BatchGetItem", "UpdateTimeToLive", "DescribeTimeToLive"];
 const TOO_SOON: &str = "Time to live has been modified multiple times within a fixed interval";
-const SWITCHED_OFF_LATELY: &str =
+const TURNED_OFF_RECENTLY: &str =
     "TTL was switched off less than an hour ago; DynamoDB refuses another change for up to an hour: deploy again later";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,54 +188,54 @@ async fn ttl_is_on_after_create_and_update_and_stays_on_after_delete() {
             json!({"TableName": bed.table, "TtlAttribute": "ttl_timestamp", "TtlStatus": "ENABLED"})
         );
         assert_eq!(bed.ttl().await.as_deref(), Some("ttl_timestamp"));
-        assert_eq!(bed.proxy.seen(), SWITCHED_ON, "looks first, and sees for itself");
+        assert_eq!(bed.proxy.seen(), TURN_ON_REQUESTS, "it reads the setting before and after the change");
 
-        // Lambda delivers an event twice at times.
+        // Lambda may deliver an event twice.
         let again = bed.create();
         assert_eq!(again["PhysicalResourceId"], created["PhysicalResourceId"]);
         assert_eq!(again["Reason"], format!("TTL of table {} on ttl_timestamp was on already", bed.table));
-        let updated = bed.ask(&bed.event("Update")).json();
+        let updated = bed.request(&bed.event("Update")).json();
         assert_eq!(updated["Status"], "SUCCESS", "{updated}");
         assert_eq!(updated["Data"], created["Data"]);
         assert_eq!(bed.sent("UpdateTimeToLive"), 1);
 
         let sent = bed.proxy.seen().len();
-        let deleted = bed.ask(&bed.event("Delete")).json();
+        let deleted = bed.request(&bed.event("Delete")).json();
         assert_eq!(deleted["Status"], "SUCCESS", "{deleted}");
-        assert_eq!(bed.proxy.seen().len(), sent, "a delete has no business with the table");
+        assert_eq!(bed.proxy.seen().len(), sent, "a delete sent a request to the table");
         assert_eq!(bed.ttl().await.as_deref(), Some("ttl_timestamp"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_that_names_another_table_switches_that_and_keeps_the_id() {
+async fn an_update_that_names_another_table_sets_it_up_and_keeps_the_id() {
     let bed = Bed::new(EngineKind::DynamoDbLocal).await;
     let id = bed.create()["PhysicalResourceId"].clone();
     let (_, prefix) = new_table(engine(EngineKind::DynamoDbLocal).endpoint()).await;
     let other = Bed { table: format!("{prefix}_attributes"), ..bed };
     let mut event = other.event("Update");
     event["PhysicalResourceId"] = id.clone();
-    let answer = other.ask(&event).json();
+    let answer = other.request(&event).json();
     assert_eq!((&answer["Status"], &answer["PhysicalResourceId"]), (&json!("SUCCESS"), &id));
     assert_eq!(other.ttl().await.as_deref(), Some("ttl_timestamp"));
 }
 
-/// A first look from before somebody else switched TTL on.
-fn stale_first_look() -> impl FnMut(&Request) -> Fate + Send + 'static {
-    let mut looks = 0;
+/// The first read is from before another client turned on TTL.
+fn stale_first_read() -> impl FnMut(&Request) -> Fate + Send + 'static {
+    let mut reads = 0;
     move |request| {
-        let is_look = request.operation == "DescribeTimeToLive";
-        looks += u32::from(is_look);
-        if is_look && looks == 1 { described("DISABLED", None) } else { Fate::Forward }
+        let is_read = request.operation == "DescribeTimeToLive";
+        reads += u32::from(is_read);
+        if is_read && reads == 1 { described("DISABLED", None) } else { Fate::Forward }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn already_enabled_is_as_good_as_enabled() {
-    // The refusal is the engine's own.
+async fn ttl_that_is_already_on_is_a_success() {
+    // The engine itself rejects the change.
     for kind in BOTH {
-        let bed = Bed::with(kind, 60, &[], stale_first_look()).await;
-        bed.switch("ttl_timestamp").await;
+        let bed = Bed::with(kind, 60, &[], stale_first_read()).await;
+        bed.turn_on_ttl("ttl_timestamp").await;
         let answer = bed.create();
         assert_eq!(answer["Status"], "SUCCESS", "{answer}");
         assert_eq!(answer["Data"]["TtlStatus"], "ENABLED");
@@ -245,22 +245,22 @@ async fn already_enabled_is_as_good_as_enabled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn already_enabled_for_another_attribute_is_not() {
+async fn ttl_that_is_already_on_for_another_attribute_is_a_failure() {
     for kind in BOTH {
-        let bed = Bed::with(kind, 60, &[], stale_first_look()).await;
-        bed.switch("valid_until").await;
-        let reason = bed.fails_to_create();
+        let bed = Bed::with(kind, 60, &[], stale_first_read()).await;
+        bed.turn_on_ttl("valid_until").await;
+        let reason = bed.create_failure();
         assert!(reason.contains("is on for attribute valid_until, not ttl_timestamp"), "{reason}");
         assert_eq!(bed.sent("UpdateTimeToLive"), 1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ttl_on_another_attribute_is_refused_and_left_alone() {
+async fn ttl_on_another_attribute_is_refused_and_not_changed() {
     for kind in BOTH {
         let bed = Bed::new(kind).await;
-        bed.switch("valid_until").await;
-        let reason = bed.fails_to_create();
+        bed.turn_on_ttl("valid_until").await;
+        let reason = bed.create_failure();
         let start = format!("refused: TTL of table {} is on for attribute valid_until, not ttl_timestamp", bed.table);
         assert!(reason.starts_with(&start), "{reason}");
         assert_eq!(bed.sent("UpdateTimeToLive"), 0);
@@ -268,9 +268,9 @@ async fn ttl_on_another_attribute_is_refused_and_left_alone() {
     }
 }
 
-/// It takes DynamoDB up to an hour, and nothing but another change can stop it: a stack need not wait for that.
+/// DynamoDB takes up to an hour, and only another change can stop it: the stack need not wait.
 #[tokio::test(flavor = "multi_thread")]
-async fn accepts_at_once_that_dynamodb_is_turning_ttl_on() {
+async fn does_not_wait_while_dynamodb_turns_ttl_on() {
     let bed = Bed::with(EngineKind::Embedded, 60, &[], |request| match request.operation.as_str() {
         "DescribeTimeToLive" => Fate::Rewrite(|body| body.replace("\"ENABLED\"", "\"ENABLING\"")),
         _ => Fate::Forward,
@@ -280,19 +280,19 @@ async fn accepts_at_once_that_dynamodb_is_turning_ttl_on() {
     assert_eq!(answer["Status"], "SUCCESS", "{answer}");
     assert_eq!(answer["Data"]["TtlStatus"], "ENABLING");
     assert!(answer["Reason"].as_str().unwrap().contains("is being switched on by DynamoDB"), "{answer}");
-    assert_eq!(bed.proxy.seen(), SWITCHED_ON, "it looks once more, and does not wait");
+    assert_eq!(bed.proxy.seen(), TURN_ON_REQUESTS, "it reads the setting once more, and does not wait");
     assert_eq!(bed.ttl().await.as_deref(), Some("ttl_timestamp"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waits_until_ttl_is_off_to_switch_it_on() {
-    let mut looks = 0;
+async fn waits_until_ttl_is_off_before_it_turns_it_on() {
+    let mut reads = 0;
     let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
-        looks += u32::from(request.operation == "DescribeTimeToLive");
-        match (request.operation.as_str(), looks) {
+        reads += u32::from(request.operation == "DescribeTimeToLive");
+        match (request.operation.as_str(), reads) {
             ("DescribeTimeToLive", 1) => described("DISABLING", Some("valid_until")),
             ("DescribeTimeToLive", 2) => described("DISABLING", Some("ttl_timestamp")),
-            // DynamoDB refuses for a while after it is off.
+            // DynamoDB rejects changes for a while after TTL is off.
             ("UpdateTimeToLive", 3) => rejected("ValidationException", TOO_SOON),
             _ => Fate::Forward,
         }
@@ -305,21 +305,21 @@ async fn waits_until_ttl_is_off_to_switch_it_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn says_to_deploy_again_later_when_ttl_was_switched_off_lately() {
+async fn asks_to_deploy_later_if_ttl_was_turned_off_recently() {
     let disabling = |request: &Request| match request.operation.as_str() {
         "DescribeTimeToLive" => described("DISABLING", Some("ttl_timestamp")),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], disabling).await;
-    assert_eq!(bed.fails_to_create(), SWITCHED_OFF_LATELY);
+    let bed = Bed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[], disabling).await;
+    assert_eq!(bed.create_failure(), TURNED_OFF_RECENTLY);
     assert_eq!(bed.sent("UpdateTimeToLive"), 0);
 
     let too_soon = |request: &Request| match request.operation.as_str() {
         "UpdateTimeToLive" => rejected("ValidationException", TOO_SOON),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], too_soon).await;
-    assert_eq!(bed.fails_to_create(), SWITCHED_OFF_LATELY);
+    let bed = Bed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[], too_soon).await;
+    assert_eq!(bed.create_failure(), TURNED_OFF_RECENTLY);
     assert_eq!(bed.ttl().await, None);
 }
 
@@ -327,12 +327,15 @@ async fn says_to_deploy_again_later_when_ttl_was_switched_off_lately() {
 async fn a_missing_table_and_a_foreign_one_are_named() {
     for kind in BOTH {
         let bed = Bed::new(kind).await;
-        let answer = bed.ask(&event("Create", "nosuch_attributes", &bed.bucket)).json();
+        let answer = bed.request(&event("Create", "nosuch_attributes", &bed.bucket)).json();
         assert_eq!(
-            reason_of_failure(&answer),
+            failure_reason(&answer),
             "table nosuch_attributes does not exist in this account and region: check the resource's TableName"
         );
-        assert_eq!(answer["PhysicalResourceId"], "ttl-nosuch_attributes", "a rollback deletes what failed, by this id");
+        assert_eq!(
+            answer["PhysicalResourceId"], "ttl-nosuch_attributes",
+            "a rollback deletes the failed resource by this id"
+        );
 
         let foreign = format!("{}_foreign", bed.table);
         let id = AttributeDefinition::builder().attribute_name("pk").attribute_type(ScalarAttributeType::S);
@@ -340,7 +343,7 @@ async fn a_missing_table_and_a_foreign_one_are_named() {
         let request = bed.client.create_table().table_name(&foreign).billing_mode(BillingMode::PayPerRequest);
         let request = request.attribute_definitions(id.build().unwrap()).key_schema(key.build().unwrap());
         request.send().await.unwrap();
-        let reason = reason_of_failure(&bed.ask(&event("Update", &foreign, &bed.bucket)).json());
+        let reason = failure_reason(&bed.request(&event("Update", &foreign, &bed.bucket)).json());
         let start =
             format!("refused: table {foreign} is not an ActingWeb attributes table: its keys are pk (HASH), not id");
         assert!(reason.starts_with(&start), "{reason}");
@@ -349,8 +352,8 @@ async fn a_missing_table_and_a_foreign_one_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_dynamodb_denies_throttles_or_has_no_time_for_is_named() {
-    for (operation, code, wanted, sent) in [
+async fn denied_throttled_and_conflicting_requests_are_named() {
+    for (operation, code, expected, sent) in [
         ("DescribeTable", "AccessDeniedException", "not allowed: DescribeTable on table", 1),
         ("DescribeTimeToLive", "AccessDeniedException", "not allowed: DescribeTimeToLive on table", 1),
         ("UpdateTimeToLive", "AccessDeniedException", "not allowed: UpdateTimeToLive on table", 1),
@@ -359,13 +362,13 @@ async fn what_dynamodb_denies_throttles_or_has_no_time_for_is_named() {
         ("DescribeTimeToLive", "UnrecognizedClientException", "the credentials were not accepted", 1),
         ("UpdateTimeToLive", "ValidationException", "UpdateTimeToLive on table", 1),
     ] {
-        let words = "User: arn:aws:iam::1:role/secret is not authorized";
+        let message = "User: arn:aws:iam::1:role/secret is not authorized";
         let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
-            if request.operation == operation { rejected(code, words) } else { Fate::Forward }
+            if request.operation == operation { rejected(code, message) } else { Fate::Forward }
         })
         .await;
-        let reason = bed.fails_to_create();
-        assert!(reason.starts_with(wanted) && reason.contains(code), "{operation} {code}: {reason}");
+        let reason = bed.create_failure();
+        assert!(reason.starts_with(expected) && reason.contains(code), "{operation} {code}: {reason}");
         assert!(!reason.contains("role/secret"), "{reason}");
         assert_eq!(bed.sent(operation), sent, "{operation} {code}");
         assert_eq!(bed.ttl().await, None);
@@ -374,13 +377,13 @@ async fn what_dynamodb_denies_throttles_or_has_no_time_for_is_named() {
         "UpdateTimeToLive" => rejected("ResourceInUseException", "the table is being updated"),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], busy).await;
-    let reason = bed.fails_to_create();
+    let bed = Bed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[], busy).await;
+    let reason = bed.create_failure();
     assert!(reason.starts_with("another change to table"), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_throttle_that_passes_is_no_failure() {
+async fn temporary_throttling_is_no_failure() {
     let mut throttles = 3;
     let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
         if request.operation == "UpdateTimeToLive" && throttles > 0 {
@@ -395,35 +398,35 @@ async fn a_throttle_that_passes_is_no_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_is_dead_or_silent_is_named_in_time() {
+async fn an_unreachable_or_unresponsive_endpoint_is_named_in_time() {
     let silent = ResponseBucket::start(&[Reception::Silence; 9]);
     let silent = silent.url().split("/arn").next().unwrap().to_owned();
     let dead = format!("http://127.0.0.1:{}", free_port());
-    for (endpoint, wanted) in [
+    for (endpoint, expected) in [
         (dead.as_str(), "could not reach DynamoDB at http://127.0.0.1:"),
         (silent.as_str(), "DynamoDB did not answer in time"),
     ] {
         let bucket = ResponseBucket::start(&[]);
-        let rie = start(endpoint, TIME_RUNS_OUT);
+        let rie = start(endpoint, SHORT_TIMEOUT);
         let event = event("Create", "some_attributes", &bucket);
         let invocation = invoke(&rie, &event, &bucket);
         assert!(!invocation.is_error, "{}", invocation.payload);
         assert_eq!(bucket.answers().len(), 1);
         check(&bucket.answers()[0], &event, &bucket);
-        let reason = reason_of_failure(&bucket.answers()[0].json());
-        assert!(reason.starts_with(wanted), "{reason}");
+        let reason = failure_reason(&bucket.answers()[0].json());
+        assert!(reason.starts_with(expected), "{reason}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_is_wrong_is_answered_as_long_as_it_says_where() {
+async fn an_invalid_event_with_a_response_url_is_answered() {
     let bed = Bed::new(EngineKind::Embedded).await;
     let with = |change: fn(&mut Value)| {
         let mut event = bed.event("Create");
         change(&mut event);
         event
     };
-    for (event, wanted) in [
+    for (event, expected) in [
         (with(|event| event["RequestType"] = json!("Upsert")), "RequestType Upsert is not Create, Update or Delete"),
         (with(|event| event["RequestType"] = json!(null)), "RequestType (none) is not Create, Update or Delete"),
         (with(|event| event["ResourceProperties"] = json!([1])), "the event has no ResourceProperties"),
@@ -444,18 +447,18 @@ async fn an_event_that_is_wrong_is_answered_as_long_as_it_says_where() {
             "TableName=no spaces: not a table name: 3 to 255 letters, digits, _ - . only",
         ),
     ] {
-        assert_eq!(reason_of_failure(&bed.ask(&event).json()), wanted);
+        assert_eq!(failure_reason(&bed.request(&event).json()), expected);
     }
-    // Nothing but an address.
+    // Only a response URL.
     let before = bed.bucket.answers().len();
     assert!(!bed.invoke(&json!({"ResponseURL": bed.bucket.url()})).is_error);
     let answers = bed.bucket.answers();
     assert_eq!(answers.len(), before + 1);
-    reason_of_failure(&answers[before].json());
-    // What failed to be made must be removable.
+    failure_reason(&answers[before].json());
+    // A resource that failed to be created can be deleted.
     let mut delete = bed.event("Delete");
     delete["ResourceProperties"] = json!({"Tablename": 7});
-    assert_eq!(bed.ask(&delete).json()["Status"], "SUCCESS");
+    assert_eq!(bed.request(&delete).json()["Status"], "SUCCESS");
     assert_eq!(bed.proxy.seen(), Vec::<String>::new());
 
     for event in [json!({}), json!([]), json!({"ResponseURL": 7}), json!({"RequestType": "Create"})] {
@@ -466,7 +469,7 @@ async fn an_event_that_is_wrong_is_answered_as_long_as_it_says_where() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_does_not_arrive_is_sent_again() {
+async fn an_undelivered_answer_is_sent_again() {
     for receptions in [
         vec![Reception::Status(500), Reception::Status(503)],
         vec![Reception::HangUp, Reception::HangUp],
@@ -476,14 +479,14 @@ async fn an_answer_that_does_not_arrive_is_sent_again() {
         assert_eq!(bed.create()["Status"], "SUCCESS");
         let received = bed.bucket.received();
         assert_eq!(received.len(), receptions.len() + 1, "{receptions:?}");
-        assert!(received.iter().all(|one| one.body() == received[0].body()), "the same answer each time");
+        assert!(received.iter().all(|answer| answer.body() == received[0].body()), "the answers differ");
         assert_eq!(bed.sent("UpdateTimeToLive"), 1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_invocation_fails_when_the_answer_cannot_be_delivered() {
-    for (receptions, received, wanted) in [
+    for (receptions, received, expected) in [
         (vec![Reception::Status(403); 9], 1, "could not deliver status SUCCESS to CloudFormation: HTTP 403"),
         (vec![Reception::Status(500); 9], 4, "could not deliver status SUCCESS to CloudFormation: HTTP 500, 4 times"),
         (vec![Reception::HangUp; 9], 4, "could not deliver status SUCCESS to CloudFormation: no connection, 4 times"),
@@ -492,11 +495,11 @@ async fn the_invocation_fails_when_the_answer_cannot_be_delivered() {
         let invocation = bed.invoke(&bed.event("Create"));
         assert!(invocation.is_error);
         assert_eq!(invocation.payload["errorType"], "NotDelivered");
-        assert_eq!(invocation.payload["errorMessage"], wanted);
+        assert_eq!(invocation.payload["errorMessage"], expected);
         assert_eq!(bed.bucket.received().len(), received);
     }
-    // By itself, before Lambda ends it.
-    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[Reception::Silence; 9], |_| Fate::Forward).await;
+    // It stops before its timeout.
+    let bed = Bed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[Reception::Silence; 9], |_| Fate::Forward).await;
     let invocation = bed.invoke(&bed.event("Delete"));
     assert_eq!(invocation.payload["errorType"], "NotDelivered", "{}", invocation.payload);
     for url in
@@ -515,17 +518,17 @@ async fn work_that_panics_or_hangs_is_answered() {
     let bucket = ResponseBucket::start(&[]);
     let event = event("Create", "some_attributes", &bucket);
     let panicked = answer(&event, now, None, async |_, _| -> Result<Done, String> { panic!("on purpose") }).await;
-    let reason = reason_of_failure(&panicked.unwrap());
+    let reason = failure_reason(&panicked.unwrap());
     assert_eq!(reason, "a bug in the function stopped it: see its log");
 
-    let (began, limit) = (Instant::now(), Duration::from_secs(10));
+    let (started, limit) = (Instant::now(), Duration::from_secs(10));
     let hangs = async |_, _| -> Result<Done, String> { std::future::pending().await };
     let hung = answer(&event, now, Some(limit), hangs).await;
-    assert!(reason_of_failure(&hung.unwrap()).starts_with("DynamoDB did not answer in time"));
-    assert!(began.elapsed() < limit);
+    assert!(failure_reason(&hung.unwrap()).starts_with("DynamoDB did not answer in time"));
+    assert!(started.elapsed() < limit);
     assert_eq!(bucket.answers().len(), 2);
     bucket.answers().iter().for_each(|received| check(received, &event, &bucket));
 
-    let nobody = answer(&json!({}), now, None, async |_, _| -> Result<Done, String> { panic!("not asked for") }).await;
-    assert_eq!(nobody, Err(Unanswered::NoAddress));
+    let unanswered = answer(&json!({}), now, None, async |_, _| -> Result<Done, String> { panic!("called") }).await;
+    assert_eq!(unanswered, Err(Unanswered::NoAddress));
 }

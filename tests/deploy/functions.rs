@@ -1,5 +1,5 @@
-//! The function run as a Lambda, in two ways: its binary under Amazon's Runtime Interface Emulator, and its source under
-//! `cargo lambda watch`.
+//! The functions run as Lambda functions in two ways: their binaries under AWS's Runtime Interface Emulator, and their source
+//! under `cargo lambda watch`.
 
 use bed::Invocations as _;
 use std::path::PathBuf;
@@ -60,11 +60,11 @@ async fn the_binary_cleans_a_table_under_the_runtime_interface_emulator() {
         assert!(!answer.is_error, "{}", answer.payload);
         let (payload, body) = (&answer.payload, &answer.payload["body"]);
         assert_eq!(payload["statusCode"], 200);
-        assert_eq!(*body, dry.payload["body"], "the dry run had said so");
+        assert_eq!(*body, dry.payload["body"], "the dry run reported something else");
         assert_eq!(payload["report"]["buckets"], dry.payload["report"]["buckets"]);
         assert_eq!(payload["report"]["complete"], true);
         assert_eq!(payload["report"]["rows"]["deleted"], dead(&rows));
-        // The contract's keys, each with something in it for this table.
+        // The documented keys, each above zero for this table.
         for key in ["oauth_sessions", "spa_tokens"] {
             assert!(body[key].as_u64().unwrap() > 0, "{key}: {body}");
         }
@@ -93,57 +93,57 @@ async fn the_binary_cleans_a_table_under_the_runtime_interface_emulator() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_binary_ends_before_its_timeout_and_the_next_invocation_goes_on() {
+async fn the_binary_stops_before_its_timeout_and_the_next_invocation_continues() {
     let endpoint = engine(EngineKind::Embedded).endpoint();
     let (client, prefix) = new_table(endpoint).await;
     let rows = settled(now(), 30, 9);
     write_rows(&client, &format!("{prefix}_attributes"), &rows).await.unwrap();
-    // The table is slow until the first invocation is over: whatever the machine, that one does not finish.
+    // The table is slow during the first invocation, so that it cannot finish on any machine.
     let is_slow = Arc::new(AtomicBool::new(true));
     let slow = Arc::clone(&is_slow);
     let proxy = Proxy::start(endpoint, move |request| {
-        let is_held_up = request.operation == "BatchExecuteStatement" && slow.load(Ordering::SeqCst);
-        if is_held_up { proxy::Fate::Slow(Duration::from_secs(2)) } else { proxy::Fate::Forward }
+        let is_delayed = request.operation == "BatchExecuteStatement" && slow.load(Ordering::SeqCst);
+        if is_delayed { proxy::Fate::Slow(Duration::from_secs(2)) } else { proxy::Fate::Forward }
     });
     let settings = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", proxy.endpoint())]);
-    // So long that the last part of it, which is left for the answer, is enough on a busy machine.
+    // Long enough that the time reserved for the answer suffices on a busy machine.
     let rie = Rie::start(&daily_cleanup(), &settings, 20);
     let deletes = || proxy.seen().iter().filter(|operation| *operation == "DeleteItem").count();
-    let (mut cut_off, mut released) = (0, 0);
+    let (mut incomplete, mut released) = (0, 0);
     loop {
         let before = deletes();
         let answer = rie.invoke(&json!({}));
         is_slow.store(false, Ordering::SeqCst);
-        assert!(cut_off < 20, "no end in sight");
+        assert!(incomplete < 20, "not finished after 20 invocations");
         if answer.is_error {
-            // Out of time before it had begun, on a busy machine: the invocation fails, and is tried again.
+            // On a busy machine the deadline can pass before the run starts: the invocation fails, and is retried.
             assert_eq!(answer.payload["errorMessage"], "the run reached its deadline");
-            cut_off += 1;
+            incomplete += 1;
             continue;
         }
         if answer.payload["report"]["complete"] == true {
             break;
         }
         if answer.payload["report"]["outcome"] == "lease-held" {
-            // A run that has no time left to give its lease back leaves it to lapse. Only such a run: here it lapses at once.
-            assert_eq!(released, 0, "the lease was given back, and is held");
+            // Only a run without time to release its lease lets it expire. Here it expires at once.
+            assert_eq!(released, 0, "the lease was released, and is held");
             let lease = [("id", "_actingweb_janitor"), ("bucket_name", "state:lease")];
             let lease = lease.map(|(name, value)| (name.to_owned(), AttributeValue::S(value.to_owned())));
-            let lapse = client.delete_item().table_name(format!("{prefix}_attributes"));
-            lapse.set_key(Some(lease.into())).send().await.unwrap();
+            let delete = client.delete_item().table_name(format!("{prefix}_attributes"));
+            delete.set_key(Some(lease.into())).send().await.unwrap();
             released = 1;
         } else {
             assert_eq!(answer.payload["report"]["outcome"], "out-of-time");
             released = deletes() - before;
-            cut_off += 1;
+            incomplete += 1;
         }
     }
-    assert!(cut_off > 0, "{} rows in twenty seconds: give it more", rows.len());
+    assert!(incomplete > 0, "{} rows fit into twenty seconds: use more rows", rows.len());
     assert_eq!(misjudged(&rows, &scan(&client, &format!("{prefix}_attributes")).await.unwrap()), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_binary_fails_the_invocation_when_the_run_failed() {
+async fn the_binary_fails_the_invocation_when_the_run_fails() {
     let endpoint = engine(EngineKind::Embedded).endpoint();
     let dead = format!("http://127.0.0.1:{}", bed::process::free_port());
     for (pairs, kind, text) in [
@@ -189,9 +189,9 @@ async fn the_binary_fails_the_invocation_when_the_run_failed() {
     }
 }
 
-/// Events that people send by mistake are named in the error and in the log as they were written; what may be a token is not.
+/// The error and the log repeat the wrong field of an event, but not what may be a token.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_event_is_recognised_in_its_error() {
+async fn an_invalid_event_is_named_in_its_error() {
     let endpoint = engine(EngineKind::Embedded).endpoint();
     let settings = environment(&[("AWS_DB_PREFIX", "x"), ("AWS_DB_HOST", endpoint)]);
     let rie = Rie::start(&daily_cleanup(), &settings, 60);
@@ -220,7 +220,7 @@ async fn a_wrong_event_is_recognised_in_its_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_log_level_stops_a_function_before_it_serves() {
+async fn an_invalid_log_level_stops_a_function_before_it_serves() {
     let settings = environment(&[("AWS_DB_PREFIX", "x"), ("RUST_LOG", "loud")]);
     let rie = Rie::start(&daily_cleanup(), &settings, 10);
     assert!(rie.invoke(&json!({})).is_error);
@@ -228,9 +228,9 @@ async fn a_bad_log_level_stops_a_function_before_it_serves() {
     assert!(output.contains("RUST_LOG=loud: must be error, warn, info, debug or trace"), "{output}");
 }
 
-/// Names that are almost settings, a log level that is none, and no mode: on a table with dead rows, for each function that deletes.
+/// Misspelled settings, an invalid log level, and no mode, for each function that deletes.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_function_deletes_with_a_setting_that_it_does_not_know() {
+async fn no_function_deletes_with_an_unknown_setting() {
     let endpoint = engine(EngineKind::Embedded).endpoint();
     let (client, prefix) = new_table(endpoint).await;
     let table = format!("{prefix}_attributes");
@@ -248,8 +248,8 @@ async fn no_function_deletes_with_a_setting_that_it_does_not_know() {
     assert_eq!(scan(&client, &table).await.unwrap().len(), rows.len());
 }
 
-/// Takes some tokens away, as TTL would, and tells of them and of some that are still there.
-async fn removed_by_ttl(client: &aws_sdk_dynamodb::Client, table: &str) -> Value {
+/// Deletes some tokens, as TTL would, and returns records for them and for some that remain.
+async fn remove_as_ttl(client: &aws_sdk_dynamodb::Client, table: &str) -> Value {
     let mut records = Vec::new();
     let page = client.scan().table_name(table).send().await.unwrap();
     for item in page.items() {
@@ -269,13 +269,13 @@ async fn removed_by_ttl(client: &aws_sdk_dynamodb::Client, table: &str) -> Value
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
+async fn no_secret_is_in_the_output_or_the_answer_of_a_run() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let prefix = format!("leak{:08x}", fastrand::u32(..));
     let manifest = Application::new(endpoint, &prefix).seed(1_200, 5).await;
     let secrets = manifest.secrets();
     assert!(secrets.len() > 1_000);
-    let talkative = |endpoint: &str| {
+    let verbose = |endpoint: &str| {
         environment(&[
             ("AWS_DB_PREFIX", &prefix),
             ("AWS_ENDPOINT_URL_DYNAMODB", endpoint),
@@ -284,11 +284,11 @@ async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
         ])
     };
     let client = bed::tables::client(endpoint).await;
-    // By the table's clock all rows are ten minutes older than they are: past the shortest grace, young ones included.
+    // By this clock all rows are ten minutes older: past the shortest grace period, young ones included.
     let later = Proxy::start(endpoint, |_| proxy::Fate::Dated(600));
     let mut printed = String::new();
     for (name, event) in [
-        ("ttl-cascade", removed_by_ttl(&client, &format!("{prefix}_attributes")).await),
+        ("ttl-cascade", remove_as_ttl(&client, &format!("{prefix}_attributes")).await),
         (
             "ttl-cascade",
             json!({"Records": [{"eventName": secrets[3], "dynamodb": {"Keys": {"id": {"S": secrets[4]}}}}]}),
@@ -300,7 +300,7 @@ async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
         ("daily-cleanup", json!({"max_deletes": 100})),
         ("daily-cleanup", json!({})),
         ("daily-cleanup", json!({"mode": "delete", "attributes_table": "nosuch"})),
-        // Secrets where they do not belong.
+        // Misplaced secrets.
         ("daily-cleanup", json!({"mode": secrets[0]})),
         ("daily-cleanup", json!({&secrets[1]: 1})),
         ("index-repair", json!({})),
@@ -309,16 +309,16 @@ async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
         ("metrics-emitter", json!({"scope": secrets[2]})),
     ] {
         let is_young = event.get("grace_seconds").is_some();
-        let rie = Rie::start(&function(name), &talkative(if is_young { later.endpoint() } else { endpoint }), 60);
+        let rie = Rie::start(&function(name), &verbose(if is_young { later.endpoint() } else { endpoint }), 60);
         let answer = rie.invoke(&event).payload;
         let unreachable = ["unindexed_tokens", "unreferenced_provider_rows"].map(|of| answer["body"][of].as_u64());
         assert!(!is_young || unreachable.iter().flatten().sum::<u64>() > 0, "{answer}");
         printed.push_str(&answer.to_string());
         printed.push_str(&rie.output());
     }
-    assert!(printed.contains("\"level\":\"DEBUG\""), "the lines of deleted rows must really be there");
+    assert!(printed.contains("\"level\":\"DEBUG\""), "the log has no lines of deleted rows");
     let cascaded =
-        printed.lines().find(|line| line.contains("\"records\":{\"received\"")).expect("the cascade has ended a run");
+        printed.lines().find(|line| line.contains("\"records\":{\"received\"")).expect("the cascade finished a run");
     let cascaded: Value = serde_json::from_str(&cascaded[cascaded.find("{\"timestamp\"").unwrap()..]).unwrap();
     assert!(cascaded["rows"]["deleted"].as_u64() > Some(0), "{cascaded}");
     let state = client.scan().table_name(format!("{prefix}_attributes")).send().await.unwrap();
@@ -330,7 +330,7 @@ async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
     assert!(leaked.is_empty(), "{} secrets leaked, beginning with {:?}", leaked.len(), leaked);
 }
 
-/// The most memory that a function's process has had so far, in KiB.
+/// The peak memory of a function's process, in KiB.
 fn peak_memory(name: &str, prefix: &str) -> u64 {
     let peak = |process: &PathBuf| {
         let status = std::fs::read_to_string(process.join("status")).ok()?;
@@ -339,7 +339,7 @@ fn peak_memory(name: &str, prefix: &str) -> u64 {
     processes_of(name, prefix).iter().filter_map(peak).max().unwrap_or_else(|| panic!("{name} is not running"))
 }
 
-/// Both tables are larger than what is held at a time; the second is three times the first.
+/// Both tables are larger than what a run holds in memory; the second is three times the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_does_not_grow_with_the_table() {
     let endpoint = engine(EngineKind::Embedded).endpoint();
@@ -370,7 +370,7 @@ async fn memory_does_not_grow_with_the_table() {
     }
 }
 
-/// A token that is in use, with its index row and its provider row.
+/// A live token with its index row and its provider row.
 fn live_token() -> [Specimen; 3] {
     let row = |owner: &str, bucket: &str, name: &str, data: Value| Specimen {
         owner: owner.to_owned(),
@@ -395,7 +395,7 @@ async fn the_repair_runs_as_a_lambda() {
         let endpoint = engine(kind).endpoint();
         let (client, prefix) = new_table(endpoint).await;
         let table = format!("{prefix}_attributes");
-        // The daily cleanup leaves an index row alone whose token would still be alive; its actor was deleted.
+        // The daily cleanup keeps an index row before its TTL; this one dangles because its actor was deleted.
         let dangling = Specimen {
             owner: "_actingweb_oauth2".to_owned(),
             bucket: "_refresh_token_index".to_owned(),
@@ -424,18 +424,18 @@ async fn the_repair_runs_as_a_lambda() {
     }
 }
 
-/// The lines among what a function printed that CloudWatch makes metrics of.
+/// The lines of the output that CloudWatch turns into metrics.
 fn metric_lines(output: &str) -> Vec<&str> {
     output.lines().filter(|line| line.starts_with("{\"_aws\":")).collect()
 }
 
-/// The example event, as the stream of another table tells it.
+/// The example event for another table.
 fn of_table(event: &Value, table: &str) -> Value {
     serde_json::from_str(&event.to_string().replace("myapp_attributes", table)).unwrap()
 }
 
 /// The index row and the provider row of the token in the example event.
-fn hung_on_example() -> [Specimen; 2] {
+fn rows_of_example_token() -> [Specimen; 2] {
     let actor = "0123456789abcdef0123456789abcdef";
     let row = |owner: &str, bucket: &str, name: &str, data: &str| Specimen {
         owner: owner.to_owned(),
@@ -452,13 +452,13 @@ fn hung_on_example() -> [Specimen; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
+async fn cloudwatch_accepts_every_metric_that_is_emitted() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let (client, prefix) = new_table(endpoint).await;
     let table = format!("{prefix}_attributes");
     write_rows(&client, &table, &fixture::all_kinds(now(), 4, 12)).await.unwrap();
     let settings = environment(&[("AWS_DB_PREFIX", &prefix), ("AWS_DB_HOST", endpoint)]);
-    // Two runs in the past: from then on there are rates to tell.
+    // Two runs in the past, so that there are rates.
     let past = runtime::lambda::Function::new(client.clone(), bed::deleting("AWS_DB_PREFIX", &prefix));
     for hours in [28, 4] {
         let at = EpochSeconds::new(now() - hours * 3_600);
@@ -480,28 +480,28 @@ async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
         assert_eq!(answer.payload["report"]["complete"], true);
     }
     for name in ["daily-cleanup", "index-repair"] {
-        assert_eq!(invoke_with(&settings, name, &event("dry-run.json")).1, [""; 0], "a dry run has no metric");
+        assert_eq!(invoke_with(&settings, name, &event("dry-run.json")).1, [""; 0], "a dry run emitted a metric");
         // Refused, and failed.
         assert!(invoke_with(&settings, name, &json!({"max_delete_share": 0.000_1})).0.is_error);
         assert!(invoke_with(&settings, name, &json!({"attributes_table": "nosuch"})).0.is_error);
         invoke_with(&settings, name, &json!({"max_deletes": 3}));
-        // Of a segment, which completes nothing by itself.
+        // A segment, which is no complete run.
         invoke_with(&settings, name, &event("segment.json"));
         let one = invoke_with(&settings, name, &json!({"segment": {"index": 0, "count": 2}})).0;
         assert!(!one.is_error && one.payload["segment"].is_object(), "{}", one.payload);
         invoke_with(&settings, name, &event("scheduled.json"));
     }
-    // The example's token, of this table's stream, with what hung on it.
-    write_rows(&client, &table, &hung_on_example()).await.unwrap();
-    let (answer, told) = invoke_with(&settings, "ttl-cascade", &of_table(&event("ttl-cascade.json"), &table));
+    // The example's token with its related rows, in this table's stream.
+    write_rows(&client, &table, &rows_of_example_token()).await.unwrap();
+    let (answer, metrics) = invoke_with(&settings, "ttl-cascade", &of_table(&event("ttl-cascade.json"), &table));
     assert_eq!(answer.payload, json!({"batchItemFailures": []}));
-    assert!(told.is_empty(), "the cascade has no metric: {told:?}");
-    // Of a table that is not there: a batch that fails as a whole.
-    let nowhere = environment(&[("AWS_DB_PREFIX", "nosuch"), ("AWS_DB_HOST", endpoint)]);
-    let nothing = of_table(&event("ttl-cascade.json"), "nosuch_attributes");
-    let (answer, told) = invoke_with(&nowhere, "ttl-cascade", &nothing);
-    assert!(answer.is_error && told.is_empty(), "{told:?}");
-    // The last run reached the end: now there is an end to tell; and units to tell of, once the table has some.
+    assert!(metrics.is_empty(), "the cascade emitted a metric: {metrics:?}");
+    // A missing table: the whole batch fails.
+    let missing = environment(&[("AWS_DB_PREFIX", "nosuch"), ("AWS_DB_HOST", endpoint)]);
+    let batch = of_table(&event("ttl-cascade.json"), "nosuch_attributes");
+    let (answer, metrics) = invoke_with(&missing, "ttl-cascade", &batch);
+    assert!(answer.is_error && metrics.is_empty(), "{metrics:?}");
+    // The last run was complete, and a provisioned table has units: both are emitted now.
     invoke_with(&settings, "metrics-emitter", &event("empty.json"));
     provision(&client, &table).await;
     invoke_with(&settings, "metrics-emitter", &event("empty.json"));
@@ -510,7 +510,7 @@ async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
     println!("{} documents, {} metrics in CloudWatch", read["documents"], read["in_cloudwatch"]);
     assert_eq!(read["documents"], lines.len());
     assert_eq!(read["namespaces"], json!(["ActingWeb/Janitor"]));
-    // Every name that there is is told by somebody, with its unit.
+    // Every metric is emitted, with its unit.
     for metric in jobs::metric::ALL {
         assert_eq!(read["metrics"][metric.name]["unit"], metric.unit, "{}: {read}", metric.name);
     }
@@ -520,13 +520,13 @@ async fn every_metric_that_is_printed_is_one_that_cloudwatch_takes() {
     }
 }
 
-/// The template declares the variable for local runs: empty, it is none.
+/// The template declares the variable for local runs; an empty value means that it is unset.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_endpoint_is_no_endpoint() {
+async fn an_empty_endpoint_is_ignored() {
     let endpoint = engine(EngineKind::Embedded).endpoint();
     let (client, prefix) = new_table(endpoint).await;
     write_rows(&client, &format!("{prefix}_attributes"), &fixture::settled(now(), 1, 12)).await.unwrap();
-    // With the variable of all services the SDK is led to the engine; an empty one of DynamoDB must not lead it astray.
+    // AWS_ENDPOINT_URL points the SDK at the engine; the empty variable for DynamoDB must not override it.
     let settings = environment(&[
         ("AWS_DB_PREFIX", &prefix),
         ("AWS_ENDPOINT_URL", endpoint),
@@ -568,12 +568,12 @@ async fn at_debug_every_deleted_row_has_a_masked_line() {
                 "{line}"
             );
         }
-        assert!(rows.iter().all(|row| row.name.len() < 12 || !output.contains(&row.name)), "a name that is not masked");
+        assert!(rows.iter().all(|row| row.name.len() < 12 || !output.contains(&row.name)), "a name is not masked");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_in_the_shape_of_a_log_line_is_seen() {
+async fn log_lines_match_their_golden_file() {
     let endpoint = engine(EngineKind::Embedded).endpoint();
     let (client, prefix) = new_table(endpoint).await;
     let table = format!("{prefix}_attributes");
@@ -584,12 +584,12 @@ async fn a_change_in_the_shape_of_a_log_line_is_seen() {
         ("daily-cleanup", event("scheduled.json")),
         ("index-repair", json!({"max_delete_share": 2})),
         ("metrics-emitter", event("audit.json")),
-        // With what hung on its token, and one of another table's stream.
+        // For this table, with the token's related rows, and for another table.
         ("ttl-cascade", of_table(&event("ttl-cascade.json"), &table)),
         ("ttl-cascade", event("ttl-cascade.json")),
     ] {
         if name == "ttl-cascade" {
-            write_rows(&client, &table, &hung_on_example()).await.unwrap();
+            write_rows(&client, &table, &rows_of_example_token()).await.unwrap();
         }
         let rie = Rie::start(&function(name), &settings, 60);
         let _ = rie.invoke(&event);
@@ -599,7 +599,7 @@ async fn a_change_in_the_shape_of_a_log_line_is_seen() {
                 ("timestamp", json!("2026-11-16T03:00:00.000000Z")),
                 ("elapsed_ms", json!(0)),
                 ("now", json!(0)),
-                // Pieces are worked on side by side: what they look up together differs from run to run.
+                // Batches run concurrently, so the requests differ from run to run.
                 ("requests", json!(0)),
                 ("bytes", json!(0)),
                 ("table", json!("golden_attributes")),

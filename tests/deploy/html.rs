@@ -1,4 +1,4 @@
-//! `janitor audit --html`: the page's numbers against `--json`, the page in a real Chromium, and the file it becomes.
+//! `janitor audit --html`: its numbers compared with `--json`, the page in Chromium, and the written file.
 
 use bed::Invocations as _;
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use janitor::html::page;
 use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 
-const LOOK_DEADLINE: Duration = Duration::from_mins(5);
+const BROWSER_DEADLINE: Duration = Duration::from_mins(5);
 
-/// A folder of this test's own, in the target folder: the screenshots are there to be looked at.
+/// A folder of this test in the target folder, where the screenshots are kept for inspection.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("html").join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -25,7 +25,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A table of every kind of row, on which the cleanup has run and left some of the dead.
+/// A table of every kind of row, with dead rows that the cleanup has left.
 async fn cleaned_table() -> (Bed, Vec<Specimen>) {
     let now = EpochSeconds::from(SystemTime::now());
     let rows = fixture::all_kinds(now.get(), 12, 5);
@@ -51,7 +51,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The page and the answer of one and the same run.
+/// The page and the answer of the same run.
 fn audited(bed: &Bed, file: &Path) -> (String, Value) {
     let output = audit(bed, &["--json", "--html", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "there are findings: {}", stderr(&output));
@@ -65,8 +65,8 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
     page.split(&start).skip(1).map(|rest| rest.split_once('"').unwrap().0).collect()
 }
 
-/// What the page says is in the answer: by pointer.
-fn claims(page: &str) -> BTreeMap<String, Value> {
+/// The numbers of the page, by their JSON pointer in the answer.
+fn numbers(page: &str) -> BTreeMap<String, Value> {
     let elements = page.split("<data value=\"").skip(1).filter_map(|rest| {
         let (value, rest) = rest.split_once('"')?;
         let pointer = rest.strip_prefix(" data-json=\"")?.split_once('"')?.0;
@@ -76,13 +76,13 @@ fn claims(page: &str) -> BTreeMap<String, Value> {
 }
 
 #[tokio::test]
-async fn every_number_on_the_page_is_the_one_in_the_json() {
+async fn every_number_on_the_page_matches_the_json() {
     let (bed, rows) = cleaned_table().await;
     let file = folder("numbers").join("audit.html");
     let (page, answer) = audited(&bed, &file);
     let report = &answer["report"];
-    let claims = claims(&page);
-    for (pointer, value) in &claims {
+    let numbers = numbers(&page);
+    for (pointer, value) in &numbers {
         assert_eq!(answer.pointer(pointer), Some(value), "{pointer}");
     }
     let mut expected: Vec<String> = Vec::new();
@@ -125,10 +125,10 @@ async fn every_number_on_the_page_is_the_one_in_the_json() {
         expected.push(format!("/body/{figure}"));
     }
     for pointer in expected {
-        assert!(claims.contains_key(&pointer), "{pointer} is not on the page");
+        assert!(numbers.contains_key(&pointer), "{pointer} is not on the page");
     }
 
-    // The same by the attributes of the bucket's row.
+    // The same in the attributes of the bucket's row.
     let mut shown: Vec<_> = std::iter::zip(attributes(&page, "data-owner"), attributes(&page, "data-bucket"))
         .map(|(owner, name)| (owner.to_owned(), name.to_owned()))
         .zip(
@@ -148,13 +148,13 @@ async fn every_number_on_the_page_is_the_one_in_the_json() {
         assert!(page.contains(&text.replace('"', "&quot;")), "{text}");
     }
     assert!(page.contains(&format!("<title>Audit of {}</title>", bed.table)));
-    holds_no_secret(&page, &rows);
+    check_no_secret(&page, &rows);
 }
 
-/// Names of rows are tokens and session ids, and data holds all the rest.
-fn holds_no_secret(page: &str, rows: &[Specimen]) {
+/// Names of rows are tokens and session ids; other secrets are in their data.
+fn check_no_secret(page: &str, rows: &[Specimen]) {
     for row in rows {
-        // Its end: names begin with what kind of token they are, as buckets do.
+        // The end of the name: its prefix is the kind of token, as in names of buckets.
         let end = &row.name[row.name.len().saturating_sub(12)..];
         assert!(end.len() < 12 || !page.contains(end), "{} is on the page", row.name);
         assert!(row.owner.starts_with('_') || !page.contains(&row.owner), "an actor's id is on the page");
@@ -165,7 +165,7 @@ fn holds_no_secret(page: &str, rows: &[Specimen]) {
 }
 
 #[test]
-fn the_page_is_complete_in_itself_and_may_run_nothing() {
+fn the_page_is_self_contained_and_cannot_run_scripts() {
     let page = page(&golden());
     let policy = "<meta http-equiv=\"Content-Security-Policy\" \
                   content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">";
@@ -178,7 +178,7 @@ fn the_page_is_complete_in_itself_and_may_run_nothing() {
 }
 
 #[test]
-fn a_page_is_made_of_any_answer() {
+fn every_answer_can_be_rendered() {
     for answer in
         [json!(null), json!({}), json!({"report": 5}), json!({"report": {"owners": {"system": {"buckets": []}}}})]
     {
@@ -186,7 +186,7 @@ fn a_page_is_made_of_any_answer() {
     }
 }
 
-/// An answer of the shape that is pinned.
+/// The answer in the golden file.
 fn golden() -> Value {
     let text = std::fs::read_to_string(repository_root().join("tests/golden/metrics-answer.json")).unwrap();
     serde_json::from_str(&text).unwrap()
@@ -197,7 +197,7 @@ fn bucket(rows: u64, dead: u64, due: u64) -> Value {
         "oldest_dead_age_seconds": (dead > 0).then_some(34_567_890)})
 }
 
-/// The answer with these buckets, and totals that go with them.
+/// The answer with these buckets and matching totals.
 fn with_buckets(owners: Value) -> Value {
     let mut answer = golden();
     let sum = |part: &str| -> u64 {
@@ -254,39 +254,39 @@ fn millions() -> Value {
     answer
 }
 
-/// A count that ended early: the page has no numbers of rows.
-fn unfinished() -> Value {
+/// An incomplete count: the page has no row counts.
+fn incomplete() -> Value {
     let mut answer = millions();
     answer["report"]["complete"] = json!(false);
     answer["report"]["outcome"] = json!("out-of-time");
     answer
 }
 
-/// Names as long as they can be, names that want to be markup, and more findings than anybody reads.
+/// Names of maximum length, names with markup, and very many findings.
 fn hostile() -> Value {
     let attack = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;\u{202e}";
-    let endless = "w".repeat(255);
+    let longest = "w".repeat(255);
     let mut answer = with_buckets(json!({"system": {"buckets": {
-        attack: bucket(3, 1, 1), endless.as_str(): bucket(2, 2, 0), "a/b~c": bucket(1, 0, 0)}}}));
-    answer["report"]["table"] = json!(endless);
-    let finding = |i: usize| json!({"kind": "ttl-other-attribute", "text": format!("finding {i}: TTL is on for {attack}{endless}")});
+        attack: bucket(3, 1, 1), longest.as_str(): bucket(2, 2, 0), "a/b~c": bucket(1, 0, 0)}}}));
+    answer["report"]["table"] = json!(longest);
+    let finding = |i: usize| json!({"kind": "ttl-other-attribute", "text": format!("finding {i}: TTL is on for {attack}{longest}")});
     answer["report"]["findings"] = (0..40).map(finding).collect();
     answer["body"]["findings"] = json!(40);
-    answer["report"]["runs"]["daily-cleanup"]["last_run"]["deleted_in"] = json!({attack: 5, endless.as_str(): 1});
+    answer["report"]["runs"]["daily-cleanup"]["last_run"]["deleted_in"] = json!({attack: 5, longest.as_str(): 1});
     answer["report"]["runs"]["daily-cleanup"]["last_run"]["outcome"] = json!(attack);
     answer
 }
 
-/// Opens pages in Chromium: no error, nothing overlapping or cut or too faint, in light and dark, wide and narrow, and
-/// on paper. Returns the lengths of the bars.
-fn looked_at(folder: &Path, pages: &[PathBuf]) -> Value {
+/// Opens pages in Chromium and checks for errors, overlaps, clipped text and low contrast: light and dark, wide and narrow,
+/// and printed. Returns the lengths of the bars.
+fn check_in_browser(folder: &Path, pages: &[PathBuf]) -> Value {
     let browser = Running::start(Path::new("node"), |command| {
         command
             .arg(repository_root().join("tests/browser/look.mjs"))
             .args([tool("browser/playwright-core/index.mjs"), tool("browser/chromium"), folder.to_path_buf()])
             .args(pages);
     });
-    let is_done = browser.wait_for_output(LOOK_DEADLINE, |output| output.contains("[node ended"));
+    let is_done = browser.wait_for_output(BROWSER_DEADLINE, |output| output.contains("[node ended"));
     assert!(is_done, "Chromium did not finish:\n{}", browser.tail());
     let output = browser.output();
     let result = output.lines().find(|line| line.starts_with("{\"looked\"")).unwrap_or_else(|| panic!("{output}"));
@@ -299,7 +299,7 @@ fn looked_at(folder: &Path, pages: &[PathBuf]) -> Value {
 }
 
 #[tokio::test]
-async fn the_page_reads_well_in_a_real_browser() {
+async fn the_page_renders_correctly_in_a_browser() {
     let folder = folder("browser");
     let (bed, _) = cleaned_table().await;
     let (_, answer) = audited(&bed, &folder.join("real.html"));
@@ -308,17 +308,17 @@ async fn the_page_reads_well_in_a_real_browser() {
         ("empty", empty()),
         ("one", one),
         ("millions", millions()),
-        ("unfinished", unfinished()),
+        ("incomplete", incomplete()),
         ("hostile", hostile()),
     ];
     for (name, answer) in pages {
         std::fs::write(folder.join(format!("{name}.html")), page(&answer)).unwrap();
     }
-    let names = ["real", "empty", "one", "millions", "unfinished", "hostile"];
+    let names = ["real", "empty", "one", "millions", "incomplete", "hostile"];
     let pages = names.map(|name| folder.join(format!("{name}.html")));
-    let bars = looked_at(&folder, &pages);
+    let bars = check_in_browser(&folder, &pages);
 
-    // On a linear scale a bar is as long as its number says.
+    // On a linear scale the length of a bar is proportional to its number.
     let system = answer["report"]["owners"]["system"]["buckets"].as_object().unwrap();
     let share = |name: &str| bars["real"][format!("system/{name}")]["rows"].as_f64().unwrap();
     let rows = |name: &str| system[name]["rows"].as_f64().unwrap();
@@ -327,13 +327,13 @@ async fn the_page_reads_well_in_a_real_browser() {
         let expected = share(longest) * rows(name) / rows(longest);
         assert!((share(name) - expected).abs() < 0.01, "{name}: {} for {expected}", share(name));
     }
-    // On a log scale one row is still seen.
+    // On a log scale one row is still visible.
     assert!(bars["millions"]["system/_client_index"]["rows"].as_f64().unwrap() > 0.02);
     assert_eq!(bars["millions"]["system/_id_token_replay"], json!({}));
 }
 
 #[tokio::test]
-async fn the_file_is_there_whole_or_not_at_all() {
+async fn the_file_is_written_completely_or_not_at_all() {
     let folder = folder("file");
     let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(1_800_000_000, 1, 5)).await;
     let html = |path: &Path| audit(&bed, &["--html", path.to_str().unwrap()]);
@@ -349,8 +349,8 @@ async fn the_file_is_there_whole_or_not_at_all() {
     let file = folder.join("audit.html");
     let first = html(&file);
     assert_eq!(first.status.code(), Some(1), "{}", stderr(&first));
-    let said = format!("the page is at {}\n", file.display());
-    assert!(String::from_utf8_lossy(&first.stdout).ends_with(&said), "{first:?}");
+    let last_line = format!("the page is at {}\n", file.display());
+    assert!(String::from_utf8_lossy(&first.stdout).ends_with(&last_line), "{first:?}");
     std::fs::write(&file, "old").unwrap();
     let link = folder.join("link.html");
     std::os::unix::fs::symlink("audit.html", &link).unwrap();
@@ -376,7 +376,7 @@ async fn the_file_is_there_whole_or_not_at_all() {
         let output = html(path);
         let expected = format!("janitor: {} cannot be written: {why}\n", path.display());
         assert_eq!((output.status.code(), stderr(&output)), (Some(3), expected));
-        // Refused before the table was read, except where only writing can tell.
+        // Refused before the table is read, unless only the write can fail.
         assert_eq!(output.stdout.is_empty(), !path.starts_with("/proc"), "{}", path.display());
     }
     assert!(pipe.exists() && left() == ["audit.html", "link.html", "pipe", "sub"], "{:?}", left());

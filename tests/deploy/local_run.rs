@@ -1,5 +1,5 @@
-//! A function that runs locally does not reach AWS by accident. The SDK's variable of all services leads to a recording proxy:
-//! whatever a function sends is seen there, and none of it leaves the machine.
+//! A function that runs locally does not reach AWS by accident. AWS_ENDPOINT_URL points at a recording proxy, which sees every
+//! request; none leaves the machine.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ fn start(name: &str, table: &str, proxy: &Proxy, more: &[(&str, &str)]) -> Rie {
     Rie::start(&function(name), &environment, 60)
 }
 
-fn is_refused(answer: &InvokeAnswer) {
+fn check_refused(answer: &InvokeAnswer) {
     assert!(answer.is_error, "{}", answer.payload);
     assert_eq!(answer.payload["errorType"], "Configuration");
     assert_eq!(answer.payload["errorMessage"], Refused.to_string());
@@ -54,7 +54,7 @@ async fn every_function_refuses_to_run_locally_without_a_local_endpoint() {
     for (name, file) in FUNCTIONS {
         let rie = start(name, "myapp_attributes", &proxy, &[("ALLOW_AWS", "")]);
         for _ in 0..2 {
-            is_refused(&rie.invoke(&event(file, "myapp_attributes", &bucket)));
+            check_refused(&rie.invoke(&event(file, "myapp_attributes", &bucket)));
         }
         assert_eq!(rie.output().matches("\"local run refused\"").count(), 1, "{name}: {}", rie.output());
     }
@@ -78,10 +78,7 @@ async fn every_function_runs_locally_with_an_endpoint_or_with_permission() {
         let permitted = start(name, &table, &elsewhere, &[("ALLOW_AWS", "true")]);
         let answer = permitted.invoke(&event(file, &table, &bucket));
         assert!(!answer.is_error, "{name}: {}", answer.payload);
-        assert!(
-            !elsewhere.seen().is_empty(),
-            "{name}: the proxy must be where an unguarded function sends its requests"
-        );
+        assert!(!elsewhere.seen().is_empty(), "{name}: without the guard, requests must reach the proxy");
         assert!(permitted.output().contains(USES_AWS), "{name}: {}", permitted.output());
         for notice in [USES_AWS, NOT_LOCAL] {
             assert!(!with_endpoint.output().contains(notice), "{name}: {}", with_endpoint.output());
@@ -89,7 +86,7 @@ async fn every_function_runs_locally_with_an_endpoint_or_with_permission() {
     }
 }
 
-/// Every file of `events/`, with a function that takes it.
+/// Every file of `events/`, with a function that accepts it.
 const EVENTS: [(&str, &str); 13] = [
     ("daily-cleanup", "capped.json"),
     ("daily-cleanup", "dry-run.json"),

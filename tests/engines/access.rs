@@ -1,4 +1,4 @@
-//! As whom `janitor` signs: behind a server that records the signatures and answers as STS and as IAM Identity Center.
+//! The credentials that `janitor` signs with, recorded by a server that answers as STS and as IAM Identity Center.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ aws_secret_access_key = secret
 /// SHA-1 of the session's name, and of the start URL: the names that the AWS CLI gives to its cache files.
 const CACHED: [&str; 2] = ["ee0bfd2552fbd840c02cc48b6e823320543c450f", "a51746d4aa793ae07b25e90c3a5db96fc7832bd7"];
 
-/// A home folder with AWS's files; removed with the value.
+/// A home folder with AWS configuration files; removed on drop.
 struct Home(PathBuf);
 
 impl Home {
@@ -98,7 +98,7 @@ impl Drop for Home {
     }
 }
 
-/// DynamoDB is the engine's; STS and the portal of IAM Identity Center are answered here.
+/// Forwards DynamoDB requests to the engine; answers for STS and the portal of IAM Identity Center.
 fn aws() -> Proxy {
     Proxy::start(engine(EngineKind::Embedded).endpoint(), |request| {
         let keys = |id: &str| json!({"accessKeyId": id, "secretAccessKey": "s", "sessionToken": "t", "expiration": 4_000_000_000_000_i64});
@@ -125,7 +125,7 @@ const ASSUMED: &str = "<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc
     <Expiration>2090-01-01T00:00:00Z</Expiration></Credentials><AssumedRoleUser><AssumedRoleId>x</AssumedRoleId>\
     <Arn>arn:aws:sts::123456789012:assumed-role/cleaner/x</Arn></AssumedRoleUser></AssumeRoleResult></AssumeRoleResponse>";
 
-/// `janitor` with its requests to all of AWS recorded.
+/// `janitor` with all its AWS requests recorded.
 fn recorded(aws: &Proxy, home: &Home, prefix: &str) -> Janitor {
     Janitor::default()
         .with("AWS_ENDPOINT_URL", aws.endpoint())
@@ -142,7 +142,7 @@ fn to_dynamodb(aws: &Proxy) -> Vec<Request> {
     aws.requests().into_iter().filter(|request| !request.operation.is_empty()).collect()
 }
 
-/// The keys that signed what DynamoDB was asked, each once.
+/// The access keys and regions that signed the DynamoDB requests, without repeats.
 fn signers(aws: &Proxy) -> Vec<(String, String)> {
     let signers = to_dynamodb(aws);
     let mut signers: Vec<_> = signers
@@ -159,7 +159,7 @@ fn one_line(ended: &Ended, code: i32, text: &str) {
 }
 
 #[tokio::test]
-async fn a_profile_signs_and_keys_in_the_environment_do_not() {
+async fn the_profile_flag_takes_precedence_over_keys_in_the_environment() {
     let (bed, home) = (Bed::new(EngineKind::Embedded).await, Home::new());
     home.sign_in_to_sso("2090-01-01T00:00:00Z");
     for (profile, key) in [
@@ -174,7 +174,7 @@ async fn a_profile_signs_and_keys_in_the_environment_do_not() {
         assert_eq!((ended.code, ended.err.as_str()), (1, ""), "{profile}: {ended:?}");
         assert_eq!(signers(&aws), [(key.to_owned(), "eu-west-1".to_owned())], "{profile}");
     }
-    // By the environment's own variable the keys come first, as in the AWS CLI.
+    // With AWS_PROFILE, unlike --profile, keys in the environment take precedence, as in the AWS CLI.
     let aws = aws();
     let shell = with_keys(recorded(&aws, &home, &bed.prefix)).with("AWS_PROFILE", "work");
     assert_eq!(shell.run(&["ttl", "status"]).code, 1);
@@ -182,7 +182,7 @@ async fn a_profile_signs_and_keys_in_the_environment_do_not() {
 }
 
 #[tokio::test]
-async fn what_is_missing_to_sign_is_named_and_nothing_is_sent() {
+async fn missing_credentials_are_named_and_nothing_is_sent() {
     let home = Home::new();
     let aws = aws();
     let plain = recorded(&aws, &home, "x").with("AWS_REGION", "eu-west-1");
@@ -214,7 +214,7 @@ async fn what_is_missing_to_sign_is_named_and_nothing_is_sent() {
 
 /// Lambda passes keys and region in the environment: nothing else is searched.
 #[tokio::test]
-async fn a_function_signs_with_the_keys_of_its_environment_or_says_that_there_are_none() {
+async fn a_function_signs_with_the_keys_of_its_environment_or_reports_that_there_are_none() {
     let bed = Bed::new(EngineKind::Embedded).await;
     let aws = aws();
     let open = async |pairs: &[(&str, &str)]| {
@@ -248,10 +248,10 @@ async fn the_caller_is_shown_before_anything_is_written() {
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!(ended.err, "signed in as arn:aws:iam::123456789012:user/ASIASSO (profile sso, SSO)\n");
     assert!(ended.json()["report"]["rows"]["deleted"].as_u64() > Some(0));
-    let asked = aws.requests().iter().position(|request| request.body.contains("GetCallerIdentity")).unwrap();
+    let identified = aws.requests().iter().position(|request| request.body.contains("GetCallerIdentity")).unwrap();
     let written = aws.seen().iter().position(|name| name == "PutItem" || name == "BatchExecuteStatement").unwrap();
-    assert!(asked < written, "{:?}", aws.seen());
-    // A dry run asks nobody, and every other command that applies says so too.
+    assert!(identified < written, "{:?}", aws.seen());
+    // A dry run does not call STS; other commands with --apply show the caller, too.
     let before = aws.requests().len();
     assert_eq!(janitor.run(&["cleanup"]).err, "");
     assert!(aws.requests()[before..].iter().all(|request| !request.operation.is_empty()));
@@ -261,13 +261,13 @@ async fn the_caller_is_shown_before_anything_is_written() {
             .err
             .starts_with("signed in as arn:aws:iam::123456789012:user/AKIAENVIRONMENT (keys in the environment)\n")
     );
-    // A local engine has no callers.
+    // A local engine has no caller identity.
     let local = Janitor::on(engine(EngineKind::Embedded).endpoint(), &bed.prefix).run(&apply);
     assert_eq!((local.code, local.err.as_str()), (0, ""));
 }
 
 #[tokio::test]
-async fn sts_that_does_not_answer_is_a_warning_within_seconds() {
+async fn an_unresponsive_sts_is_a_warning_within_seconds() {
     let (bed, home) = (Bed::new(EngineKind::Embedded).await, Home::new());
     let aws = aws();
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();

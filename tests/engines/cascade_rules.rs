@@ -1,5 +1,5 @@
-//! What the cascade removes and what it leaves, in every combination of what can hang on a removed token: on a real engine,
-//! at a fixed time, from records as the stream tells them.
+//! The rows that the cascade deletes and keeps, for every combination of rows related to a removed token: on a real engine,
+//! at a fixed time, from records in the stream's format.
 
 use bed::Invocations as _;
 use std::collections::BTreeSet;
@@ -33,10 +33,10 @@ enum Index {
     Old,
     New,
     Both,
-    /// Leads to another actor, who has no such token either.
+    /// Points at another actor, who has no such token either.
     Elsewhere,
     Malformed,
-    /// Another bucket's row under the very key.
+    /// A row of another bucket with the same key.
     Foreign,
 }
 
@@ -44,7 +44,7 @@ enum Index {
 enum Token {
     Gone,
     WrittenAgain,
-    /// Another bucket's row under the very key: older releases would read it.
+    /// A row of another bucket with the same key: older releases would read it.
     Foreign,
 }
 
@@ -55,7 +55,7 @@ enum Provider {
     Unreferenced,
     TtlPast,
     WithoutTtl,
-    /// Written a moment ago: whoever names it is to come.
+    /// Just written: the token that names it may follow.
     Young,
     NamedByLive,
     NamedByLiveTtlPast,
@@ -66,21 +66,21 @@ enum Provider {
     Foreign,
 }
 
-/// A token bucket, the old name of its index, and how its names begin.
+/// A token bucket, the old name of its index, and the prefix of its names.
 const KINDS: [(&str, &str, &str); 3] = [
     ("mcp_tokens", "access_token_index", "aw_"),
     ("mcp_refresh_tokens", "refresh_token_index", "rt_"),
     ("mcp_auth_codes", "auth_code_index", "ac_"),
 ];
 
-fn row(owner: &str, bucket: &str, name: &str, data: &str, ttl: Option<i64>, goes: bool) -> Specimen {
+fn row(owner: &str, bucket: &str, name: &str, data: &str, ttl: Option<i64>, deleted: bool) -> Specimen {
     Specimen {
         owner: owner.to_owned(),
         bucket: bucket.to_owned(),
         name: name.to_owned(),
         data: Some(AttributeValue::S(data.to_owned())),
         ttl: ttl.map(|at| AttributeValue::N(at.to_string())),
-        fate: if goes { Fate::Goes } else { Fate::Stays },
+        fate: if deleted { Fate::Goes } else { Fate::Stays },
     }
 }
 
@@ -93,9 +93,9 @@ fn combination(
     token: Token,
     provider: Provider,
 ) -> (Vec<Specimen>, Value) {
-    let (bucket, index_bucket, begin) = KINDS[kind];
+    let (bucket, index_bucket, prefix) = KINDS[kind];
     // With a colon, so that a row of another bucket can have the same key.
-    let (actor, part) = (format!("actor{n}"), format!("{begin}{n}"));
+    let (actor, part) = (format!("actor{n}"), format!("{prefix}{n}"));
     let (name, key) = (format!("{part}:t"), format!("google_token_access_{n}"));
     let mut rows = Vec::new();
     let gone = token == Token::Gone;
@@ -103,7 +103,7 @@ fn combination(
     let new_index = format!("_{index_bucket}");
     let pointer = dumps(&json!(actor));
     let mut put_index =
-        |bucket: &str, name: &str, data: &str, goes| rows.push(row(OAUTH_OWNER, bucket, name, data, later, goes));
+        |bucket: &str, name: &str, data: &str, deleted| rows.push(row(OAUTH_OWNER, bucket, name, data, later, deleted));
     match index {
         Index::None => {}
         Index::Old => put_index(index_bucket, &name, &pointer, gone),
@@ -129,9 +129,9 @@ fn combination(
     };
     let dead = json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": false});
     let tripwire = json!({"created_at": NOW - 3 * DAY, "expires_at": NOW + DAY, "used": true, "used_at": NOW - DAY});
-    // Two hours after it was written, by what the library gives it.
+    // The library sets the TTL to two hours after the write.
     let (old, young) = (Some(NOW + 1_000), Some(NOW + 7_000));
-    let (ttl, goes, referrer) = match provider {
+    let (ttl, deleted, referrer) = match provider {
         Provider::NotNamed | Provider::Absent => (None, false, None),
         Provider::Unreferenced => (old, true, None),
         Provider::TtlPast => (Some(NOW - 60), true, None),
@@ -150,14 +150,21 @@ fn combination(
             let (bucket, rest) = ("mcp_google_tokens:google", format!("token_access_{n}"));
             rows.push(row(&actor, bucket, &rest, "{}", ttl, false));
         }
-        _ => rows.push(row(&actor, "mcp_google_tokens", &key, "{\"refresh_token\": \"1//secret\"}", ttl, goes && gone)),
+        _ => rows.push(row(
+            &actor,
+            "mcp_google_tokens",
+            &key,
+            "{\"refresh_token\": \"1//secret\"}",
+            ttl,
+            deleted && gone,
+        )),
     }
     if let Some(data) = referrer {
         rows.push(row(&actor, "mcp_refresh_tokens", &format!("rt_other{n}"), &data, later, false));
     }
     let named = match provider {
         Provider::NotNamed => Value::Null,
-        // What a key with a colon can collide with.
+        // A key with a colon, which collides with another bucket's.
         Provider::Foreign => json!(format!("google:token_access_{n}")),
         _ => json!(key),
     };
@@ -199,7 +206,7 @@ async fn deliver(function: &Function, records: &[Value]) -> CascadeReport {
     function.ttl_cascade(event(records), EpochSeconds::new(NOW), None).await.unwrap()
 }
 
-/// In batches as a mapping makes them; all of it has to succeed.
+/// Delivers in batches, as the event source mapping does, and expects every record to succeed.
 async fn deliver_all(function: &Function, records: &[Value], size: usize) -> Tally {
     let mut counts = Tally::default();
     for batch in records.chunks(size) {
@@ -223,8 +230,8 @@ fn with(function: &Function, settings: &[(&str, &str)]) -> Function {
     Function::new(function.client.clone(), environment)
 }
 
-/// Every combination has its fate; a dry run says the same and sends no write; a second delivery, shuffled, does nothing.
-async fn every_combination_of_index_row_token_and_provider_row_has_its_fate(kind: EngineKind) {
+/// A dry run reports the same and sends no writes; a second, shuffled delivery deletes nothing.
+async fn handles_every_combination_of_index_row_token_and_provider_row(kind: EngineKind) {
     let (bed, rows, mut records) = bed_with_all(kind).await;
     let before = bed.keys().await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| RequestFate::Forward);
@@ -235,11 +242,16 @@ async fn every_combination_of_index_row_token_and_provider_row_has_its_fate(kind
     assert!(seen.iter().all(|operation| ["DescribeTable", "BatchGetItem", "Query"].contains(&operation.as_str())));
 
     let did = deliver_all(&bed.function, &records, 100).await;
-    assert_eq!(did, would, "the dry run's report is the real run's");
+    assert_eq!(did, would, "the dry run reported something else");
     bed.check(&rows).await;
-    let goes = rows.iter().filter(|row| row.fate == Fate::Goes).count();
-    assert_eq!(did.rows_deleted(), goes as u64);
-    println!("{} combinations, {} rows, {goes} deleted, {} requests dry", records.len(), rows.len(), seen.len());
+    let deleted = rows.iter().filter(|row| row.fate == Fate::Goes).count();
+    assert_eq!(did.rows_deleted(), deleted as u64);
+    println!(
+        "{} combinations, {} rows, {deleted} deleted, {} requests in the dry run",
+        records.len(),
+        rows.len(),
+        seen.len()
+    );
 
     fastrand::Rng::with_seed(1).shuffle(&mut records);
     let again = deliver_all(&bed.function, &records, 100).await;
@@ -247,7 +259,7 @@ async fn every_combination_of_index_row_token_and_provider_row_has_its_fate(kind
     bed.check(&rows).await;
 }
 
-/// One by one and backwards, each twice in its batch: the same table.
+/// Small batches in reverse order, each record twice.
 async fn the_order_and_the_size_of_batches_do_not_matter(kind: EngineKind) {
     let (bed, rows, mut records) = bed_with_all(kind).await;
     records.reverse();
@@ -258,7 +270,7 @@ async fn the_order_and_the_size_of_batches_do_not_matter(kind: EngineKind) {
     bed.check(&rows).await;
 }
 
-/// Index rows in doubt are looked at before the token: of the system actor's own tokens just as of anybody's.
+/// The system actor's own tokens are handled like any other actor's.
 async fn a_token_of_a_client_that_registered_itself_leaves_nothing_behind(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     let pointer = dumps(&json!(OAUTH_OWNER));
@@ -273,8 +285,8 @@ async fn a_token_of_a_client_that_registered_itself_leaves_nothing_behind(kind: 
     bed.check(&rows).await;
 }
 
-/// A provider row that two removed tokens of one batch named, one of which is there again: it is left alone.
-async fn one_that_is_there_again_keeps_what_another_one_gave_up(kind: EngineKind) {
+/// Two removed tokens of one batch named the provider row, and one of them was written again: the row is kept.
+async fn a_token_that_was_written_again_keeps_its_provider_row(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     let data = dumps(&json!({"google_token_key": "google_token_access_1", "expires_at": NOW - 301}));
     let rows = [
@@ -292,8 +304,8 @@ async fn one_that_is_there_again_keeps_what_another_one_gave_up(kind: EngineKind
     bed.check(&rows).await;
 }
 
-/// A refresh token with a minute to live names the provider row; this machine's clock is five minutes ahead of the table's.
-async fn a_clock_that_is_ahead_takes_no_provider_row_early(kind: EngineKind) {
+/// A refresh token that expires in a minute names the provider row; this machine's clock is five minutes ahead of the table's.
+async fn a_clock_that_is_ahead_deletes_no_provider_row_early(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     let data = dumps(&json!({"google_token_key": "google_token_access_1", "expires_at": NOW + 60, "used": false}));
     let rows = [
@@ -310,8 +322,8 @@ async fn a_clock_that_is_ahead_takes_no_provider_row_early(kind: EngineKind) {
     bed.check(&rows).await;
 }
 
-/// Two actors, one name: the index row goes with the one that it leads to, whoever is judged first.
-async fn an_index_row_goes_with_the_actor_that_it_leads_to(kind: EngineKind) {
+/// Two actors have a token of the same name; the order in which they are judged does not matter.
+async fn an_index_row_is_deleted_with_the_token_that_it_points_at(kind: EngineKind) {
     for (first, second) in [("ada", "bea"), ("bea", "ada")] {
         let bed = Bed::new(kind).await;
         let rows = [row(OAUTH_OWNER, "_access_token_index", "aw_1", "\"ada\"", Some(NOW + 60), true)];
@@ -322,7 +334,7 @@ async fn an_index_row_goes_with_the_actor_that_it_leads_to(kind: EngineKind) {
     }
 }
 
-async fn a_row_that_changes_while_it_is_judged_is_left_and_counted(kind: EngineKind) {
+async fn a_row_that_changes_while_it_is_judged_is_kept_and_counted(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     bed.write(&[row(OAUTH_OWNER, "_access_token_index", "aw_1", "\"ada\"", Some(NOW + 60), false)]).await;
     let (endpoint, table) = (engine(kind).endpoint().to_owned(), bed.table.clone());
@@ -341,8 +353,7 @@ async fn a_row_that_changes_while_it_is_judged_is_left_and_counted(kind: EngineK
     assert_eq!(bed.keys().await.len(), 1);
 }
 
-/// A ceiling stops a batch; what is over it comes again, and is finished by later deliveries.
-async fn a_ceiling_stops_a_batch_and_the_rest_comes_again(kind: EngineKind) {
+async fn max_deletes_stops_a_batch_and_the_rest_is_redelivered(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     let rows: Vec<Specimen> = (0..5)
         .map(|n| row(OAUTH_OWNER, "_access_token_index", &format!("aw_{n}"), "\"ada\"", Some(NOW + 60), true))
@@ -354,7 +365,7 @@ async fn a_ceiling_stops_a_batch_and_the_rest_comes_again(kind: EngineKind) {
     let mut deliveries = 0;
     while !records.is_empty() {
         let report = deliver(&function, &records).await;
-        records.retain(|record| report.failed.iter().any(|one| record["dynamodb"]["SequenceNumber"] == **one));
+        records.retain(|record| report.failed.iter().any(|failed| record["dynamodb"]["SequenceNumber"] == **failed));
         assert_eq!(report.records.failed, records.len() as u64);
         let outcome = if records.is_empty() { Outcome::Complete } else { Outcome::MaxDeletes };
         assert_eq!(report.run.outcome, outcome);
@@ -364,9 +375,9 @@ async fn a_ceiling_stops_a_batch_and_the_rest_comes_again(kind: EngineKind) {
     bed.check(&rows).await;
 }
 
-/// At a pace at which there is no time for all of it: what was not come to is told, exactly that, before the time is over;
-/// later deliveries, no longer, finish it.
-async fn a_delivery_that_runs_out_of_time_reports_exactly_the_rest(kind: EngineKind) {
+/// At this write rate the batch does not fit its time: exactly the remaining records are reported as failed, and later
+/// deliveries with the same time finish them.
+async fn a_delivery_that_hits_its_deadline_reports_exactly_the_rest(kind: EngineKind) {
     bed::clock::pause();
     let bed = Bed::new(kind).await;
     let name = |n: usize| format!("aw_{n:03}");
@@ -377,52 +388,52 @@ async fn a_delivery_that_runs_out_of_time_reports_exactly_the_rest(kind: EngineK
         (0..350).map(|n| removal(&bed.table, n, "ada", "mcp_tokens", &name(n), Some("{}"))).collect();
     let function = with(&bed.function, &[("MAX_WRITE_UNITS_PER_SECOND", "50")]);
     let budget = Duration::from_secs(4);
-    let mut cut_off = 0;
+    let mut incomplete = 0;
     while !records.is_empty() {
-        let began = Instant::now();
+        let started = Instant::now();
         let report = function.ttl_cascade(event(&records), EpochSeconds::new(NOW), Some(budget)).await.unwrap();
-        assert!(began.elapsed() < budget, "{:?}", began.elapsed());
+        assert!(started.elapsed() < budget, "{:?}", started.elapsed());
         let failed: BTreeSet<&str> = report.failed.iter().map(String::as_str).collect();
-        let there = bed.keys().await;
-        let left = |record: &Value| {
+        let keys = bed.keys().await;
+        let remains = |record: &Value| {
             let sort = record["dynamodb"]["Keys"]["bucket_name"]["S"].as_str().unwrap();
             let index = sort.replace("mcp_tokens", "_access_token_index");
-            there.contains(&(OAUTH_OWNER.to_owned(), index))
+            keys.contains(&(OAUTH_OWNER.to_owned(), index))
         };
         let sequence = |record: &'_ Value| record["dynamodb"]["SequenceNumber"].as_str().unwrap().to_owned();
-        let rest: BTreeSet<String> = records.iter().filter(|record| left(record)).map(sequence).collect();
-        // Only a delete that was cut off while it was under way may be reported and done.
-        assert!(rest.iter().all(|one| failed.contains(one.as_str())), "{rest:?} is not in {failed:?}");
+        let rest: BTreeSet<String> = records.iter().filter(|record| remains(record)).map(sequence).collect();
+        // Only a delete in flight at the deadline may be both reported and done.
+        assert!(rest.iter().all(|record| failed.contains(record.as_str())), "{rest:?} is not in {failed:?}");
         assert!((failed.len() - rest.len()) as u64 <= report.run.counts.uncertain(), "{failed:?} for {rest:?}");
         assert_eq!(report.records.failed, failed.len() as u64);
         if failed.is_empty() {
             assert_eq!(report.run.outcome, Outcome::Complete);
         } else {
             assert_eq!(report.run.outcome, Outcome::OutOfTime);
-            assert!(failed.len() < records.len(), "nothing was done in time");
-            cut_off += 1;
+            assert!(failed.len() < records.len(), "nothing was done before the deadline");
+            incomplete += 1;
         }
         records.retain(|record| failed.contains(sequence(record).as_str()));
     }
-    assert!(cut_off > 0, "350 rows in four seconds at 50 a second: give it more");
+    assert!(incomplete > 0, "350 rows fit into four seconds at 50 a second: use more rows");
     bed.check(&rows).await;
 }
 
 on_both_engines!(
-    every_combination_of_index_row_token_and_provider_row_has_its_fate,
+    handles_every_combination_of_index_row_token_and_provider_row,
     the_order_and_the_size_of_batches_do_not_matter,
     a_token_of_a_client_that_registered_itself_leaves_nothing_behind,
-    one_that_is_there_again_keeps_what_another_one_gave_up,
-    an_index_row_goes_with_the_actor_that_it_leads_to,
-    a_clock_that_is_ahead_takes_no_provider_row_early,
-    a_row_that_changes_while_it_is_judged_is_left_and_counted,
-    a_ceiling_stops_a_batch_and_the_rest_comes_again,
-    a_delivery_that_runs_out_of_time_reports_exactly_the_rest,
+    a_token_that_was_written_again_keeps_its_provider_row,
+    an_index_row_is_deleted_with_the_token_that_it_points_at,
+    a_clock_that_is_ahead_deletes_no_provider_row_early,
+    a_row_that_changes_while_it_is_judged_is_kept_and_counted,
+    max_deletes_stops_a_batch_and_the_rest_is_redelivered,
+    a_delivery_that_hits_its_deadline_reports_exactly_the_rest,
 );
 
-/// What is not the cascade's is counted and passed over, also when the filter lets it in; what no stream sends as well.
+/// Records that do not concern the cascade are ignored even if the filter lets them through; malformed records, too.
 #[tokio::test]
-async fn strange_records_are_counted_and_cost_nothing() {
+async fn unrelated_records_are_counted_and_cost_nothing() {
     let bed = Bed::new(EngineKind::Embedded).await;
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), |_| RequestFate::Forward);
     let function = bed.through(&proxy).await;
@@ -441,23 +452,23 @@ async fn strange_records_are_counted_and_cost_nothing() {
     assert_eq!((seen.received, seen.ignored, seen.of_other_tables, seen.malformed, seen.failed), (7, 5, 1, 2, 0));
     assert_eq!(report.to_answer(), json!({"batchItemFailures": []}));
     assert!(proxy.seen().is_empty(), "{:?}", proxy.seen());
-    // An event that is no stream's is a mistake of whoever invokes.
+    // An event that is not from a stream is the caller's mistake.
     for event in [json!({}), json!({"mode": "dry-run"}), json!({"Records": {}}), json!(null)] {
         let error = function.ttl_cascade(event, EpochSeconds::new(NOW), None).await.unwrap_err();
         assert_eq!(error.kind(), "Configuration", "{error}");
     }
 }
 
-/// What the functions of one test have told.
-static TOLD: Mutex<Vec<Value>> = Mutex::new(Vec::new());
+/// The metrics that the functions of one test emitted.
+static EMITTED: Mutex<Vec<Value>> = Mutex::new(Vec::new());
 
-/// A batch of which nothing could be done has counts, too: its records come again, and somebody looks at the dashboard.
+/// A batch that fails is still reported with its counts; its records are delivered again.
 #[tokio::test]
 async fn a_batch_that_fails_as_a_whole_fails_the_invocation_without_a_metric() {
     let bed = Bed::new(EngineKind::Embedded).await;
     let removed = |n: usize| removal(&bed.table, n, "ada", "mcp_tokens", &format!("aw_{n}"), Some("{}"));
     let ignored = removal(&bed.table, 3, "ada", "notes", "x", Some("{}"));
-    // Before the first of them is tried, and while they are.
+    // Before the first record is handled, and during the work.
     for operation in ["DescribeTable", "BatchGetItem"] {
         let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
             if request.is_work(operation) {
@@ -467,16 +478,16 @@ async fn a_batch_that_fails_as_a_whole_fails_the_invocation_without_a_metric() {
             RequestFate::Forward
         });
         let function = bed.through(&proxy).await;
-        let function = function.telling(|line| TOLD.lock().unwrap().push(serde_json::from_str(line).unwrap()));
-        TOLD.lock().unwrap().clear();
+        let function = function.telling(|line| EMITTED.lock().unwrap().push(serde_json::from_str(line).unwrap()));
+        EMITTED.lock().unwrap().clear();
         let records = [removed(1), ignored.clone(), removed(2)];
         let settings = Settings::parse(&bed.function.environment, &serde_json::Map::new(), Purpose::Cascade).unwrap();
         let batch = Batch::read(&event(&records), &settings.table).unwrap();
         let error = function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await.unwrap_err();
         assert_eq!(error.kind(), "Store", "{error}");
         // The cascade has no metric: the log line of the failure has the counts.
-        assert!(TOLD.lock().unwrap().is_empty());
-        // What that line counts: by the run's own report where the table could be opened.
+        assert!(EMITTED.lock().unwrap().is_empty());
+        // The same counts: from the run's own report if the table could be opened.
         let clock = RunClock::start(EpochSeconds::new(NOW), None);
         let report = match dynamo::Dynamo::open(function.client.clone(), &settings, None, clock).await {
             Err(_) => CascadeReport::failed(&settings, &clock, &batch),

@@ -1,4 +1,4 @@
-//! The promises of DESIGN.md, each restated as a test, on genuine DynamoDB Local and on the embedded engine.
+//! The guarantees of the README, restated as tests, on DynamoDB Local and on the embedded engine.
 
 use bed::Invocations as _;
 use std::collections::{BTreeSet, HashSet};
@@ -25,40 +25,40 @@ use shared::time::EpochSeconds;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
-use super::driven::Driven;
+use super::driven::DrivenClock;
 
 bed::on_both_engines!(
     deletes_every_dead_row_and_no_live_one,
-    asks_for_little,
+    sends_few_requests,
     a_dry_run_sends_no_write,
     a_row_that_changes_between_judgement_and_delete_survives,
     a_second_run_sees_the_lease_and_does_nothing,
     a_killed_run_is_finished_by_the_next,
-    stops_by_itself_before_its_deadline_and_the_next_runs_finish,
-    stops_at_max_deletes_exactly_and_goes_on_from_there,
+    stops_before_its_deadline_and_the_next_runs_finish,
+    stops_at_exactly_max_deletes_and_the_next_run_continues,
     refuses_above_the_delete_share_and_deletes_nothing,
-    an_empty_table_is_a_success_that_says_so,
-    a_table_of_something_else_is_refused,
-    a_table_swept_clean_of_all_it_held_is_still_the_right_one,
-    survives_throttles_and_lost_answers,
-    a_store_fault_is_never_read_as_absence,
-    a_provisioned_table_is_left_half_of_its_units,
-    a_share_that_could_not_be_read_is_not_below_the_limit,
-    a_cursor_does_not_change_the_share,
+    an_empty_table_is_reported_as_a_success,
+    a_table_of_another_application_is_refused,
+    a_table_whose_last_known_row_was_deleted_is_still_accepted,
+    survives_throttling_and_lost_responses,
+    a_read_error_is_never_taken_as_absence,
+    uses_at_most_half_of_the_units_of_a_provisioned_table,
+    refuses_when_the_delete_share_cannot_be_determined,
+    a_cursor_does_not_change_the_delete_share,
     a_row_with_an_impossible_pointer_does_not_stop_the_run,
-    a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_names_another,
-    a_fault_leaves_a_cursor_behind,
-    a_lease_row_that_cannot_be_read_is_replaced,
+    deletes_both_provider_rows_when_access_and_refresh_token_name_different_ones,
+    a_failed_run_leaves_a_cursor,
+    a_malformed_lease_row_is_replaced,
     a_state_row_that_cannot_be_written_does_not_lose_the_report,
-    answers_in_time_though_its_last_words_hang,
-    a_batch_that_is_refused_is_halved_until_the_row_is_found,
+    returns_before_its_deadline_when_its_last_write_hangs,
+    a_rejected_batch_is_halved_until_the_row_is_found,
 );
 
 async fn clean(bed: &Bed, event: Value) -> Result<RunReport, RunError> {
     bed.function.daily_cleanup(event, EpochSeconds::new(NOW), None).await
 }
 
-/// Sessions, `dead` of them dead, with names in no order.
+/// Sessions with random names; the first `dead` are expired.
 fn sessions(dead: usize, alive: usize) -> Vec<Specimen> {
     let mut random = fastrand::Rng::with_seed(3);
     (0..dead + alive)
@@ -98,7 +98,7 @@ async fn deletes_every_dead_row_and_no_live_one(kind: EngineKind) {
     assert_eq!((again.counts.rows_deleted(), again.outcome), (0, Outcome::Complete));
 }
 
-async fn asks_for_little(kind: EngineKind) {
+async fn sends_few_requests(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 30, 2);
     let bed = Bed::with(kind, &rows).await;
     let report = clean(&bed, json!({})).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_dry_run_sends_no_write(kind: EngineKind) {
     assert!(seen.len() > 10);
 }
 
-/// Runs async work from a proxy's hook, which is not async.
+/// Runs async work from the proxy's hook, which is not async.
 fn block_on<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let work = move || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
     std::thread::spawn(work).join().unwrap()
@@ -142,7 +142,6 @@ async fn a_row_that_changes_between_judgement_and_delete_survives(kind: EngineKi
     rows[4].data = marker(NOW + 900);
     let (client, table) = (bed.function.client.clone(), bed.table.clone());
     let mut done = BTreeSet::new();
-    // Between the judgement and the delete of a row, the row changes.
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         if request.operation == "BatchExecuteStatement" {
             for row in &rows {
@@ -182,7 +181,7 @@ async fn a_second_run_sees_the_lease_and_does_nothing(kind: EngineKind) {
     });
     let function = bed.through(&proxy).await;
     let first = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
-    let second = second.lock().unwrap().clone().expect("the second run ran while the first was going");
+    let second = second.lock().unwrap().clone().expect("the second run ran during the first");
     assert_eq!(second.outcome, Outcome::LeaseHeld);
     assert!(!second.outcome.is_complete());
     assert_eq!((second.counts.rows_read(), second.counts.rows_deleted()), (0, 0));
@@ -195,20 +194,20 @@ async fn a_killed_run_is_finished_by_the_next(kind: EngineKind) {
     let rows = fixture::settled(NOW, 6, 4);
     for kill_at in [1, 2, 3, 5, 8, 13] {
         let bed = Bed::with(kind, &rows).await;
-        let (mut deletes, (died, mut death)) = (0, unbounded_channel());
-        // From the nth delete on nothing gets through any more: what a killed process looks like from the table.
+        let (mut deletes, (killed, mut kill)) = (0, unbounded_channel());
+        // From the nth delete on no request reaches the table, as if the process had been killed.
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
             deletes += usize::from(request.operation == "BatchExecuteStatement");
             if deletes < kill_at {
                 return proxy::Fate::Forward;
             }
-            let _ = died.send(());
+            let _ = killed.send(());
             proxy::Fate::CutBefore
         });
         let function = bed.through(&proxy).await;
         tokio::select! {
             ended = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None) => panic!("not killed: {ended:?}"),
-            _ = death.recv() => {}
+            _ = kill.recv() => {}
         }
         let held = clean(&bed, json!({})).await.unwrap();
         assert_eq!(held.outcome, Outcome::LeaseHeld, "the killed run's lease has a minute left");
@@ -218,42 +217,42 @@ async fn a_killed_run_is_finished_by_the_next(kind: EngineKind) {
     }
 }
 
-/// By a clock that moves with requests: however busy the machine is, each run ends in time and gives its lease back.
-async fn stops_by_itself_before_its_deadline_and_the_next_runs_finish(kind: EngineKind) {
+/// Each run ends before its deadline and releases its lease. Requests advance the clock, so the load of the machine does not matter.
+async fn stops_before_its_deadline_and_the_next_runs_finish(kind: EngineKind) {
     let rows = sessions(7_000, 3_000);
     let bed = Bed::with(kind, &rows).await;
-    let clock = Driven::start();
-    let pass = clock.pass();
+    let clock = DrivenClock::start();
+    let advance = clock.advance();
     let proxy = Proxy::start(engine(kind).endpoint(), move |_| {
-        pass(Duration::from_millis(10));
+        advance(Duration::from_millis(10));
         proxy::Fate::Forward
     });
     let function = bed.through(&proxy).await;
     let budget = Duration::from_secs(3);
     let (mut deleted, mut uncertain) = (0, 0);
     for run in 0.. {
-        let began = Instant::now();
-        // Unpaced, so that the engine is what limits the run.
+        let started = Instant::now();
+        // No rate limit, so that only the engine limits the run.
         let event = json!({"max_write_units_per_second": 100_000});
         let report = function.daily_cleanup(event, EpochSeconds::new(NOW), Some(budget)).await.unwrap();
-        assert!(began.elapsed() < budget, "run {run} took {:?}", began.elapsed());
+        assert!(started.elapsed() < budget, "run {run} took {:?}", started.elapsed());
         deleted += report.counts.rows_deleted();
         uncertain += report.counts.uncertain();
         assert_eq!(report.resumed, run > 0, "run {run}: {:?}", report.notes);
         if report.outcome.is_complete() {
-            assert!(run > 0, "10,000 rows in one run: give it more");
+            assert!(run > 0, "10,000 rows fit into one run: use more rows");
             break;
         }
         assert_eq!(report.outcome, Outcome::OutOfTime, "run {run}");
-        assert!(run < 10, "no end in sight: {deleted} deleted");
+        assert!(run < 10, "not finished after 10 runs: {deleted} deleted");
     }
-    // A delete that was cut off in flight is counted as uncertain, and only then can the sum be short.
+    // A delete in flight at the deadline is counted as uncertain; nothing else may be missing from the sum.
     assert!((deleted..=deleted + uncertain).contains(&7_000), "{deleted} deleted, {uncertain} uncertain");
     assert!(uncertain < 1_000, "{uncertain} uncertain");
     bed.check(&rows).await;
 }
 
-async fn stops_at_max_deletes_exactly_and_goes_on_from_there(kind: EngineKind) {
+async fn stops_at_exactly_max_deletes_and_the_next_run_continues(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 3, 5);
     let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
     let bed = Bed::with(kind, &rows).await;
@@ -294,7 +293,7 @@ async fn refuses_above_the_delete_share_and_deletes_nothing(kind: EngineKind) {
     bed.check(&rows).await;
 }
 
-async fn an_empty_table_is_a_success_that_says_so(kind: EngineKind) {
+async fn an_empty_table_is_reported_as_a_success(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     for _ in 0..2 {
         let report = clean(&bed, json!({})).await.unwrap();
@@ -305,23 +304,23 @@ async fn an_empty_table_is_a_success_that_says_so(kind: EngineKind) {
     }
 }
 
-async fn a_table_of_something_else_is_refused(kind: EngineKind) {
-    let stranger =
+async fn a_table_of_another_application_is_refused(kind: EngineKind) {
+    let foreign =
         Specimen { bucket: "invoices".to_owned(), owner: "customer".to_owned(), ..session("x", 1, Fate::Stays) };
-    let bed = Bed::with(kind, std::slice::from_ref(&stranger)).await;
+    let bed = Bed::with(kind, std::slice::from_ref(&foreign)).await;
     let refused = clean(&bed, json!({})).await.unwrap_err();
     assert!(refused.to_string().starts_with("refused: table "), "{refused}");
     assert!(refused.to_string().contains("check AWS_DB_PREFIX or ATTRIBUTES_TABLE"), "{refused}");
     assert_eq!(refused.kind(), "Refused");
-    // Not even a state row is left in a table that is not ours.
+    // Not even a state row is written to a foreign table.
     let scanned = bed.function.client.scan().table_name(&bed.table).send().await.unwrap();
     assert_eq!(scanned.count(), 1);
 }
 
-async fn a_table_swept_clean_of_all_it_held_is_still_the_right_one(kind: EngineKind) {
-    let stranger =
+async fn a_table_whose_last_known_row_was_deleted_is_still_accepted(kind: EngineKind) {
+    let foreign =
         Specimen { bucket: "_internal".to_owned(), owner: "actor".to_owned(), ..session("x", 1, Fate::Stays) };
-    let bed = Bed::with(kind, &[stranger, session("dead", NOW - 9_000, Fate::Goes)]).await;
+    let bed = Bed::with(kind, &[foreign, session("dead", NOW - 9_000, Fate::Goes)]).await;
     assert_eq!(clean(&bed, json!({})).await.unwrap().counts.rows_deleted(), 1);
     assert_eq!(clean(&bed, json!({})).await.unwrap().outcome, Outcome::Complete);
 }
@@ -330,12 +329,12 @@ const THROTTLED: &str =
     r#"{"__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", "message": "slow down"}"#;
 const SERVER_ERROR: &str = r#"{"__type": "com.amazonaws.dynamodb.v20120810#InternalServerError", "message": "oops"}"#;
 
-async fn survives_throttles_and_lost_answers(kind: EngineKind) {
+async fn survives_throttling_and_lost_responses(kind: EngineKind) {
     bed::clock::pause();
     let rows = fixture::all_kinds(NOW, 4, 6);
     let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
     let bed = Bed::with(kind, &rows).await;
-    // Each request fails once at most: by chance one would use up all of its attempts.
+    // Each request fails at most once, so that none exhausts its attempts by chance.
     let (mut n, mut seen) = (0, HashSet::new());
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         if !seen.insert((request.operation.clone(), request.body.clone())) {
@@ -360,11 +359,11 @@ async fn survives_throttles_and_lost_answers(kind: EngineKind) {
     let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
     bed.check(&rows).await;
     assert_eq!(report.outcome, Outcome::Complete);
-    assert_eq!(report.counts.rows_deleted(), dead as u64, "an answer that got lost is counted once");
+    assert_eq!(report.counts.rows_deleted(), dead as u64, "a delete whose response was lost is counted once");
     assert!(report.usage.throttles > 0 && report.usage.retries > 0);
 }
 
-async fn a_store_fault_is_never_read_as_absence(kind: EngineKind) {
+async fn a_read_error_is_never_taken_as_absence(kind: EngineKind) {
     bed::clock::pause();
     let rows = fixture::all_kinds(NOW, 4, 7);
     let bed = Bed::with(kind, &rows).await;
@@ -376,7 +375,7 @@ async fn a_store_fault_is_never_read_as_absence(kind: EngineKind) {
     ] {
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| match request.operation.as_str() {
             "BatchGetItem" if request.is_work("BatchGetItem") => answer(request),
-            // Only what a lookup decides is of interest here.
+            // Only deletes that depend on a lookup matter here.
             "BatchExecuteStatement" if !request.body.contains("_index:") => {
                 let statements = request.body.matches("\"Statement\"").count();
                 proxy::Fate::Answer(200, json!({"Responses": vec![json!({}); statements]}).to_string())
@@ -389,11 +388,11 @@ async fn a_store_fault_is_never_read_as_absence(kind: EngineKind) {
             Ok(report) => assert_eq!(report.outcome, Outcome::Skipped),
             Err(error) => assert_eq!(error.kind(), "Store"),
         }
-        assert_eq!(bed.keys().await, before, "a row went though nobody could look at what it points at");
+        assert_eq!(bed.keys().await, before, "a row was deleted although its target could not be read");
     }
 }
 
-async fn a_provisioned_table_is_left_half_of_its_units(kind: EngineKind) {
+async fn uses_at_most_half_of_the_units_of_a_provisioned_table(kind: EngineKind) {
     bed::clock::pause();
     let bed = Bed::new(kind).await;
     let table = format!("{}_provisioned", bed.table);
@@ -416,19 +415,19 @@ async fn a_provisioned_table_is_left_half_of_its_units(kind: EngineKind) {
         .await
         .unwrap();
     write_rows(client, &table, &sessions(4, 0)).await.unwrap();
-    let began = Instant::now();
+    let started = Instant::now();
     let report = clean(&bed, json!({"attributes_table": table})).await.unwrap();
     assert_eq!(report.counts.rows_deleted(), 4);
-    // The first of four is free, the others come at one a second.
-    assert!(began.elapsed() >= Duration::from_millis(2_900), "{:?}", began.elapsed());
-    // A ceiling that the operator names is the operator's business.
+    // The first of four is not delayed; the others follow at one a second.
+    assert!(started.elapsed() >= Duration::from_millis(2_900), "{:?}", started.elapsed());
+    // A limit that is set replaces the default.
     write_rows(client, &table, &sessions(4, 0)).await.unwrap();
     let event =
         json!({"attributes_table": table, "max_write_units_per_second": 1_000, "max_read_units_per_second": 1_000});
     assert_eq!(clean(&bed, event).await.unwrap().usage.paced, Duration::ZERO);
 }
 
-async fn a_share_that_could_not_be_read_is_not_below_the_limit(kind: EngineKind) {
+async fn refuses_when_the_delete_share_cannot_be_determined(kind: EngineKind) {
     bed::clock::pause();
     let dangling = |i: usize| Specimen {
         bucket: "_access_token_index".to_owned(),
@@ -449,8 +448,8 @@ async fn a_share_that_could_not_be_read_is_not_below_the_limit(kind: EngineKind)
     assert_eq!(bed.keys().await, before);
 }
 
-async fn a_cursor_does_not_change_the_share(kind: EngineKind) {
-    // All sessions alive, all replay markers behind them dead: 10 of 60, wherever an earlier run stopped.
+async fn a_cursor_does_not_change_the_delete_share(kind: EngineKind) {
+    // All sessions are live, all replay markers after them are dead: 10 of 60, wherever an earlier run stopped.
     let mut rows = sessions(0, 50);
     rows.extend((0..10).map(|i| Specimen {
         bucket: "_id_token_replay".to_owned(),
@@ -476,7 +475,7 @@ async fn a_row_with_an_impossible_pointer_does_not_stop_the_run(kind: EngineKind
         ..session(name, 0, Fate::Goes)
     };
     rows.push(Specimen { fate: Fate::Stays, ..index("aw_long", &json!(long)) });
-    // A dead token that names a provider row, and a refresh token that names an access token, which cannot exist.
+    // A dead token and a dead refresh token that name rows whose keys are too long to exist.
     for (bucket, index_bucket, name) in
         [("mcp_tokens", "_access_token_index", "aw_1"), ("mcp_refresh_tokens", "_refresh_token_index", "rt_1")]
     {
@@ -494,7 +493,7 @@ async fn a_row_with_an_impossible_pointer_does_not_stop_the_run(kind: EngineKind
     );
 }
 
-async fn a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_names_another(kind: EngineKind) {
+async fn deletes_both_provider_rows_when_access_and_refresh_token_name_different_ones(kind: EngineKind) {
     let put = |owner: &str, bucket: &str, name: &str, data: &Value| Specimen {
         owner: owner.to_owned(),
         bucket: bucket.to_owned(),
@@ -516,14 +515,14 @@ async fn a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_
     ];
     let bed = Bed::with(kind, &rows).await;
     let dry = clean(&bed, json!({"mode": "dry-run"})).await.unwrap();
-    assert_eq!(dry.counts, clean(&bed, json!({})).await.unwrap().counts, "the dry run told another story");
+    assert_eq!(dry.counts, clean(&bed, json!({})).await.unwrap().counts, "the dry run reported something else");
     bed.check(&rows).await;
 }
 
-async fn a_fault_leaves_a_cursor_behind(kind: EngineKind) {
+async fn a_failed_run_leaves_a_cursor(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 2, 12);
     let bed = Bed::with(kind, &rows).await;
-    // The store denies the last step only.
+    // DynamoDB denies only the last step.
     let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}"#;
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         if request.operation == "Query"
@@ -538,12 +537,12 @@ async fn a_fault_leaves_a_cursor_behind(kind: EngineKind) {
     let failed = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap_err();
     assert!(failed.to_string().starts_with("failed after deleting "), "{failed}");
     let next = clean(&bed, json!({})).await.unwrap();
-    assert!(next.resumed, "the next run goes on where the fault was");
-    assert!(!next.counts.buckets().contains_key("_oauth_sessions"), "and does not read again what was done");
+    assert!(next.resumed, "the next run continues after the failure");
+    assert!(!next.counts.buckets().contains_key("_oauth_sessions"), "the next run read a finished bucket again");
     bed.check(&rows).await;
 }
 
-async fn a_lease_row_that_cannot_be_read_is_replaced(kind: EngineKind) {
+async fn a_malformed_lease_row_is_replaced(kind: EngineKind) {
     let broken = Specimen {
         owner: "_actingweb_janitor".to_owned(),
         bucket: "state".to_owned(),
@@ -570,38 +569,38 @@ async fn a_state_row_that_cannot_be_written_does_not_lose_the_report(kind: Engin
     assert!(report.notes[0].contains("the state row could not be written"), "{:?}", report.notes);
 }
 
-async fn answers_in_time_though_its_last_words_hang(kind: EngineKind) {
+async fn returns_before_its_deadline_when_its_last_write_hangs(kind: EngineKind) {
     let bed = Bed::with(kind, &sessions(10, 1)).await;
-    let clock = Driven::start();
-    let pass = clock.pass();
+    let clock = DrivenClock::start();
+    let advance = clock.advance();
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         if request.operation == "PutItem" && request.body.contains("state:daily-cleanup") {
-            // So long that there is no time left for it, and some for the answer.
-            pass(Duration::from_secs(29));
+            // Leaves no time for this write, and one second for the response.
+            advance(Duration::from_secs(29));
             return proxy::Fate::Silence { acts: false };
         }
         proxy::Fate::Forward
     });
     let function = bed.through(&proxy).await;
-    let (began, budget) = (Instant::now(), Duration::from_secs(30));
+    let (started, budget) = (Instant::now(), Duration::from_secs(30));
     let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), Some(budget)).await.unwrap();
-    assert!(began.elapsed() < budget, "{:?}", began.elapsed());
+    assert!(started.elapsed() < budget, "{:?}", started.elapsed());
     assert_eq!((report.outcome, report.counts.rows_deleted()), (Outcome::Unrecorded, 10));
 }
 
-/// The pace that an operator did not name: half of what one item collection takes.
+/// The default rate is half of what one item collection takes.
 #[tokio::test]
-async fn an_on_demand_table_is_paced_at_half_of_what_a_partition_takes() {
+async fn an_on_demand_table_is_limited_to_half_of_a_partition_s_throughput() {
     bed::clock::pause();
     let bed = Bed::with(EngineKind::Embedded, &sessions(2_500, 0)).await;
-    let began = Instant::now();
+    let started = Instant::now();
     let report = clean(&bed, json!({})).await.unwrap();
     assert_eq!(report.counts.rows_deleted(), 2_500);
-    // The first second's worth goes at once, the other 2,000 at 500 a second.
-    assert!(began.elapsed() >= Duration::from_millis(3_900), "{:?}", began.elapsed());
+    // The first 500 are not delayed; the other 2,000 follow at 500 a second.
+    assert!(started.elapsed() >= Duration::from_millis(3_900), "{:?}", started.elapsed());
 }
 
-// ---- what cannot be run, and the line that says so ------------------------------------------------------------------
+// ---- errors, each reported in one line ------------------------------------------------------------------------------
 
 async fn one_line(client: Client, mut environment: Environment, event: Value) -> String {
     environment.entry("MODE".to_owned()).or_insert_with(|| "delete".to_owned());
@@ -652,7 +651,7 @@ async fn a_table_with_other_keys_is_refused() {
 
 #[tokio::test]
 async fn credentials_that_are_not_accepted_are_named() {
-    // DynamoDB Local checks the form of an access key, and answers a bad one as AWS does.
+    // DynamoDB Local checks the format of an access key, and rejects an invalid one as AWS does.
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let good = bed::tables::client(endpoint).await;
     create_table(&good, "credentials_attributes").await.unwrap();
@@ -681,9 +680,9 @@ async fn a_denied_permission_is_named() {
 }
 
 #[tokio::test]
-async fn a_dead_endpoint_is_named_within_seconds() {
+async fn an_unreachable_endpoint_is_named_within_seconds() {
     bed::clock::pause();
-    let began = Instant::now();
+    let started = Instant::now();
     let endpoint = format!("http://127.0.0.1:{}", bed::process::free_port());
     let client = bed::tables::client(&endpoint).await;
     let environment = environment(&[("AWS_DB_PREFIX", "x"), ("AWS_ENDPOINT_URL_DYNAMODB", &endpoint)]);
@@ -694,7 +693,7 @@ async fn a_dead_endpoint_is_named_within_seconds() {
             "could not reach DynamoDB at {endpoint}: connection refused: check AWS_ENDPOINT_URL_DYNAMODB (or AWS_DB_HOST), the region and the network"
         )
     );
-    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(10));
 }
 
 #[tokio::test]
@@ -713,18 +712,18 @@ async fn a_wrong_setting_stops_the_run_before_its_first_request() {
     assert_eq!(proxy.seen(), Vec::<String>::new());
 }
 
-/// However many rows the store refuses, and wherever they are: each is skipped, and the run goes on.
-async fn a_batch_that_is_refused_is_halved_until_the_row_is_found(kind: EngineKind) {
+/// Each row that DynamoDB rejects is skipped, however many there are, and the run continues.
+async fn a_rejected_batch_is_halved_until_the_row_is_found(kind: EngineKind) {
     bed::clock::pause();
     let mut rows = fixture::all_kinds(NOW, 2, 31);
-    // More than a few pieces of the walk in a row, without one delete that succeeds among them.
-    let refused = 330;
-    rows.extend((0..refused).map(|i| session(&format!("!refused{i:04}"), NOW - 9_000, Fate::Stays)));
+    // Several consecutive batches without a successful delete.
+    let rejected = 330;
+    rows.extend((0..rejected).map(|i| session(&format!("!rejected{i:04}"), NOW - 9_000, Fate::Stays)));
     let at = rows.iter().position(|row| row.bucket == "_access_token_index" && row.fate == Fate::Goes).unwrap();
     let (unread, actor) = (rows[at].name.clone(), rows[at].data.clone().unwrap());
     let bed = Bed::with(kind, &rows).await;
     let actor: String = serde_json::from_str(actor.as_s().unwrap()).unwrap();
-    // A token that cannot be looked at is kept, with its index row and its provider row.
+    // A token that cannot be read is kept, with its index row and its provider row.
     let kept = |row: &Specimen| {
         let of_token = row.owner == actor && row.name == unread;
         of_token || row.bucket == "_access_token_index" && row.name == unread
@@ -733,17 +732,17 @@ async fn a_batch_that_is_refused_is_halved_until_the_row_is_found(kind: EngineKi
     let key = format!("mcp_tokens:{unread}");
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         let poisoned = match request.operation.as_str() {
-            "BatchExecuteStatement" => request.body.contains("!refused"),
+            "BatchExecuteStatement" => request.body.contains("!rejected"),
             "BatchGetItem" => request.body.contains(&key),
             _ => false,
         };
-        let refusal = r#"{"__type": "com.amazon.coral.validate#ValidationException", "Message": "no"}"#;
-        if poisoned { proxy::Fate::Answer(400, refusal.to_owned()) } else { proxy::Fate::Forward }
+        let rejection = r#"{"__type": "com.amazon.coral.validate#ValidationException", "Message": "no"}"#;
+        if poisoned { proxy::Fate::Answer(400, rejection.to_owned()) } else { proxy::Fate::Forward }
     });
     let function = bed.through(&proxy).await;
     let report = function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
     assert_eq!(report.outcome, Outcome::Skipped, "{}", report.to_json());
-    assert_eq!(report.counts.rows_skipped(), refused + 1);
+    assert_eq!(report.counts.rows_skipped(), rejected + 1);
     let provider = rows.iter().find(|row| row.owner == actor && row.name == unread).and_then(|row| row.data.clone());
     let provider: Value = serde_json::from_str(provider.unwrap().as_s().unwrap()).unwrap();
     rows.iter_mut()

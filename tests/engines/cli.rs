@@ -1,4 +1,4 @@
-//! `janitor` as a program: in a terminal and without one, on genuine DynamoDB Local and on the embedded engine.
+//! The `janitor` binary, with and without a terminal, on DynamoDB Local and on the embedded engine.
 
 use bed::Invocations as _;
 use std::collections::BTreeSet;
@@ -21,10 +21,10 @@ pub(crate) const OAUTH: &str = "_actingweb_oauth2";
 const DAY: i64 = 86_400;
 
 bed::on_both_engines!(
-    a_dry_run_of_any_table_says_what_the_function_s_dry_run_says,
-    a_cleanup_is_what_the_function_does,
-    a_repair_is_what_the_function_does,
-    says_the_same_in_text_and_asks_before_it_deletes,
+    a_dry_run_reports_the_same_as_the_function,
+    a_cleanup_does_the_same_as_the_function,
+    a_repair_does_the_same_as_the_function,
+    says_the_same_in_text_and_asks_for_confirmation,
     every_command_works_in_a_terminal,
 );
 
@@ -43,11 +43,11 @@ pub(crate) fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Opti
     }
 }
 
-/// Off the full hour, so that a second more or less does not change how long a time is said to be.
+/// Keeps times off the full hour, so that a second does not change a printed duration.
 const HALF_AN_HOUR: i64 = 1_800;
 
-/// Rows whose fate does not hang on the second: days away from it on either side.
-pub(crate) fn calm_rows(copies: i64) -> Vec<Specimen> {
+/// Rows whose verdict does not change during a test: every time is days away.
+pub(crate) fn stable_rows(copies: i64) -> Vec<Specimen> {
     let now = now();
     let (dead, alive) = (now - 40 * DAY - HALF_AN_HOUR, now + 5 * DAY + HALF_AN_HOUR);
     (0..copies)
@@ -60,7 +60,7 @@ pub(crate) fn calm_rows(copies: i64) -> Vec<Specimen> {
                 put(OAUTH, "spa_access_tokens", &format!("a{i}"), &json!({"expires_at": alive}), Some(alive + 3_600)),
                 put(&actor, "mcp_tokens", &format!("aw_{i}"), &token, Some(dead + 3_600)),
                 put(OAUTH, "_access_token_index", &format!("aw_{i}"), &json!(actor), Some(dead + 10_800)),
-                // The weekly repair's: its token went with its actor.
+                // For the index repair: the actor and its token are gone.
                 put(
                     OAUTH,
                     "_refresh_token_index",
@@ -74,64 +74,64 @@ pub(crate) fn calm_rows(copies: i64) -> Vec<Specimen> {
         .collect()
 }
 
-pub(crate) fn of(kind: EngineKind, bed: &Bed) -> Janitor {
+pub(crate) fn janitor_for(kind: EngineKind, bed: &Bed) -> Janitor {
     Janitor::on(engine(kind).endpoint(), &bed.prefix)
 }
 
-/// What is left of an answer without what a stopwatch says.
-fn timeless(mut answer: Value) -> Value {
+/// The answer without its durations.
+fn without_durations(mut answer: Value) -> Value {
     for time in ["elapsed_ms", "paced_ms"] {
         assert!(answer["report"].as_object_mut().unwrap().remove(time).is_some());
     }
     answer
 }
 
-async fn a_dry_run_of_any_table_says_what_the_function_s_dry_run_says(kind: EngineKind) {
+async fn a_dry_run_reports_the_same_as_the_function(kind: EngineKind) {
     let rows = fixture::all_kinds(now(), 3, 5);
     let bed = Bed::with(kind, &rows).await;
-    let cleanup = of(kind, &bed).run(&["cleanup", "--json"]).json();
+    let cleanup = janitor_for(kind, &bed).run(&["cleanup", "--json"]).json();
     let at = |answer: &Value| EpochSeconds::new(answer["report"]["now"].as_i64().unwrap());
     let lambda = bed.function.daily_cleanup(json!({"mode": "dry-run"}), at(&cleanup), None).await.unwrap();
-    assert_eq!(timeless(cleanup), timeless(bed::cleanup_answer(&lambda)));
-    let repair = of(kind, &bed).run(&["repair", "--json"]).json();
+    assert_eq!(without_durations(cleanup), without_durations(bed::cleanup_answer(&lambda)));
+    let repair = janitor_for(kind, &bed).run(&["repair", "--json"]).json();
     let lambda = bed.function.index_repair(json!({"mode": "dry-run"}), at(&repair), None).await.unwrap();
-    assert_eq!(timeless(repair), timeless(bed::repair_answer(&lambda)));
+    assert_eq!(without_durations(repair), without_durations(bed::repair_answer(&lambda)));
     assert_eq!(bed.keys().await.len(), rows.len(), "nothing was deleted");
 }
 
-async fn a_cleanup_is_what_the_function_does(kind: EngineKind) {
-    let rows = calm_rows(20);
-    let (by_hand, by_lambda) = (Bed::with(kind, &rows).await, Bed::with(kind, &rows).await);
-    let janitor = of(kind, &by_hand);
+async fn a_cleanup_does_the_same_as_the_function(kind: EngineKind) {
+    let rows = stable_rows(20);
+    let (by_cli, by_lambda) = (Bed::with(kind, &rows).await, Bed::with(kind, &rows).await);
+    let janitor = janitor_for(kind, &by_cli);
     let now = EpochSeconds::new(now());
     // Without --apply an environment that says delete does not delete either.
     assert_eq!(janitor.clone().with("MODE", "delete").run(&["cleanup", "--json"]).json()["report"]["mode"], "dry-run");
-    assert_eq!(by_hand.keys().await.len(), rows.len());
+    assert_eq!(by_cli.keys().await.len(), rows.len());
 
     let real = janitor.run(&["cleanup", "--json", "--apply", "--yes"]);
     assert_eq!(real.code, 0, "{real:?}");
     by_lambda.function.daily_cleanup(json!({}), now, None).await.unwrap();
     assert_eq!(real.json()["report"]["rows"]["deleted"], 60);
-    assert_eq!(by_hand.keys().await, by_lambda.keys().await);
+    assert_eq!(by_cli.keys().await, by_lambda.keys().await);
 }
 
-async fn a_repair_is_what_the_function_does(kind: EngineKind) {
-    let rows = calm_rows(20);
-    let (by_hand, by_lambda) = (Bed::with(kind, &rows).await, Bed::with(kind, &rows).await);
-    let janitor = of(kind, &by_hand);
+async fn a_repair_does_the_same_as_the_function(kind: EngineKind) {
+    let rows = stable_rows(20);
+    let (by_cli, by_lambda) = (Bed::with(kind, &rows).await, Bed::with(kind, &rows).await);
+    let janitor = janitor_for(kind, &by_cli);
     let dry = janitor.run(&["repair", "--json"]);
     let now = EpochSeconds::new(now());
     let lambda = by_lambda.function.index_repair(json!({"mode": "dry-run"}), now, None).await.unwrap();
     assert_eq!(dry.json()["body"], bed::repair_answer(&lambda)["body"]);
-    assert_eq!(by_hand.keys().await.len(), rows.len());
+    assert_eq!(by_cli.keys().await.len(), rows.len());
     let real = janitor.run(&["repair", "--json", "--apply", "--yes"]);
     by_lambda.function.index_repair(json!({}), now, None).await.unwrap();
     assert_eq!((real.code, real.json()["body"]["dangling_index_rows"].as_u64()), (0, Some(20)));
-    assert_eq!(by_hand.keys().await, by_lambda.keys().await);
+    assert_eq!(by_cli.keys().await, by_lambda.keys().await);
 }
 
-/// Where each engine says that its tables are.
-fn place(kind: EngineKind) -> String {
+/// The account and region that each engine reports.
+fn location(kind: EngineKind) -> String {
     let region = match kind {
         EngineKind::DynamoDbLocal => "ddblocal",
         EngineKind::Embedded => "dynoxide",
@@ -139,9 +139,9 @@ fn place(kind: EngineKind) -> String {
     format!("account 000000000000, region {region}")
 }
 
-/// What differs from run to run, or between the engines. A question, and a headline, is one line, so that it does not matter how
-/// long a table's name is; an account or a region that is not the engine's stays as it is, and is seen.
-fn steady(text: &str, bed: &Bed, kind: EngineKind) -> String {
+/// Replaces what differs between runs or engines. Joins a wrapped prompt or headline into one line, because table names differ in length.
+/// An account or a region that is not the engine's is left as it is, so that the comparison fails.
+fn normalize(text: &str, bed: &Bed, kind: EngineKind) -> String {
     let line = |line: &str| match line.split_once(' ') {
         Some(("used", _)) => "used … read and … write units, … requests, … s".to_owned(),
         Some(("cost", _)) => "cost      … read units, … requests, … s".to_owned(),
@@ -149,80 +149,80 @@ fn steady(text: &str, bed: &Bed, kind: EngineKind) -> String {
         _ => line.to_owned(),
     };
     let mut lines: Vec<String> = Vec::new();
-    for now in text.lines().map(line) {
-        let begins = now.starts_with("Type yes") || now.starts_with("warning: ");
+    for line in text.lines().map(line) {
+        let begins = line.starts_with("Type yes") || line.starts_with("warning: ");
         let is_open = |last: &&mut String| {
             let is_head = last.contains(" on table ") && !last.ends_with(')');
             is_head || last.starts_with("This ") || last.starts_with("warning: ")
         };
         match lines.last_mut().filter(is_open) {
-            Some(question) if !begins => *question = format!("{question} {}", now.trim_start()),
-            _ => lines.push(now),
+            Some(prompt) if !begins => *prompt = format!("{prompt} {}", line.trim_start()),
+            _ => lines.push(line),
         }
     }
-    for question in lines.iter_mut().filter(|line| line.starts_with("This deletes")) {
-        if let Some((what, _)) = question.split_once("and takes about ") {
-            *question = format!("{what}and takes about …");
+    for prompt in lines.iter_mut().filter(|line| line.starts_with("This deletes")) {
+        if let Some((rows, _)) = prompt.split_once("and takes about ") {
+            *prompt = format!("{rows}and takes about …");
         }
     }
     let text = lines.join("\n").replace(&bed.table, "golden_attributes").replace(&bed.prefix, "golden");
-    text.replace(&place(kind), "account 123456789012, region eu-west-1")
+    text.replace(&location(kind), "account 123456789012, region eu-west-1")
 }
 
-/// The write units of a run, off its last words.
+/// The write units in the last line of a run's output.
 fn write_units_used(text: &str) -> f64 {
-    let used = text.lines().rfind(|line| line.starts_with("used ")).expect("a run says what it has used");
+    let used = text.lines().rfind(|line| line.starts_with("used ")).expect("a run reports its usage");
     let units = used.split(" and ").nth(1).and_then(|rest| rest.split(' ').next()).expect("write units");
     units.replace(',', "").parse().unwrap_or_else(|error| panic!("{error}: {used}"))
 }
 
-async fn says_the_same_in_text_and_asks_before_it_deletes(kind: EngineKind) {
-    let rows = calm_rows(20);
+async fn says_the_same_in_text_and_asks_for_confirmation(kind: EngineKind) {
+    let rows = stable_rows(20);
     let bed = Bed::with(kind, &rows).await;
-    let janitor = of(kind, &bed);
+    let janitor = janitor_for(kind, &bed);
     let plain = janitor.run(&["cleanup"]);
     assert_eq!((plain.code, plain.err.as_str()), (0, ""));
-    matches_golden("cli/cleanup.txt", &steady(&plain.out, &bed, kind));
+    matches_golden("cli/cleanup.txt", &normalize(&plain.out, &bed, kind));
     assert!(write_units_used(&plain.out).abs() < f64::EPSILON, "a dry run writes nothing: {}", plain.out);
-    assert!(!plain.out.contains('\x1b'), "colour is for terminals");
+    assert!(!plain.out.contains('\x1b'), "color without a terminal");
     let audit = janitor.run(&["audit"]);
     assert_eq!(audit.code, 1, "TTL is off, and no run was ever complete: findings");
-    matches_golden("cli/audit.txt", &steady(&audit.out, &bed, kind));
+    matches_golden("cli/audit.txt", &normalize(&audit.out, &bed, kind));
 
-    // Nobody to ask.
-    let unasked = janitor.run(&["cleanup", "--apply"]);
-    assert_eq!(unasked.code, 2);
-    assert_eq!(unasked.err, "janitor: --apply asks for a yes, and there is nobody to ask: add --yes\n");
-    // Somebody who says no.
+    // Without a terminal.
+    let refused = janitor.run(&["cleanup", "--apply"]);
+    assert_eq!(refused.code, 2);
+    assert_eq!(refused.err, "janitor: --apply asks for a yes, and there is nobody to ask: add --yes\n");
+    // Declined.
     let no = janitor.in_terminal(100, &["--reply", "Type yes=no"], &["cleanup", "--apply"]);
     assert_eq!(no.code, 3, "{}", no.out);
     assert!(no.out.contains("not confirmed: nothing was deleted"), "{}", no.out);
-    assert!(no.out.contains("\x1b[1m"), "a terminal has colour: {:?}", no.out);
-    let dull = janitor.clone().with("NO_COLOR", "1").in_terminal(100, &[], &["cleanup", "--quiet"]);
-    assert!(!dull.out.contains('\x1b'), "{:?}", dull.out);
+    assert!(no.out.contains("\x1b[1m"), "no color in a terminal: {:?}", no.out);
+    let colorless = janitor.clone().with("NO_COLOR", "1").in_terminal(100, &[], &["cleanup", "--quiet"]);
+    assert!(!colorless.out.contains('\x1b'), "{:?}", colorless.out);
     assert_eq!(bed.keys().await.len(), rows.len());
-    // Somebody who says yes.
+    // Confirmed.
     let yes = janitor.clone().with("NO_COLOR", "1").in_terminal(
         100,
         &["--reply", "Type yes=yes"],
         &["cleanup", "--apply", "--quiet"],
     );
     assert_eq!(yes.code, 0, "{}", yes.out);
-    matches_golden("cli/cleanup-apply.txt", &steady(&yes.out, &bed, kind));
-    // A unit a row, and a few for the lease, the cursor and the last run.
+    matches_golden("cli/cleanup-apply.txt", &normalize(&yes.out, &bed, kind));
+    // One unit per row, and a few for the lease, the cursor and the state of the run.
     assert!((60.0..80.0).contains(&write_units_used(&yes.out)), "{}", yes.out);
     assert_eq!(bed.keys().await.len(), rows.len() - 60);
     let repair = janitor.run(&["repair", "--quiet"]);
-    matches_golden("cli/repair.txt", &steady(&repair.out, &bed, kind));
+    matches_golden("cli/repair.txt", &normalize(&repair.out, &bed, kind));
 }
 
 async fn every_command_works_in_a_terminal(kind: EngineKind) {
-    let mut rows = calm_rows(2);
+    let mut rows = stable_rows(2);
     let expires = now() + 9 * DAY + HALF_AN_HOUR;
     rows.push(put(OAUTH, "spa_refresh_tokens", "old", &json!({"expires_at": expires, "used": false}), None));
     let bed = Bed::with(kind, &rows).await;
-    let janitor = of(kind, &bed).with("NO_COLOR", "1");
-    let seen = |options: &[&str], arguments: &[&str], code: i32| {
+    let janitor = janitor_for(kind, &bed).with("NO_COLOR", "1");
+    let run = |options: &[&str], arguments: &[&str], code: i32| {
         let ended = janitor.in_terminal(100, options, &[arguments, &["--quiet"]].concat());
         assert_eq!(ended.code, code, "{arguments:?}: {}", ended.out);
         let too_long = ended.out.lines().find(|line| line.chars().count() > 100);
@@ -231,44 +231,44 @@ async fn every_command_works_in_a_terminal(kind: EngineKind) {
         ended.out
     };
     let yes = ["--reply", "Type yes=yes"];
-    assert!(seen(&[], &["audit"], 1).contains("finding: TTL is off"));
-    assert!(seen(&[], &["repair"], 0).contains("dry run of the index repair"));
-    let explained = seen(&[], &["explain", "actor0", "mcp_tokens", "aw_0"], 0);
+    assert!(run(&[], &["audit"], 1).contains("finding: TTL is off"));
+    assert!(run(&[], &["repair"], 0).contains("dry run of the index repair"));
+    let explained = run(&[], &["explain", "actor0", "mcp_tokens", "aw_0"], 0);
     assert!(explained.contains("daily-cleanup  deletes it (expired)"), "{explained}");
-    // The one command that deletes live rows: asks, and says what is left.
-    let no = seen(&["--reply", "Type yes=no"], &["revoke", "--actor", "actor0", "--apply"], 3);
+    // revoke deletes live rows: it asks for confirmation and reports what remains.
+    let no = run(&["--reply", "Type yes=no"], &["revoke", "--actor", "actor0", "--apply"], 3);
     assert!(no.contains("not confirmed"), "{no}");
-    let revoked = seen(&yes, &["revoke", "--actor", "actor0", "--apply"], 0);
-    matches_golden("cli/revoke.txt", &steady(&revoked, &bed, kind));
+    let revoked = run(&yes, &["revoke", "--actor", "actor0", "--apply"], 0);
+    matches_golden("cli/revoke.txt", &normalize(&revoked, &bed, kind));
     let left = bed.keys().await;
     assert!(!left.iter().any(|(owner, sort)| owner == "actor0" && sort.starts_with("mcp_tokens")), "{left:?}");
     assert!(left.iter().any(|(owner, sort)| owner == "actor1" && sort.starts_with("mcp_tokens")), "{left:?}");
-    // A row without a TTL gets one; one that has been set is read back, and removed.
-    let filled = seen(&yes, &["ttl", "backfill", "--apply"], 0);
-    matches_golden("cli/ttl-backfill.txt", &steady(&filled, &bed, kind));
-    // From here on the engine removes what is past its TTL by itself.
-    matches_golden("cli/ttl-status-off.txt", &steady(&seen(&[], &["ttl", "status"], 1), &bed, kind));
-    let enabled = seen(&yes, &["ttl", "enable", "--apply"], 0);
-    matches_golden("cli/ttl-enable.txt", &steady(&enabled, &bed, kind));
-    matches_golden("cli/ttl-status-on.txt", &steady(&seen(&[], &["ttl", "status"], 0), &bed, kind));
+    // A row without a TTL gets one; a TTL that was set can be read and removed.
+    let filled = run(&yes, &["ttl", "backfill", "--apply"], 0);
+    matches_golden("cli/ttl-backfill.txt", &normalize(&filled, &bed, kind));
+    // From here on the engine removes rows past their TTL.
+    matches_golden("cli/ttl-status-off.txt", &normalize(&run(&[], &["ttl", "status"], 1), &bed, kind));
+    let enabled = run(&yes, &["ttl", "enable", "--apply"], 0);
+    matches_golden("cli/ttl-enable.txt", &normalize(&enabled, &bed, kind));
+    matches_golden("cli/ttl-status-on.txt", &normalize(&run(&[], &["ttl", "status"], 0), &bed, kind));
     let row = ["spa_refresh_tokens", "old"];
     let get = ["ttl", "get", OAUTH, row[0], row[1]];
-    let got = seen(&[], &get, 0);
-    matches_golden("cli/ttl-get.txt", &without_moments(&got));
-    let no = seen(&["--reply", "Type yes=no"], &["ttl", "set", OAUTH, row[0], row[1], "88200", "--apply"], 3);
+    let got = run(&[], &get, 0);
+    matches_golden("cli/ttl-get.txt", &without_timestamps(&got));
+    let no = run(&["--reply", "Type yes=no"], &["ttl", "set", OAUTH, row[0], row[1], "88200", "--apply"], 3);
     assert!(no.contains("not confirmed: nothing was written"), "{no}");
-    let set = seen(&yes, &["ttl", "set", OAUTH, row[0], row[1], "88200", "--apply"], 0);
-    matches_golden("cli/ttl-set.txt", &without_moments(&steady(&set, &bed, kind)));
-    let removed = seen(&yes, &["ttl", "remove", OAUTH, row[0], row[1], "--apply"], 0);
-    matches_golden("cli/ttl-remove.txt", &without_moments(&steady(&removed, &bed, kind)));
-    let reaped =
+    let set = run(&yes, &["ttl", "set", OAUTH, row[0], row[1], "88200", "--apply"], 0);
+    matches_golden("cli/ttl-set.txt", &without_timestamps(&normalize(&set, &bed, kind)));
+    let removed = run(&yes, &["ttl", "remove", OAUTH, row[0], row[1], "--apply"], 0);
+    matches_golden("cli/ttl-remove.txt", &without_timestamps(&normalize(&removed, &bed, kind)));
+    let stopped =
         janitor.in_terminal(100, &["--interrupt-at", "cleanup complete"], &["run", "--every", "10s", "--apply"]);
-    assert_eq!(reaped.code, 0, "{}", reaped.out);
+    assert_eq!(stopped.code, 0, "{}", stopped.out);
 }
 
-/// Without the numbers that follow the clock: moments, and the seconds that are left until then.
-fn without_moments(text: &str) -> String {
-    // Neither the account's number nor the seconds that were asked for.
+/// The text without numbers that depend on the clock: timestamps, and seconds until then.
+fn without_timestamps(text: &str) -> String {
+    // Matches neither the account number nor the requested seconds.
     let is_clock = |number: &str| (6..12).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
     let is_utc = |word: &str| word.len() > 7 && word.bytes().all(|byte| byte.is_ascii_digit() || b"-:".contains(&byte));
     let word = |word: &str| if is_clock(word) || is_utc(word) { "…".to_owned() } else { word.to_owned() };
@@ -277,36 +277,39 @@ fn without_moments(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn ctrl_c_at_a_question_is_a_no_at_once() {
+async fn ctrl_c_at_a_prompt_declines_at_once() {
     let kind = EngineKind::Embedded;
-    let rows = calm_rows(2);
+    let rows = stable_rows(2);
     let bed = Bed::with(kind, &rows).await;
     for (command, undone) in [
         (&["cleanup"][..], "nothing was deleted"),
         (&["revoke", "--actor", "actor0"], "nothing was deleted"),
         (&["ttl", "enable"], "nothing was changed"),
     ] {
-        let no = of(kind, &bed).in_terminal(100, &["--interrupt-at", "Type yes"], &[command, &["--apply"]].concat());
+        let no = janitor_for(kind, &bed).in_terminal(
+            100,
+            &["--interrupt-at", "Type yes"],
+            &[command, &["--apply"]].concat(),
+        );
         assert_eq!(no.code, 3, "{}", no.out);
         assert!(no.out.contains(&format!("janitor: not confirmed: {undone}")), "{}", no.out);
         assert!(!no.out.contains("stopping after"), "{}", no.out);
         assert!(no.took < Duration::from_secs(20), "{:?}", no.took);
     }
     assert_eq!(bed.keys().await.len(), rows.len());
-    assert_eq!(of(kind, &bed).run(&["ttl", "status"]).code, 1);
+    assert_eq!(janitor_for(kind, &bed).run(&["ttl", "status"]).code, 1);
 }
 
 #[tokio::test]
 async fn tables_fit_the_screen() {
     let kind = EngineKind::Embedded;
-    let bed = Bed::with(kind, &calm_rows(120)).await;
+    let bed = Bed::with(kind, &stable_rows(120)).await;
     for columns in ["60", "80"] {
         for command in
             [&["cleanup"][..], &["repair"], &["audit"], &["revoke", "--actor", "actor0"], &["ttl", "backfill"]]
         {
-            let ended = of(kind, &bed).with("COLUMNS", columns).run(command);
+            let ended = janitor_for(kind, &bed).with("COLUMNS", columns).run(command);
             let fits = |line: &str| line.chars().count() <= columns.parse().unwrap();
-            // A table's name, account and region stand in one line, however long.
             let too_wide: Vec<&str> = ended.out.lines().filter(|line| !fits(line)).collect();
             assert_eq!(too_wide, Vec::<&str>::new(), "{command:?} at {columns}: {}", ended.out);
             assert!(ended.out.contains("mcp_tokens"), "{command:?}: {}", ended.out);
@@ -314,7 +317,7 @@ async fn tables_fit_the_screen() {
     }
 }
 
-/// A command line, each of whose words may be a token by mistake.
+/// Command lines, in which a token is tried in every position.
 const COMMANDS: [&[&str]; 8] = [
     &["cleanup", "--table", "x", "--max-deletes", "5", "--apply"],
     &["audit", "--scope", "all"],
@@ -327,7 +330,7 @@ const COMMANDS: [&[&str]; 8] = [
 ];
 
 #[test]
-fn a_token_in_the_wrong_place_is_never_repeated() {
+fn a_misplaced_token_is_never_printed() {
     let janitor = Janitor::on(engine(EngineKind::Embedded).endpoint(), "nosuch");
     for token in ["aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B", "Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3BQ"] {
         let (option, value) = (format!("--{token}"), format!("--apply={token}"));
@@ -344,8 +347,11 @@ fn a_token_in_the_wrong_place_is_never_repeated() {
                 }
                 for arguments in cases {
                     let ended = janitor.run(&arguments);
-                    let said = format!("{}{}", ended.out, ended.err);
-                    assert!(!said.contains(&token[7..]) && !said.contains("panicked"), "{arguments:?}: {said}");
+                    let printed = format!("{}{}", ended.out, ended.err);
+                    assert!(
+                        !printed.contains(&token[7..]) && !printed.contains("panicked"),
+                        "{arguments:?}: {printed}"
+                    );
                     assert!([1, 2, 3].contains(&ended.code) && !ended.err.is_empty(), "{arguments:?}: {ended:?}");
                 }
             }
@@ -353,7 +359,7 @@ fn a_token_in_the_wrong_place_is_never_repeated() {
     }
 }
 
-/// Times and costs of the demo's runs.
+/// The demo's output without the durations and costs of its runs.
 fn without_costs(text: &str) -> String {
     let line = |line: &str| match line.split_once(" rows  in ") {
         Some((before, _)) => format!("{before} rows  in … ms: … requests, … read and … write units"),
@@ -379,9 +385,9 @@ fn the_demo_cleans_a_table_of_its_own() {
 fn the_demo_s_engine_stays_up_until_ctrl_c() {
     let mut demo = Janitor::default().command(&["demo", "--copies", "1", "--keep"]).spawn().unwrap();
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let stays = lines.find(|line| line.starts_with("The engine stays up: ")).expect("says where it is");
-    let endpoint = stays.split(['=', ' ']).find(|word| word.starts_with("http://")).unwrap().to_owned();
-    // The table is the cleaned one: of more than a hundred dead rows there are those that have died since.
+    let line = lines.find(|line| line.starts_with("The engine stays up: ")).expect("prints its endpoint");
+    let endpoint = line.split(['=', ' ']).find(|word| word.starts_with("http://")).unwrap().to_owned();
+    // The table was cleaned: of more than a hundred dead rows, only those that expired since are left.
     let cleanup = Janitor::on(&endpoint, "demo").run(&["cleanup", "--json"]);
     let rows = &cleanup.json()["report"]["rows"];
     assert!(
@@ -390,7 +396,7 @@ fn the_demo_s_engine_stays_up_until_ctrl_c() {
     );
     assert!(Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap().success());
     assert_eq!(demo.wait().unwrap().code(), Some(0));
-    assert_eq!(Janitor::on(&endpoint, "demo").run(&["ttl", "status"]).code, 3, "its port is closed");
+    assert_eq!(Janitor::on(&endpoint, "demo").run(&["ttl", "status"]).code, 3, "its port is still open");
 }
 
 #[tokio::test]
@@ -410,7 +416,7 @@ async fn the_demo_fills_a_table_of_dynamodb_local() {
         let command = line.split("   ").next().unwrap_or_default();
         assert!(guide.contains(&format!("\n{command}")), "docs/local.md lacks {command}");
     }
-    // What it says to type next: with these variables alone, the rows are there.
+    // The printed variables alone are enough to find the rows.
     let exported =
         filled.out.lines().filter_map(|line| line.trim().strip_prefix("export ")).flat_map(|line| line.split(' '));
     let janitor = exported.fold(Janitor::default(), |janitor, pair| {
@@ -420,13 +426,13 @@ async fn the_demo_fills_a_table_of_dynamodb_local() {
     let deleted = |ended: &Ended| ended.json()["report"]["rows"]["deleted"].as_u64();
     assert!(deleted(&janitor.run(&["cleanup", "--json"])) > Some(100));
     assert!(deleted(&janitor.run(&["cleanup", "--json", "--apply", "--yes"])) > Some(100));
-    // Again after a cleanup: its own rows, and the janitor's state, are no other rows.
+    // Filling again after a cleanup: the demo's rows and the janitor's state do not count as other rows.
     assert_eq!(fill(&["--json"]).json(), json!({"table": table, "endpoint": endpoint, "rows": 242}));
     assert!(deleted(&janitor.run(&["cleanup", "--json"])) > Some(100));
     let client = bed::tables::client(endpoint).await;
     let before = bed::tables::scan(&client, &table).await.unwrap();
-    let stranger = client.put_item().table_name(&table).item("id", AttributeValue::S("ada".to_owned()));
-    stranger.item("bucket_name", AttributeValue::S("notes:one".to_owned())).send().await.unwrap();
+    let foreign = client.put_item().table_name(&table).item("id", AttributeValue::S("ada".to_owned()));
+    foreign.item("bucket_name", AttributeValue::S("notes:one".to_owned())).send().await.unwrap();
     let refused = fill(&[]);
     assert_eq!((refused.code, refused.out.as_str()), (2, ""));
     assert!(refused.err.contains("holds other rows than the demo's"), "{}", refused.err);
@@ -434,18 +440,18 @@ async fn the_demo_fills_a_table_of_dynamodb_local() {
 }
 
 #[test]
-fn the_demo_fills_only_local_tables_that_say_demo() {
-    let nobody = format!("http://127.0.0.1:{}", bed::process::free_port());
+fn the_demo_fills_only_local_tables_with_demo_in_their_name() {
+    let unused = format!("http://127.0.0.1:{}", bed::process::free_port());
     for (flags, code, text) in [
         (&["--endpoint", "https://dynamodb.us-east-1.amazonaws.com"][..], 2, "only to an endpoint on this machine"),
         (&["--endpoint", "http://192.168.1.2:8000"], 2, "only to an endpoint on this machine"),
         (
-            &["--endpoint", &nobody, "--prefix", "myapp"],
+            &["--endpoint", &unused, "--prefix", "myapp"],
             2,
             "only to a table with demo in its name, not to myapp_attributes",
         ),
-        (&["--endpoint", &nobody, "--keep"], 2, "--keep applies to the embedded engine"),
-        (&["--endpoint", &nobody], 3, "no DynamoDB answers at http://127.0.0.1:"),
+        (&["--endpoint", &unused, "--keep"], 2, "--keep applies to the embedded engine"),
+        (&["--endpoint", &unused], 3, "no DynamoDB answers at http://127.0.0.1:"),
     ] {
         let ended = Janitor::default().run(&[&["demo"], flags].concat());
         assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{flags:?}");
@@ -454,11 +460,11 @@ fn the_demo_fills_only_local_tables_that_say_demo() {
 }
 
 #[tokio::test]
-async fn ctrl_c_ends_after_what_is_in_flight_and_the_next_run_goes_on() {
+async fn ctrl_c_stops_after_the_requests_in_flight_and_the_next_run_continues() {
     let kind = EngineKind::Embedded;
-    let rows = calm_rows(400);
+    let rows = stable_rows(400);
     let bed = Bed::with(kind, &rows).await;
-    let janitor = of(kind, &bed);
+    let janitor = janitor_for(kind, &bed);
     let slow = ["cleanup", "--apply", "--yes", "--max-write-units", "100"];
     let stopped = janitor.in_terminal(100, &["--interrupt-at", " deleted/s"], &slow);
     assert_eq!(stopped.code, 3, "{}", stopped.out);
@@ -471,37 +477,37 @@ async fn ctrl_c_ends_after_what_is_in_flight_and_the_next_run_goes_on() {
 }
 
 #[tokio::test]
-async fn the_long_running_form_cleans_until_it_is_told_to_stop() {
+async fn the_run_command_cleans_until_it_is_stopped() {
     let kind = EngineKind::Embedded;
-    let rows = calm_rows(30);
+    let rows = stable_rows(30);
     let bed = Bed::with(kind, &rows).await;
-    let janitor = of(kind, &bed);
-    let mut reaper = janitor.command(&["run", "--every", "10s", "--repair-every", "1d", "--apply"]).spawn().unwrap();
-    let mut lines = BufReader::new(reaper.stdout.take().unwrap()).lines();
+    let janitor = janitor_for(kind, &bed);
+    let mut process = janitor.command(&["run", "--every", "10s", "--repair-every", "1d", "--apply"]).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let mut next = || lines.next().expect("a line").expect("text");
     assert!(next().starts_with("cleaning every 10 s, first in "));
     let cleanup = next();
     let repair = next();
-    matches_golden("cli/run.txt", &[&cleanup, &repair].map(|line| healthy(line)).join("\n"));
+    matches_golden("cli/run.txt", &[&cleanup, &repair].map(|line| without_time_and_cost(line)).join("\n"));
     let again = next();
     assert!(again.contains(" cleanup complete: ") && again.contains(", deleted 0, "), "{again}");
-    assert!(Command::new("kill").arg(reaper.id().to_string()).status().unwrap().success());
-    assert_eq!(reaper.wait().unwrap().code(), Some(0));
+    assert!(Command::new("kill").arg(process.id().to_string()).status().unwrap().success());
+    assert_eq!(process.wait().unwrap().code(), Some(0));
     assert_eq!(bed.keys().await.len(), rows.len() - 120);
 }
 
-/// A health line without its time and its cost.
-fn healthy(line: &str) -> String {
-    let (at, rest) = line.split_once(" UTC ").expect("a moment first");
+/// A status line of `janitor run` without its time and cost.
+fn without_time_and_cost(line: &str) -> String {
+    let (at, rest) = line.split_once(" UTC ").expect("a timestamp first");
     assert_eq!(at.len(), "2026-11-17 11:01:30".len(), "{line}");
     let (counts, cost) = rest.split_once(" skipped 0, ").expect("the counts, and nothing skipped");
     let words: Vec<&str> = cost.split(' ').map(|word| if word.parse::<f64>().is_ok() { "…" } else { word }).collect();
     format!("… {counts} skipped 0, {}", words.join(" "))
 }
 
-/// Each is told in one line that names the cause, within seconds, with the code that scripts go by.
+/// Each error names its cause, within seconds, with the documented exit code.
 #[tokio::test]
-async fn what_is_wrong_is_told_at_once() {
+async fn what_is_wrong_is_reported_at_once() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let bed = Bed::new(EngineKind::DynamoDbLocal).await;
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -579,7 +585,7 @@ async fn foreign_table(bed: &Bed) {
     create.send().await.unwrap();
 }
 
-/// The top level of each document, as the guide lists it: the keys before a colon or a bracket, and those alone.
+/// The top-level keys of a command's document, as the guide lists them: those before a colon or a bracket.
 fn listed_keys(command: &str) -> BTreeSet<String> {
     let guide = include_str!("../../docs/janitor.md");
     let scripts = guide.split("## Scripts").nth(1).expect("a chapter on scripts");
@@ -593,7 +599,7 @@ fn listed_keys(command: &str) -> BTreeSet<String> {
 #[tokio::test]
 async fn the_guide_lists_the_keys_of_every_document() {
     let kind = EngineKind::Embedded;
-    let bed = Bed::with(kind, &calm_rows(1)).await;
+    let bed = Bed::with(kind, &stable_rows(1)).await;
     let of_row = [OAUTH, "_oauth_sessions", "alive0"];
     for (command, more) in [
         ("demo", &["--copies", "1"][..]),
@@ -616,14 +622,14 @@ async fn the_guide_lists_the_keys_of_every_document() {
         ("pause", &[]),
     ] {
         let words: Vec<&str> = command.split(' ').collect();
-        let document = of(kind, &bed).run(&[&words[..], more, &["--json"]].concat()).json();
+        let document = janitor_for(kind, &bed).run(&[&words[..], more, &["--json"]].concat()).json();
         let keys: BTreeSet<String> = document.as_object().unwrap().keys().cloned().collect();
         assert_eq!(keys, listed_keys(command), "{command}");
     }
 }
 
 #[test]
-fn the_help_teaches() {
+fn every_command_has_help_with_an_example() {
     let janitor = Janitor::default().with("COLUMNS", "100");
     let ttl = ["status", "enable", "get", "set", "remove", "backfill"];
     let of_ttl = ttl.iter().map(|command| vec!["ttl", *command]);

@@ -1,4 +1,4 @@
-//! `janitor clients`: exactly the unused clients are removed, and a client that somebody begins to use meanwhile is kept.
+//! `janitor clients` removes exactly the unused clients, and keeps a client that is used in the meantime.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -20,12 +20,12 @@ bed::on_both_engines!(
     removes_exactly_the_unused_clients_index_rows_first,
     without_apply_nothing_is_written,
     a_client_that_gets_its_first_code_after_the_list_survives,
-    a_client_that_gets_its_first_code_after_its_index_row_is_deleted_gets_it_back,
-    a_record_that_changes_meanwhile_survives,
-    stops_at_max_deletes_and_leaves_no_half_client,
+    a_client_that_gets_its_first_code_after_the_index_delete_gets_its_index_rows_back,
+    a_record_that_changes_in_the_meantime_survives,
+    stops_at_max_deletes_and_leaves_no_partly_removed_client,
     a_removal_that_is_interrupted_puts_index_rows_back,
     a_removal_that_was_killed_is_finished_by_the_next,
-    a_removal_waits_for_the_lease_and_the_pause,
+    a_removal_is_refused_while_the_lease_is_held_or_the_janitor_is_paused,
 );
 
 const DAY: i64 = 86_400;
@@ -86,7 +86,7 @@ fn apply(endpoint: &str, bed: &Bed, more: &[&str]) -> Ended {
 
 async fn removes_exactly_the_unused_clients_index_rows_first(kind: EngineKind) {
     let mut rows = unused(0..5);
-    // Of both generations, of the old one, and of none: a removal that was killed leaves such a record.
+    // With index rows under both names, under the old name only, and without one, as a killed removal leaves it.
     rows.push(index("client_index", 0, OAUTH_OWNER));
     rows.extend([
         record(OAUTH_OWNER, 5, 40 * DAY),
@@ -94,12 +94,12 @@ async fn removes_exactly_the_unused_clients_index_rows_first(kind: EngineKind) {
         record(OAUTH_OWNER, 6, 40 * DAY),
     ]);
     let removed = ids(0..7);
-    // An actor's own; one that is young; one without a time; one whose index row leads elsewhere.
+    // Kept: a client of an actor, a young one, one without a creation time, one whose index row points elsewhere.
     rows.extend([record("ada", 10, 400 * DAY), index("_client_index", 10, "ada")]);
     rows.extend(registered(11, 29 * DAY));
     rows.push(row(OAUTH_OWNER, "mcp_clients", &id(12), &json!({"client_id": id(12)})));
     rows.extend([record(OAUTH_OWNER, 13, 40 * DAY), index("_client_index", 13, "bea")]);
-    // Named: by a live token, an expired one, a consumed one, a malformed one, one of a foreign owner; by an escaped spelling.
+    // Kept, because a token names it: live, expired, consumed, malformed, with an escaped id, of a foreign owner.
     let mut named = Vec::new();
     for (number, data) in [
         (20, json!({"client_id": id(20), "expires_at": now() + 600}).to_string()),
@@ -116,7 +116,7 @@ async fn removes_exactly_the_unused_clients_index_rows_first(kind: EngineKind) {
     named.extend(registered(25, 40 * DAY));
     named.push(row("_actingweb_other", "mcp_tokens", "aw_25", &json!({"client_id": id(25)})));
     rows.extend(named);
-    // A name that the library does not make.
+    // An id that the library does not generate.
     rows.push(row(OAUTH_OWNER, "mcp_clients", "mcp_by_hand", &json!({"created_at": 5})));
     let bed = Bed::with(kind, &rows).await;
     let before = bed.keys().await;
@@ -124,7 +124,7 @@ async fn removes_exactly_the_unused_clients_index_rows_first(kind: EngineKind) {
     let listed = janitor(proxy.endpoint(), &bed.table, &["clients", "--json"], "").json();
     let list = listed["list"].as_array().unwrap().iter().map(|client| client["client_id"].as_str().unwrap().to_owned());
     let mut list: BTreeSet<String> = list.collect();
-    // Whether its index row leads to it is only read before a delete.
+    // Where its index row points is only read before a delete.
     assert!(list.remove(&id(13)), "{listed}");
     assert_eq!(list, removed, "{listed}");
     assert_eq!((&listed["clients"], &listed["other_ids"]), (&json!(18), &json!(1)), "{listed}");
@@ -158,7 +158,7 @@ async fn without_apply_nothing_is_written(kind: EngineKind) {
     );
 }
 
-/// Runs `janitor clients --apply`, and writes `rows` before the nth request of a kind reaches the engine.
+/// Runs `janitor clients --apply`, and writes `rows` before the nth request of an operation reaches the engine.
 async fn writing_before(
     kind: EngineKind,
     bed: &Bed,
@@ -184,7 +184,7 @@ async fn writing_before(
 
 async fn a_client_that_gets_its_first_code_after_the_list_survives(kind: EngineKind) {
     let bed = Bed::with(kind, &unused(0..4)).await;
-    // Right before the first delete: the table has been read, and the client was unused.
+    // Right before the first delete: the client was unused when the table was read.
     let ended = writing_before(kind, &bed, "BatchExecuteStatement", 1, vec![code(2)]).await;
     let removal = &ended.json()["removal"];
     assert_eq!(
@@ -195,12 +195,12 @@ async fn a_client_that_gets_its_first_code_after_the_list_survives(kind: EngineK
     assert_eq!((records(&bed).await, indexed(&bed).await), (ids([2]), ids([2])));
 }
 
-async fn a_client_that_gets_its_first_code_after_its_index_row_is_deleted_gets_it_back(kind: EngineKind) {
+async fn a_client_that_gets_its_first_code_after_the_index_delete_gets_its_index_rows_back(kind: EngineKind) {
     let mut rows = unused(0..4);
     rows.push(index("client_index", 2, OAUTH_OWNER));
     let bed = Bed::with(kind, &rows).await;
     let before = bed::items::scan(&bed.function.client, &bed.table).await;
-    // A sign-in that was under way: the second Scan is the one after the index rows' delete.
+    // A sign-in in progress: the second Scan follows the delete of the index rows.
     let ended = writing_before(kind, &bed, "Scan", 2, vec![code(2)]).await;
     let removal = &ended.json()["removal"];
     assert_eq!(
@@ -212,13 +212,13 @@ async fn a_client_that_gets_its_first_code_after_its_index_row_is_deleted_gets_i
     let of_client: Vec<_> = before.iter().filter(|((_, sort), _)| sort.ends_with(&id(2))).collect();
     assert_eq!(of_client.len(), 3);
     for (key, item) in of_client {
-        assert_eq!(after.get(key), Some(item), "put back as the library wrote it");
+        assert_eq!(after.get(key), Some(item), "not restored as the library wrote it");
     }
 }
 
-async fn a_record_that_changes_meanwhile_survives(kind: EngineKind) {
+async fn a_record_that_changes_in_the_meantime_survives(kind: EngineKind) {
     let bed = Bed::with(kind, &unused(0..3)).await;
-    // A new secret, between the last read and the delete of the records.
+    // A new secret is written between the last read and the delete of the records.
     let mut changed = record(OAUTH_OWNER, 1, 40 * DAY);
     changed.data =
         Some(AttributeValue::S(dumps(&json!({"client_id": id(1), "client_secret": "new", "created_at": 5}))));
@@ -228,19 +228,19 @@ async fn a_record_that_changes_meanwhile_survives(kind: EngineKind) {
     assert_eq!((records(&bed).await, indexed(&bed).await), (ids([1]), ids([1])));
 }
 
-async fn stops_at_max_deletes_and_leaves_no_half_client(kind: EngineKind) {
+async fn stops_at_max_deletes_and_leaves_no_partly_removed_client(kind: EngineKind) {
     let bed = Bed::with(kind, &unused(0..5)).await;
-    for (most, left) in [("1", 5), ("5", 3), ("4", 1), ("100", 0)] {
-        let ended = apply(engine(kind).endpoint(), &bed, &["--max-deletes", most]);
+    for (max_deletes, left) in [("1", 5), ("5", 3), ("4", 1), ("100", 0)] {
+        let ended = apply(engine(kind).endpoint(), &bed, &["--max-deletes", max_deletes]);
         assert_eq!(ended.code, 0, "{ended:?}");
         let (records, indexed) = (records(&bed).await, indexed(&bed).await);
-        assert_eq!((records.len(), &records), (left, &indexed), "{most}: {ended:?}");
+        assert_eq!((records.len(), &records), (left, &indexed), "{max_deletes}: {ended:?}");
     }
 }
 
 async fn a_removal_that_is_interrupted_puts_index_rows_back(kind: EngineKind) {
     let bed = Bed::with(kind, &unused(0..30)).await;
-    // The reading after the index rows' delete fails for good.
+    // The Scan after the delete of the index rows keeps failing.
     let scans = Mutex::new(0);
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         let mut scans = scans.lock().unwrap();
@@ -263,14 +263,14 @@ async fn a_removal_that_is_interrupted_puts_index_rows_back(kind: EngineKind) {
 async fn a_removal_that_was_killed_is_finished_by_the_next(kind: EngineKind) {
     let mut rows: Vec<Specimen> = (0..3).map(|number| record(OAUTH_OWNER, number, 40 * DAY)).collect();
     rows.extend(unused(3..5));
-    // What a kill left: its lease, and records without an index row.
+    // A killed removal leaves records without an index row.
     let bed = Bed::with(kind, &rows).await;
     let ended = apply(engine(kind).endpoint(), &bed, &[]);
     assert_eq!((ended.code, &ended.json()["removal"]["clients_removed"]), (0, &json!(5)), "{ended:?}");
     assert_eq!(records(&bed).await, ids([]));
 }
 
-async fn a_removal_waits_for_the_lease_and_the_pause(kind: EngineKind) {
+async fn a_removal_is_refused_while_the_lease_is_held_or_the_janitor_is_paused(kind: EngineKind) {
     let bed = Bed::with(kind, &unused(0..3)).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| RequestFate::Forward);
     let lease = row("_actingweb_janitor", "state", "lease", &json!({"holder": "daily-cleanup-1", "until": now() + 50}));
@@ -288,7 +288,7 @@ async fn a_removal_waits_for_the_lease_and_the_pause(kind: EngineKind) {
     assert_eq!(records(&bed).await, ids(0..3));
 }
 
-/// Registrations beside as many other rows; half of the clients are named by a token.
+/// Clients and as many tokens; half of the clients are named by a token.
 fn large(clients: usize) -> Vec<Specimen> {
     let token = |number: usize| {
         let data = json!({"token": "x".repeat(40), "client_id": id(number / 2), "expires_at": now() + 600});
@@ -297,7 +297,7 @@ fn large(clients: usize) -> Vec<Specimen> {
     (0..clients).flat_map(|number| [registered(number, 40 * DAY), vec![token(number)]].concat()).collect()
 }
 
-/// Peak resident memory in KiB, read units, and what one Scan of the table costs.
+/// Peak resident memory in KiB, read units, and the read units of one Scan of the table.
 async fn measured(rows: usize) -> (u64, f64, f64) {
     let kind = EngineKind::Embedded;
     let bed = Bed::new(kind).await;

@@ -1,5 +1,4 @@
-//! Attack: clocks that disagree. This machine's against the table's, a writer's against ours, and one run's against the
-//! next one's.
+//! Attack: clocks that disagree: this machine's and the table's, a writer's and ours, one run's and the next one's.
 
 use bed::attack::{Figures, amount, in_both_ways, seed};
 use bed::engine::{EngineKind, shared as engine};
@@ -18,26 +17,26 @@ use shared::time::EpochSeconds;
 
 bed::on_both_engines!(
     a_clock_that_is_ahead_deletes_nothing_early,
-    a_clock_that_is_behind_judges_by_the_tables,
+    a_run_whose_clock_is_behind_uses_the_table_s_clock,
     a_clock_that_is_far_ahead_is_refused,
-    janitor_judges_by_the_tables_clock_when_its_machines_is_ahead,
+    janitor_uses_the_table_s_clock_when_its_own_is_ahead,
     rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times,
-    time_that_goes_backwards_between_runs_loses_nothing,
+    a_clock_that_goes_back_between_runs_loses_nothing,
     a_lease_holds_whichever_clock_wrote_it,
 );
 
 /// The table's clock is at `NOW`, and this machine's is `ahead` of it.
-async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64, retires: bool) -> Figures {
+async fn run_with_clock_off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64, retires: bool) -> Figures {
     let load = Load::of(kind, crowd(seed, 10, NOW), NOW, retires).await;
     let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::Dated(-ahead));
     let function = load.bed.through(&proxy).await;
     let report = which.run(&function, json!({}), NOW + ahead).await.unwrap();
-    let told = report.notes.iter().any(|note| note.contains("ahead of the table's"));
-    assert_eq!(told, ahead > 0, "{:?}", report.notes);
-    // Rounded to keep: a second or two are given away.
+    let noted = report.notes.iter().any(|note| note.contains("ahead of the table's"));
+    assert_eq!(noted, ahead > 0, "{:?}", report.notes);
+    // Rounded towards keeping rows, by a few seconds.
     assert!(report.now <= NOW && report.now >= NOW - 5, "judged at {}", report.now);
-    let told = report.notes.iter().any(|note| note.contains("behind the table's"));
-    assert_eq!(told, ahead <= -4, "{:?}", report.notes);
+    let noted = report.notes.iter().any(|note| note.contains("behind the table's"));
+    assert_eq!(noted, ahead <= -4, "{:?}", report.notes);
     let mut figures = Figures { attempts: 1, faults: 1, live_lost: load.live_lost(NOW).await, ..Figures::default() };
     load.ran(&report, &mut figures);
     load.settle(NOW + 120, &mut figures).await;
@@ -49,18 +48,18 @@ async fn a_clock_that_is_ahead_deletes_nothing_early(kind: EngineKind) {
     in_both_ways("a clock that is ahead", async |retires| {
         let mut figures = Figures::default();
         for (i, ahead) in [5, 30, 180, 299, 600, 890].into_iter().cycle().take(amount(3, 60)).enumerate() {
-            figures.add(off_by(kind, ahead, Which::BOTH[i % 2], seed() + 30 + i as u64, retires).await);
+            figures.add(run_with_clock_off_by(kind, ahead, Which::BOTH[i % 2], seed() + 30 + i as u64, retires).await);
         }
         figures
     })
     .await;
 }
 
-async fn a_clock_that_is_behind_judges_by_the_tables(kind: EngineKind) {
+async fn a_run_whose_clock_is_behind_uses_the_table_s_clock(kind: EngineKind) {
     in_both_ways("a clock that is behind", async |retires| {
         let mut figures = Figures::default();
         for (i, behind) in [-2, -60, -300, -900].into_iter().cycle().take(amount(2, 40)).enumerate() {
-            figures.add(off_by(kind, behind, Which::BOTH[i % 2], seed() + 40 + i as u64, retires).await);
+            figures.add(run_with_clock_off_by(kind, behind, Which::BOTH[i % 2], seed() + 40 + i as u64, retires).await);
         }
         figures
     })
@@ -80,34 +79,34 @@ async fn a_clock_that_is_far_ahead_is_refused(kind: EngineKind) {
     assert!(proxy.seen().iter().all(|operation| operation == "DescribeTable"), "{:?}", proxy.seen());
 }
 
-/// Whichever function it is: rows were judged by another clock than the one that stands beside them in the log.
+/// The function judged rows by a time other than the timestamps of its log.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_function_logs_that_its_clock_was_set_back() {
+async fn every_function_logs_that_its_clock_was_corrected() {
     let kind = EngineKind::Embedded;
     let load = Load::new(kind, crowd(seed(), 2, real_now())).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
     let settings = [("ATTRIBUTES_TABLE", load.bed.table.as_str()), ("AWS_DB_HOST", proxy.endpoint())];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let removed = event(&[removal(&load.bed.table, 1, "ada", "mcp_tokens", "aw_1", Some("{}"))]);
-    for (name, asked) in [
+    for (name, event) in [
         ("daily-cleanup", json!({"mode": "dry-run"})),
         ("index-repair", json!({"mode": "dry-run"})),
         ("metrics-emitter", json!({})),
         ("ttl-cascade", removed),
     ] {
         let rie = Rie::start(&function(name), &settings, 60);
-        let answer = rie.invoke(&asked);
+        let answer = rie.invoke(&event);
         assert!(!answer.is_error, "{name}: {}", answer.payload);
         let printed = rie.output();
-        let told: Vec<&str> = printed.lines().filter(|line| line.contains("\"level\":\"WARN\"")).collect();
-        let told = told.iter().filter(|line| line.contains("ahead of the table's")).count();
-        assert_eq!(told, 1, "{name}: {printed}");
+        let warnings: Vec<&str> = printed.lines().filter(|line| line.contains("\"level\":\"WARN\"")).collect();
+        let warnings = warnings.iter().filter(|line| line.contains("ahead of the table's")).count();
+        assert_eq!(warnings, 1, "{name}: {printed}");
     }
     load.drop_table().await;
 }
 
-/// The program has no other clock than its machine's: here the table's is five minutes behind that.
-async fn janitor_judges_by_the_tables_clock_when_its_machines_is_ahead(kind: EngineKind) {
+/// `janitor` starts from its machine's clock, which is five minutes ahead of the table's.
+async fn janitor_uses_the_table_s_clock_when_its_own_is_ahead(kind: EngineKind) {
     in_both_ways("janitor on a machine that is ahead", async |retires| {
         let mut figures = Figures::default();
         for (i, which) in Which::BOTH.into_iter().enumerate() {
@@ -147,7 +146,7 @@ async fn rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times(ki
             figures.attempts += 2;
             figures.faults += 1;
             load.settle(NOW, &mut figures).await;
-            // Less than the grace period later: what was seen for the first time is not old enough yet.
+            // Within the grace period: rows that were first seen by the previous run are not old enough yet.
             load.settle(NOW + 3_500, &mut figures).await;
             load.drop_table().await;
         }
@@ -156,7 +155,7 @@ async fn rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times(ki
     .await;
 }
 
-async fn time_that_goes_backwards_between_runs_loses_nothing(kind: EngineKind) {
+async fn a_clock_that_goes_back_between_runs_loses_nothing(kind: EngineKind) {
     in_both_ways("time that goes backwards", async |retires| {
         let mut figures = Figures::default();
         for round in 0..amount(2, 20) {
@@ -178,8 +177,7 @@ async fn time_that_goes_backwards_between_runs_loses_nothing(kind: EngineKind) {
     .await;
 }
 
-/// A run on a machine that is minutes behind writes a lease that a run on a machine that is right finds held, and the other
-/// way round.
+/// The clock of the run that acquires the lease is minutes ahead or behind; another run still finds the lease held.
 async fn a_lease_holds_whichever_clock_wrote_it(kind: EngineKind) {
     let load = Load::new(kind, crowd(seed(), 1, NOW)).await;
     for off in [-290, -30, -3, 3, 30, 290] {
@@ -193,9 +191,9 @@ async fn a_lease_holds_whichever_clock_wrote_it(kind: EngineKind) {
         let second = open(load.bed.function.client.clone(), tables).await;
         assert!((first.clock().wall().since(second.clock().wall())).abs() <= 3, "{off}");
         let held = Lease::own(&first, first.clock(), "first").acquire().await.unwrap();
-        let Ok(held) = held else { panic!("{off}: nobody holds it") };
+        let Ok(held) = held else { panic!("{off}: the lease is already held") };
         let other = Lease::own(&second, second.clock(), "second").acquire().await.unwrap();
-        let Err(Holder { seconds, .. }) = other else { panic!("{off}: two runs at a time") };
+        let Err(Holder { seconds, .. }) = other else { panic!("{off}: two runs hold the lease") };
         assert!((56..=63).contains(&seconds), "{off}: held for {seconds} s");
         held.release().await;
     }

@@ -1,5 +1,5 @@
-//! Attack: several janitors at once. The daily run, the repair and two `janitor --apply` start together; and a run whose
-//! lease lapsed while it was frozen wakes up beside the one that took over; and the cascade, which takes no lease, beside all.
+//! Attack: concurrent runs. The cleanup, the repair and two `janitor --apply` start together; a frozen run whose lease expired
+//! resumes after another run took over; and the cascade, which takes no lease, runs concurrently with all.
 
 use bed::Invocations as _;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 
 bed::on_both_engines!(
-    one_that_wakes_up_late_deletes_nothing_that_was_written_since,
-    the_cascade_beside_the_other_runs_loses_nothing,
+    a_frozen_run_that_resumes_deletes_nothing_that_was_written_since,
+    the_cascade_concurrent_with_other_runs_loses_nothing,
 );
 
-async fn fight(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
+async fn run_concurrently(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
     let load = Load::of(kind, crowd(seed, 8, real_now()), real_now(), retires).await;
-    // Slow enough to be beside each other.
+    // Slow enough to overlap.
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Slow(Duration::from_millis(20)));
     let action = if retires { "retire" } else { "delete" };
     let program = |which: &Which| which.janitor(proxy.endpoint(), &load.bed.prefix).env("EXPIRED_ROWS", action).spawn();
@@ -37,14 +37,14 @@ async fn fight(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
         Which::Repair.run(&function, json!({}), real_now())
     );
     let mut figures = Figures { attempts: 4, ..Figures::default() };
-    let (mut ended, mut unsure) = (0, 0);
+    let (mut ended, mut uncertain) = (0, 0);
     for report in [daily, repair] {
-        // Two that ask in the same moment: one gets the lease, and the other is told.
+        // One run acquires the lease, the other reports that it is held.
         let report = report.unwrap();
         figures.faults += u64::from(report.outcome == Outcome::LeaseHeld);
         load.ran(&report, &mut figures);
         ended += report.counts.rows_ended();
-        unsure += report.counts.uncertain();
+        uncertain += report.counts.uncertain();
     }
     for program in programs {
         let output = program.wait_with_output().unwrap();
@@ -56,10 +56,10 @@ async fn fight(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
         figures.faults += u64::from(report["outcome"] == "lease-held");
         figures.answered(report);
         ended += ["deleted", "retired"].map(|done| report["rows"][done].as_u64().unwrap()).iter().sum::<u64>();
-        unsure += report["rows"]["uncertain"].as_u64().unwrap();
+        uncertain += report["rows"]["uncertain"].as_u64().unwrap();
     }
     let gone = (load.rows.len() - load.rest().await.len()) as u64;
-    assert!((ended..=ended + unsure).contains(&gone), "{gone} rows are gone, and {ended} were claimed");
+    assert!((ended..=ended + uncertain).contains(&gone), "{gone} rows are gone, and {ended} were reported");
     figures.live_lost += load.live_lost(real_now()).await;
     load.settle(real_now() + 120, &mut figures).await;
     load.drop_table().await;
@@ -67,16 +67,16 @@ async fn fight(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
 }
 
 #[test]
-fn several_at_once_do_the_work_of_one() {
+fn concurrent_runs_do_the_work_of_one() {
     let mut random = fastrand::Rng::with_seed(seed() + 10);
     let rounds: Vec<_> =
         (0..amount(4, 60_usize)).map(|round| (kinds()[round % kinds().len()], random.u64(..), round % 4 > 1)).collect();
-    let figures = all_at_once(2, &rounds, fight);
-    assert!(figures.faults > 0, "nobody ever met a lease");
+    let figures = all_at_once(2, &rounds, run_concurrently);
+    assert!(figures.faults > 0, "no run found the lease held");
     figures.tell("several janitors at once");
 }
 
-/// Replay markers and tombstones: rows that are written again under the same name.
+/// Replay markers and tombstones, which the application writes again under the same name.
 fn reused(name: &str, at: i64) -> Vec<ModelRow> {
     let row = |owner: &str, bucket: &str, data: Value, ttl: i64| ModelRow {
         owner: owner.to_owned(),
@@ -91,12 +91,12 @@ fn reused(name: &str, at: i64) -> Vec<ModelRow> {
     ]
 }
 
-async fn one_that_wakes_up_late_deletes_nothing_that_was_written_since(kind: EngineKind) {
-    wakes_up_late(kind, false).await.tell("a lease holder that wakes up late");
-    wakes_up_late(kind, true).await.tell("a lease holder that wakes up late, retire");
+async fn a_frozen_run_that_resumes_deletes_nothing_that_was_written_since(kind: EngineKind) {
+    resume_late(kind, false).await.tell("a lease holder that wakes up late");
+    resume_late(kind, true).await.tell("a lease holder that wakes up late, retire");
 }
 
-async fn wakes_up_late(kind: EngineKind, retires: bool) -> Figures {
+async fn resume_late(kind: EngineKind, retires: bool) -> Figures {
     let mut figures = Figures::default();
     for round in 0..amount(1, 20) {
         let names: Vec<String> = (0..40).map(|i| format!("reused-{round}-{i:04}")).collect();
@@ -105,7 +105,7 @@ async fn wakes_up_late(kind: EngineKind, retires: bool) -> Figures {
         rows.extend(names.iter().flat_map(|name| reused(name, long_ago)));
         let mut load = Load::of(kind, rows, NOW, retires).await;
 
-        // Frozen with a write of theirs in hand, until the other is done.
+        // The first run is frozen in a write until the second is done.
         let released = Arc::new(AtomicBool::new(false));
         let (gate, at_gate) = (Arc::clone(&released), Arc::new(AtomicBool::new(false)));
         let arrived = Arc::clone(&at_gate);
@@ -118,13 +118,13 @@ async fn wakes_up_late(kind: EngineKind, retires: bool) -> Figures {
             }
             Fate::Forward
         });
-        let sleeper = load.bed.through(&proxy).await;
-        let first = async { Which::Cleanup.run(&sleeper, json!({}), NOW).await };
+        let frozen = load.bed.through(&proxy).await;
+        let first = async { Which::Cleanup.run(&frozen, json!({}), NOW).await };
         let second = async {
             while !at_gate.load(Ordering::SeqCst) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
-            // By its clock the lease has lapsed.
+            // By its clock the lease has expired.
             let done = Which::Cleanup.run(&load.bed.function, json!({}), NOW + 120).await.unwrap();
             assert!(done.outcome.is_complete(), "{}", done.to_json());
             let fresh: Vec<ModelRow> = names.iter().flat_map(|name| reused(name, NOW + 100)).collect();
@@ -148,12 +148,12 @@ async fn wakes_up_late(kind: EngineKind, retires: bool) -> Figures {
         load.settle(NOW + 240, &mut figures).await;
         load.drop_table().await;
     }
-    assert!(figures.lost_races > 0, "the sleeper met nothing that was written since");
+    assert!(figures.lost_races > 0, "the frozen run met no row that was written since");
     figures
 }
 
-/// Both ask for the one lease: who comes second asks until it is free.
-async fn when_its_turn_comes(which: Which, function: &Function) -> RunReport {
+/// Retries until the lease is free.
+async fn run_when_lease_is_free(which: Which, function: &Function) -> RunReport {
     loop {
         let report = which.run(function, json!({}), NOW).await.unwrap();
         if report.outcome != Outcome::LeaseHeld {
@@ -163,16 +163,16 @@ async fn when_its_turn_comes(which: Which, function: &Function) -> RunReport {
     }
 }
 
-async fn the_cascade_beside_the_other_runs_loses_nothing(kind: EngineKind) {
-    cascade_beside(kind, amount(2, 40), false).await.tell("the cascade beside the other runs");
-    cascade_beside(kind, amount(1, 40), true).await.tell("the cascade beside the other runs, retire");
+async fn the_cascade_concurrent_with_other_runs_loses_nothing(kind: EngineKind) {
+    run_cascade_concurrently(kind, amount(2, 40), false).await.tell("the cascade beside the other runs");
+    run_cascade_concurrently(kind, amount(1, 40), true).await.tell("the cascade beside the other runs, retire");
 }
 
-async fn cascade_beside(kind: EngineKind, rounds: u64, retires: bool) -> Figures {
+async fn run_cascade_concurrently(kind: EngineKind, rounds: u64, retires: bool) -> Figures {
     let mut figures = Figures::default();
     for round in 0..rounds {
         let load = Load::of_after_ttl(kind, crowd(seed() + 200 + round, 12, NOW), NOW, retires).await;
-        // Late, in no order, and each twice.
+        // Late, shuffled, and each twice.
         let mut records = [load.records(), load.records()].concat();
         fastrand::Rng::with_seed(round).shuffle(&mut records);
         let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Slow(Duration::from_millis(3)));
@@ -187,8 +187,8 @@ async fn cascade_beside(kind: EngineKind, rounds: u64, retires: bool) -> Figures
             reports
         };
         let (daily, repair, batches) = tokio::join!(
-            when_its_turn_comes(Which::Cleanup, &function),
-            when_its_turn_comes(Which::Repair, &function),
+            run_when_lease_is_free(Which::Cleanup, &function),
+            run_when_lease_is_free(Which::Repair, &function),
             cascade
         );
         assert!(daily.outcome.is_complete() && repair.outcome.is_complete());
@@ -198,14 +198,14 @@ async fn cascade_beside(kind: EngineKind, rounds: u64, retires: bool) -> Figures
         for report in &runs {
             load.ran(report, &mut figures);
         }
-        // What two of them wanted gone at once, both may call theirs; what nobody did is not gone.
+        // Two runs may both count a row that they delete at the same time, but every deleted row is counted.
         let gone = (load.rows.len() - load.rest().await.len()) as u64;
         let sum = |of: fn(&RunReport) -> u64| runs.iter().map(|report| of(report)).sum::<u64>();
         assert_eq!(sum(|report| report.counts.uncertain()), 0);
         assert!(gone > 0 && gone <= sum(|report| report.counts.rows_ended()), "{gone} rows are gone");
         let by_cascade: u64 = batches.iter().map(|batch| batch.run.counts.rows_deleted()).sum();
-        assert!(by_cascade > 0, "the others were always first");
-        // At once, without another run.
+        assert!(by_cascade > 0, "the cascade deleted nothing");
+        // Without another run.
         load.check_nothing_leads_to_removed().await;
         figures.live_lost += load.live_lost(NOW).await;
         load.settle(NOW + 240, &mut figures).await;

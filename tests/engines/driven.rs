@@ -1,46 +1,46 @@
-//! A clock that moves with requests instead of with the machine: a test about a deadline does not depend on how busy it is.
+//! A clock that is advanced by requests, so that a test about a deadline does not depend on the load of the machine.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// Beside requests time passes this much slower than outside, so that whoever waits is woken at last.
-const SLOWER: u32 = 20;
+/// Between requests the clock runs this much slower than real time, so that timers still fire.
+const SLOWDOWN: u32 = 20;
 const TICK: Duration = Duration::from_millis(10);
 
-/// While it lives, tokio's clock is driven: of this test's thread, which is the whole of its runtime.
-pub(crate) struct Driven {
-    passed: UnboundedSender<Duration>,
-    _held: Sender<()>,
+/// Drives tokio's clock until it is dropped; requires the current-thread runtime.
+pub(crate) struct DrivenClock {
+    advances: UnboundedSender<Duration>,
+    _guard: Sender<()>,
 }
 
-impl Driven {
+impl DrivenClock {
     pub(crate) fn start() -> Self {
         tokio::time::pause();
-        // A paused clock jumps to the next timer when nobody is busy, also while an answer is on its way; not beside this.
-        let (held, dropped) = channel::<()>();
+        // A paused clock jumps to the next timer when the runtime is idle, even while a response is pending. A blocking task prevents that.
+        let (guard, dropped) = channel::<()>();
         tokio::task::spawn_blocking(move || dropped.recv());
-        let (passed, mut passing) = unbounded_channel();
+        let (advances, mut requested) = unbounded_channel();
         tokio::spawn(async move {
-            while let Some(time) = passing.recv().await {
+            while let Some(time) = requested.recv().await {
                 tokio::time::advance(time).await;
             }
         });
-        let slowly = passed.clone();
+        let ticks = advances.clone();
         std::thread::spawn(move || {
-            while slowly.send(TICK / SLOWER).is_ok() {
+            while ticks.send(TICK / SLOWDOWN).is_ok() {
                 std::thread::sleep(TICK);
             }
         });
-        Self { passed, _held: held }
+        Self { advances, _guard: guard }
     }
 
-    /// What lets time pass, from any thread.
-    pub(crate) fn pass(&self) -> impl Fn(Duration) + Send + use<> {
-        let passed = self.passed.clone();
+    /// A function that advances the clock, from any thread.
+    pub(crate) fn advance(&self) -> impl Fn(Duration) + Send + use<> {
+        let advances = self.advances.clone();
         move |time| {
-            let _ = passed.send(time);
+            let _ = advances.send(time);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `janitor explain`: what it says is what the functions then do, and reads as the documentation of the rules.
+//! `janitor explain` predicts what the functions do, and its text matches the documented rules.
 
 use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,17 +25,17 @@ use shared::settings::{Purpose, Settings};
 use shared::time::{EpochSeconds, Utc};
 
 bed::on_both_engines!(
-    says_of_every_row_what_the_functions_then_do,
-    says_of_random_tables_what_the_functions_then_do,
+    predicts_what_the_functions_do_with_every_row,
+    predicts_what_the_functions_do_with_random_tables,
     says_the_same_under_other_settings,
-    one_row_of_every_kind_and_state_reads_as_the_rules,
+    explains_one_row_of_every_kind_and_state,
     finds_the_rows_of_a_bare_token,
-    says_what_it_means_that_a_row_is_not_there,
-    shows_secrets_only_when_asked_to,
-    refuses_what_is_no_row,
+    explains_why_a_row_may_be_absent,
+    shows_secrets_only_on_request,
+    refuses_arguments_that_name_no_row,
 );
 
-/// Counts by bucket, what was done, and why.
+/// Counts by bucket, action and reason.
 type Counts = BTreeMap<(String, &'static str, String), u64>;
 
 async fn open(bed: &Bed, kind: EngineKind) -> ReadOnly {
@@ -60,44 +60,44 @@ async fn rows(bed: &Bed, table: &ReadOnly) -> Vec<Row> {
 
 async fn explain_all(bed: &Bed, kind: EngineKind, now: i64, policy: &Policy) -> Vec<Explanation> {
     let table = open(bed, kind).await;
-    let mut told = Vec::new();
+    let mut explanations = Vec::new();
     for row in rows(bed, &table).await {
-        told.push(explain(&table, row, EpochSeconds::new(now), policy).await.unwrap());
+        explanations.push(explain(&table, row, EpochSeconds::new(now), policy).await.unwrap());
     }
-    told
+    explanations
 }
 
-/// What the explanations come to, in the words of a report. Rows of others are counted by the runs under the bucket whose
-/// prefix they share, and by nobody here.
-fn summed(told: &[Explanation], course: fn(&Explanation) -> Course) -> (Counts, BTreeSet<(String, String)>) {
-    let (mut counts, mut going) = (Counts::new(), BTreeSet::new());
-    for one in told {
-        let Standing::Ours(bucket) = one.standing else {
-            assert_eq!(course(one), Course::NeverTouched);
+/// The explanations as the counts of a report. Foreign rows are left out: runs count them under the bucket whose prefix
+/// they share.
+fn summarize(explanations: &[Explanation], course: fn(&Explanation) -> Course) -> (Counts, BTreeSet<(String, String)>) {
+    let (mut counts, mut deleted) = (Counts::new(), BTreeSet::new());
+    for explanation in explanations {
+        let Standing::Ours(bucket) = explanation.standing else {
+            assert_eq!(course(explanation), Course::NeverTouched);
             continue;
         };
-        let (done, reason) = match course(one) {
+        let (action, reason) = match course(explanation) {
             Course::Retire(reason) => ("retired", reason.name()),
             Course::Delete(reason) => {
-                going.insert((one.row.key.owner.clone(), one.row.key.sort.clone()));
+                deleted.insert((explanation.row.key.owner.clone(), explanation.row.key.sort.clone()));
                 ("deleted", reason.name())
             }
             Course::Keep(reason) => ("kept", reason.name()),
             Course::NotMet(_) => continue,
             other => panic!("{other:?}"),
         };
-        *counts.entry((bucket.name.to_owned(), done, reason.to_owned())).or_default() += 1;
+        *counts.entry((bucket.name.to_owned(), action, reason.to_owned())).or_default() += 1;
     }
     counts.retain(|(_, _, reason), _| reason != "foreign");
-    (counts, going)
+    (counts, deleted)
 }
 
 fn reported(report: &RunReport) -> Counts {
     let mut counts = Counts::new();
     for (bucket, of) in report.counts.buckets() {
-        for (done, reasons) in [("deleted", &of.deleted), ("retired", &of.retired), ("kept", &of.kept)] {
+        for (action, reasons) in [("deleted", &of.deleted), ("retired", &of.retired), ("kept", &of.kept)] {
             for (reason, n) in reasons {
-                counts.insert(((*bucket).to_owned(), done, (*reason).to_owned()), *n);
+                counts.insert(((*bucket).to_owned(), action, (*reason).to_owned()), *n);
             }
         }
     }
@@ -122,41 +122,41 @@ impl Run {
 
     fn course(self) -> fn(&Explanation) -> Course {
         match self {
-            Run::Daily => |told| told.daily,
-            Run::Repair => |told| told.repair,
+            Run::Daily => |explanation| explanation.daily,
+            Run::Repair => |explanation| explanation.repair,
         }
     }
 }
 
-/// Explains every row, then lets the function run dry and for real: the counts by reason, and every single row.
-async fn agrees(bed: &Bed, kind: EngineKind, run: Run, now: i64, what: &str) {
-    agrees_with(bed, kind, run, now, &Policy::default(), what).await;
+/// Explains every row, then compares the counts of a dry run and the rows that a real run deletes.
+async fn check_agreement(bed: &Bed, kind: EngineKind, run: Run, now: i64, what: &str) {
+    check_agreement_with(bed, kind, run, now, &Policy::default(), what).await;
 }
 
-async fn agrees_with(bed: &Bed, kind: EngineKind, run: Run, now: i64, policy: &Policy, what: &str) {
+async fn check_agreement_with(bed: &Bed, kind: EngineKind, run: Run, now: i64, policy: &Policy, what: &str) {
     let event = |mode: &str| {
         let expired = if policy.retire.is_some() { "retire" } else { "delete" };
         json!({"mode": mode, "expired_rows": expired, "reuse_window_seconds": policy.reuse_window})
     };
-    let told = explain_all(bed, kind, now, policy).await;
-    let (counts, going) = summed(&told, run.course());
+    let explanations = explain_all(bed, kind, now, policy).await;
+    let (counts, deleted) = summarize(&explanations, run.course());
     let dry = run.invoke(bed, event("dry-run"), now).await;
     assert_eq!(counts, reported(&dry), "{what}");
     let before = bed.keys().await;
     run.invoke(bed, event("delete"), now).await;
     let after = bed.keys().await;
     let gone: BTreeSet<(String, String)> = before.difference(&after).cloned().collect();
-    assert_eq!(going, gone, "{what}");
+    assert_eq!(deleted, gone, "{what}");
 }
 
-async fn says_of_every_row_what_the_functions_then_do(kind: EngineKind) {
+async fn predicts_what_the_functions_do_with_every_row(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 2, 5);
     for run in [Run::Daily, Run::Repair] {
         let bed = Bed::with(kind, &rows).await;
-        agrees(&bed, kind, run, NOW, "first").await;
-        // Rows of unknown age go when the repair sees them again.
-        agrees(&bed, kind, run, NOW + 7_200, "again").await;
-        agrees(&bed, kind, Run::Daily, NOW + 40 * 86_400, "much later").await;
+        check_agreement(&bed, kind, run, NOW, "first").await;
+        // Rows of unknown age are deleted when the repair sees them again.
+        check_agreement(&bed, kind, run, NOW + 7_200, "again").await;
+        check_agreement(&bed, kind, Run::Daily, NOW + 40 * 86_400, "much later").await;
     }
 }
 
@@ -168,21 +168,21 @@ async fn says_the_same_under_other_settings(kind: EngineKind) {
         for run in [Run::Daily, Run::Repair] {
             let bed = Bed::with(kind, &rows).await;
             bed.switch_ttl("ttl_timestamp", true).await;
-            agrees_with(&bed, kind, run, NOW, &policy, &format!("{policy:?}")).await;
-            agrees_with(&bed, kind, run, NOW + 7_200, &policy, &format!("{policy:?}, again")).await;
+            check_agreement_with(&bed, kind, run, NOW, &policy, &format!("{policy:?}")).await;
+            check_agreement_with(&bed, kind, run, NOW + 7_200, &policy, &format!("{policy:?}, again")).await;
         }
     }
 }
 
-async fn says_of_random_tables_what_the_functions_then_do(kind: EngineKind) {
+async fn predicts_what_the_functions_do_with_random_tables(kind: EngineKind) {
     for seed in 0..10 {
         let rows = specimens(&random_table(seed, NOW));
         for run in [Run::Repair, Run::Daily] {
             let bed = Bed::with(kind, &rows).await;
-            // A table without a known row is refused; a live session makes it one of ours.
+            // A table without a known row is refused; a live session is one.
             bed.write(&[session()]).await;
-            agrees(&bed, kind, run, NOW, &format!("seed {seed}")).await;
-            agrees(&bed, kind, Run::Repair, NOW + 7_200, &format!("seed {seed}, again")).await;
+            check_agreement(&bed, kind, run, NOW, &format!("seed {seed}")).await;
+            check_agreement(&bed, kind, Run::Repair, NOW + 7_200, &format!("seed {seed}, again")).await;
         }
     }
 }
@@ -193,40 +193,41 @@ fn session() -> Specimen {
     rows.swap_remove(0)
 }
 
-fn told_by_program(bed: &Bed, kind: EngineKind, arguments: &[&str], input: &str) -> Ended {
+fn run_explain(bed: &Bed, kind: EngineKind, arguments: &[&str], input: &str) -> Ended {
     let now = NOW.to_string();
     let mut all = vec!["explain", "--now", &now];
     all.extend(arguments);
     janitor(engine(kind).endpoint(), &bed.table, &all, input)
 }
 
-/// What tells two states apart; the first row of each is in the golden files.
-fn state(told: &Explanation) -> String {
-    let used = told.fields.as_ref().map(|fields| (fields.used, fields.used_at == shared::row::Field::Missing));
-    let ttl = told.row.ttl().state(EpochSeconds::new(NOW));
-    let fault = told.row.ttl_fault(EpochSeconds::new(NOW));
-    format!("{:?} {:?} {:?} {:?} {used:?} {ttl:?} {fault:?}", told.standing, told.verdict, told.daily, told.repair)
+/// Identifies a state; the golden files have one row of each.
+fn state(explanation: &Explanation) -> String {
+    let Explanation { standing, verdict, daily, repair, row, fields, .. } = explanation;
+    let used = fields.as_ref().map(|fields| (fields.used, fields.used_at == shared::row::Field::Missing));
+    let ttl = row.ttl().state(EpochSeconds::new(NOW));
+    let fault = row.ttl_fault(EpochSeconds::new(NOW));
+    format!("{standing:?} {verdict:?} {daily:?} {repair:?} {used:?} {ttl:?} {fault:?}")
 }
 
-async fn one_row_of_every_kind_and_state_reads_as_the_rules(kind: EngineKind) {
+async fn explains_one_row_of_every_kind_and_state(kind: EngineKind) {
     let specimens = fixture::all_kinds(NOW, 1, 8);
     let bed = Bed::with(kind, &specimens).await;
     let mut seen = BTreeSet::new();
     let mut files: BTreeMap<String, String> = BTreeMap::new();
-    let told: BTreeMap<(String, String), Explanation> = explain_all(&bed, kind, NOW, &Policy::default())
+    let explanations: BTreeMap<(String, String), Explanation> = explain_all(&bed, kind, NOW, &Policy::default())
         .await
         .into_iter()
-        .map(|told| ((told.row.key.owner.clone(), told.row.key.sort.clone()), told))
+        .map(|explanation| ((explanation.row.key.owner.clone(), explanation.row.key.sort.clone()), explanation))
         .collect();
     for row in &specimens {
-        let told = &told[&(row.owner.clone(), format!("{}:{}", row.bucket, row.name))];
-        if !seen.insert(state(told)) {
+        let explanation = &explanations[&(row.owner.clone(), format!("{}:{}", row.bucket, row.name))];
+        if !seen.insert(state(explanation)) {
             continue;
         }
-        // The names are random and may begin with a dash: they go through standard input, as a careful person has it.
-        let ran = told_by_program(&bed, kind, &[&row.owner, &row.bucket, "-"], &format!("{}\n", row.name));
-        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
-        let file = match told.standing {
+        // Names are random and may begin with a dash, so they are passed through standard input.
+        let ended = run_explain(&bed, kind, &[&row.owner, &row.bucket, "-"], &format!("{}\n", row.name));
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{ended:?}");
+        let file = match explanation.standing {
             Standing::Ours(bucket) => bucket.name,
             Standing::NotOurs(_) => "never-touched",
         };
@@ -234,7 +235,7 @@ async fn one_row_of_every_kind_and_state_reads_as_the_rules(kind: EngineKind) {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&ran.out);
+        text.push_str(&ended.out);
     }
     let all: String = files.values().cloned().collect();
     for row in &specimens {
@@ -249,7 +250,7 @@ async fn one_row_of_every_kind_and_state_reads_as_the_rules(kind: EngineKind) {
     }
 }
 
-/// What of a row may not be printed.
+/// The parts of a row that may not be printed.
 fn secrets(row: &Specimen) -> Vec<String> {
     let mut secrets = vec![row.name.clone()];
     let data = row.data.as_ref().and_then(|data| data.as_s().ok()).cloned().unwrap_or_default();
@@ -278,12 +279,12 @@ async fn finds_the_rows_of_a_bare_token(kind: EngineKind) {
         ("_deleted_actors", &["_deleted_actors"]),
     ];
     for (bucket, found) in expected {
-        // The last ones are written under the newer generation's names.
+        // The last ones are written under the new names.
         let row = specimens.iter().rfind(|row| row.bucket == bucket && row.owner != "_actingweb_other").unwrap();
-        for way in [&["-", "--json"][..], &["--token", "-", "--json"]] {
-            let ran = told_by_program(&bed, kind, way, &format!("{}\n", row.name));
-            assert_eq!(ran.code, 0, "{ran:?}");
-            let report = ran.json();
+        for arguments in [&["-", "--json"][..], &["--token", "-", "--json"]] {
+            let ended = run_explain(&bed, kind, arguments, &format!("{}\n", row.name));
+            assert_eq!(ended.code, 0, "{ended:?}");
+            let report = ended.json();
             let mut buckets: Vec<&str> =
                 report["rows"].as_array().unwrap().iter().filter_map(|row| row["bucket"].as_str()).collect();
             buckets.sort_unstable();
@@ -291,19 +292,19 @@ async fn finds_the_rows_of_a_bare_token(kind: EngineKind) {
             assert_eq!(report["now"]["utc"], Utc(EpochSeconds::new(NOW)).to_string());
         }
     }
-    // An older generation's token, and the provider row of a code.
+    // A token under its old name, and the provider row of a code.
     let old = specimens.iter().find(|row| row.bucket == "access_token_index" && row.owner == OAUTH_OWNER).unwrap();
-    let report = told_by_program(&bed, kind, &["-", "--json"], &old.name).json();
+    let report = run_explain(&bed, kind, &["-", "--json"], &old.name).json();
     assert_eq!(report["rows"][0]["bucket"], "access_token_index");
     assert_eq!(report["rows"][1]["bucket"], "mcp_tokens");
     let provider = specimens.iter().find(|row| row.name.starts_with("google_token_ac_")).unwrap();
-    let report = told_by_program(&bed, kind, &["-", "--json"], &provider.name).json();
+    let report = run_explain(&bed, kind, &["-", "--json"], &provider.name).json();
     assert_eq!(report["rows"].as_array().unwrap().len(), 1);
     assert_eq!(report["rows"][0]["bucket"], "mcp_google_tokens");
     assert_eq!(report["rows"][0]["pointed_at_by"][0]["bucket"], "mcp_auth_codes");
 }
 
-async fn says_what_it_means_that_a_row_is_not_there(kind: EngineKind) {
+async fn explains_why_a_row_may_be_absent(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     let mut text = String::new();
     for name in [
@@ -319,46 +320,46 @@ async fn says_what_it_means_that_a_row_is_not_there(kind: EngineKind) {
         "0".repeat(32),
         "something else".to_owned(),
     ] {
-        let ran = told_by_program(&bed, kind, &["-"], &name);
-        assert_eq!(ran.code, 1, "{ran:?}");
-        assert!(!ran.out.contains(&name));
-        text.push_str(&ran.out);
+        let ended = run_explain(&bed, kind, &["-"], &name);
+        assert_eq!(ended.code, 1, "{ended:?}");
+        assert!(!ended.out.contains(&name));
+        text.push_str(&ended.out);
         text.push('\n');
     }
-    let ran = told_by_program(&bed, kind, &[OAUTH_OWNER, "spa_access_tokens", "x"], "");
-    assert_eq!(ran.code, 1);
-    text.push_str(&ran.out);
+    let ended = run_explain(&bed, kind, &[OAUTH_OWNER, "spa_access_tokens", "x"], "");
+    assert_eq!(ended.code, 1);
+    text.push_str(&ended.out);
     matches_golden("explain/not-found.txt", &text);
-    let report = told_by_program(&bed, kind, &["-", "--json"], "aw_x");
+    let report = run_explain(&bed, kind, &["-", "--json"], "aw_x");
     assert_eq!((report.code, &report.json()["found"], &report.json()["rows"]), (1, &json!(false), &json!([])));
 }
 
-async fn shows_secrets_only_when_asked_to(kind: EngineKind) {
+async fn shows_secrets_only_on_request(kind: EngineKind) {
     let specimens = fixture::all_kinds(NOW, 1, 8);
     let bed = Bed::with(kind, &specimens).await;
     let row = specimens.iter().find(|row| row.bucket == "mcp_tokens").unwrap();
     for json in [&["-"][..], &["-", "--json"]] {
-        let masked = told_by_program(&bed, kind, json, &row.name);
+        let masked = run_explain(&bed, kind, json, &row.name);
         assert!(!masked.out.contains(&row.name) && !masked.out.contains(&row.owner), "{masked:?}");
         let mut reveal = json.to_vec();
         reveal.push("--reveal");
-        let revealed = told_by_program(&bed, kind, &reveal, &row.name);
+        let revealed = run_explain(&bed, kind, &reveal, &row.name);
         assert!(revealed.out.contains(&row.name) && revealed.out.contains(&row.owner), "{revealed:?}");
-        // What is in the row is never shown.
+        // The row's data is never shown.
         assert!(!revealed.out.contains("mcp_x"), "{revealed:?}");
     }
 }
 
-async fn refuses_what_is_no_row(kind: EngineKind) {
+async fn refuses_arguments_that_name_no_row(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     for arguments in [&["--token", "aw_secret"][..], &["aw_secret"], &["a", "b"], &[], &["-"], &["a", "b", "-"]] {
-        let ran = told_by_program(&bed, kind, arguments, "");
-        assert_eq!(ran.code, 2, "{arguments:?}: {ran:?}");
-        assert!(!ran.err.contains("secret") && ran.err.starts_with("janitor: "), "{ran:?}");
+        let ended = run_explain(&bed, kind, arguments, "");
+        assert_eq!(ended.code, 2, "{arguments:?}: {ended:?}");
+        assert!(!ended.err.contains("secret") && ended.err.starts_with("janitor: "), "{ended:?}");
     }
-    let ran = told_by_program(&bed, kind, &["a", "b", "c", "--reuse-window-seconds", "5"], "");
+    let ended = run_explain(&bed, kind, &["a", "b", "c", "--reuse-window-seconds", "5"], "");
     assert!(
-        ran.code == 2 && ran.err.starts_with("error: invalid value '5' for '--reuse-window <DURATION>'"),
-        "{ran:?}"
+        ended.code == 2 && ended.err.starts_with("error: invalid value '5' for '--reuse-window <DURATION>'"),
+        "{ended:?}"
     );
 }

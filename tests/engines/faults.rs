@@ -1,6 +1,6 @@
-//! Attack: everything that can go wrong between a run and its table. One fault at each kind of request, faults at random,
-//! storms, and faults that do not end. After each the table is held against the second opinion, and clean runs finish it. Each attack
-//! is made on runs that delete and on runs that retire.
+//! Attack: faults between a run and its table. One fault at each kind of request, random faults, storms, and permanent faults.
+//! After each, the table is compared with the model, and clean runs finish it. Each attack is made on runs that delete and on runs
+//! that retire.
 
 use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,11 +18,11 @@ use model::rows::NOW;
 use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 
-/// A lease lapses after a minute; the clean run comes after that.
+/// A lease expires after a minute; the clean run starts after that.
 const LATER: i64 = NOW + 120;
-/// Of the model's random tables in one: some hundred rows.
+/// Random tables of the model in one table: a few hundred rows.
 const TABLES: u64 = 8;
-/// Attempts at one request, as the adapter allows them.
+/// The adapter's limit of attempts per request.
 const MAX_ATTEMPTS: u64 = 8;
 
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ struct Scene {
     faults: Vec<Fault>,
     when: When,
     seed: u64,
-    /// What the run has in all; `None` is no limit.
+    /// The time of the run; `None` is no limit.
     budget: Option<Duration>,
 }
 
@@ -43,38 +43,38 @@ impl Scene {
     }
 }
 
-/// What a scene has to end as, beside what always holds.
+/// What a scene expects, in addition to what always holds.
 type Check = fn(&Scene, &Ending);
 
 struct Ending {
     faults: u64,
     requests: u64,
-    /// How often the request was sent that was sent most often, of the kind under attack.
-    alike: u64,
+    /// How often the most frequent request of the attacked operation was sent.
+    repeats: u64,
     took: Duration,
     outcome: Option<Outcome>,
     retried: u64,
     skipped: u64,
-    /// The report has something to say beside its counts.
-    told: bool,
+    /// Whether the report has notes.
+    has_notes: bool,
 }
 
 async fn play(scene: &Scene, check: Check) -> Figures {
     let load = Load::of(scene.kind, crowd(scene.seed, TABLES, NOW), NOW, scene.retires).await;
     let (proxy, faults) = faulty(engine(scene.kind).endpoint(), scene.faults.clone(), scene.when);
     let function = load.bed.through(&proxy).await;
-    let began = Instant::now();
+    let started = Instant::now();
     let ran = scene.which.run_within(&function, json!({}), NOW, scene.budget).await;
     let mut figures = Figures { attempts: 1, faults: faults.load(Ordering::Relaxed), ..Figures::default() };
     let mut ending = Ending {
         faults: figures.faults,
         requests: proxy.seen().len() as u64,
-        alike: most_alike(&proxy, scene.when),
-        took: began.elapsed(),
+        repeats: most_repeats(&proxy, scene.when),
+        took: started.elapsed(),
         outcome: None,
         retried: 0,
         skipped: 0,
-        told: false,
+        has_notes: false,
     };
     match &ran {
         Ok(report) => {
@@ -83,19 +83,19 @@ async fn play(scene: &Scene, check: Check) -> Figures {
             ending.outcome = Some(report.outcome);
             ending.retried = report.usage.retries + report.usage.throttles;
             ending.skipped = report.counts.rows_skipped();
-            ending.told = !report.notes.is_empty();
+            ending.has_notes = !report.notes.is_empty();
         }
         Err(error) => figures.secrets += load.secrets_in(&format!("{error} {error:?}")),
     }
     figures.live_lost += load.live_lost(NOW).await;
     check(scene, &ending);
-    // The lease lapses a minute after it was renewed for the last time, and a busy machine may take minutes over a run.
+    // The lease expires a minute after its last renewal, and a run may take minutes on a busy machine.
     load.settle(LATER + i64::try_from(ending.took.as_secs()).unwrap(), &mut figures).await;
     load.drop_table().await;
     figures
 }
 
-fn most_alike(proxy: &Proxy, when: When) -> u64 {
+fn most_repeats(proxy: &Proxy, when: When) -> u64 {
     let (When::Nth(attacked, _) | When::From(attacked, _)) = when else { return 0 };
     let mut times: BTreeMap<String, u64> = BTreeMap::new();
     for request in proxy.requests().into_iter().filter(|request| request.operation == attacked) {
@@ -104,20 +104,20 @@ fn most_alike(proxy: &Proxy, when: When) -> u64 {
     times.into_values().max().unwrap_or(0)
 }
 
-/// The requests in which runs that retire differ from runs that delete: `make test` attacks no others of theirs.
-const OF_RETIRING: [&str; 2] = ["BatchExecuteStatement", "DescribeTimeToLive"];
+/// The operations in which retiring differs from deleting: the only ones that `make test` attacks in retiring runs.
+const RETIRE_OPERATIONS: [&str; 2] = ["BatchExecuteStatement", "DescribeTimeToLive"];
 
 fn is_attacked(operation: &str, retires: bool) -> bool {
-    !retires || amount(false, true) || OF_RETIRING.contains(&operation)
+    !retires || amount(false, true) || RETIRE_OPERATIONS.contains(&operation)
 }
 
-/// Makes an attack on runs that delete and on runs that retire, and tells the figures of each.
+/// Attacks runs that delete and runs that retire, and reports the figures of each.
 fn in_both_ways(name: &str, attack: impl Fn(bool) -> Figures) {
     attack(false).tell(name);
     attack(true).tell(&format!("{name}, retire"));
 }
 
-/// The requests that a run sends when nothing goes wrong, by kind.
+/// The number of requests of a run without faults, by operation.
 async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> BTreeMap<String, u64> {
     let load = Load::of(kind, crowd(seed, TABLES, NOW), NOW, retires).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
@@ -146,19 +146,19 @@ fn one_fault_at_each_kind_of_request(retires: bool) -> Figures {
         let operations: BTreeSet<&String> = counts.iter().flat_map(|(_, count)| count.keys()).collect();
         for operation in operations.into_iter().filter(|operation| is_attacked(operation, retires)) {
             for fault in Fault::ALL.into_iter().filter(|fault| fault.fits(operation)) {
-                // Every combination, in `make test` on one of the engines, in turn, and in one place.
+                // Every combination; `make test` uses one engine in turn, and one position.
                 let only = amount(engines.next(), None);
                 for (kind, count) in counts.iter().filter(|(kind, _)| only.is_none_or(|only| only == *kind)) {
                     let count = count.get(operation).copied().unwrap_or(1);
-                    let mut places = vec![1, count.div_ceil(2), count];
-                    places.dedup();
-                    // A silence is waited for, eight times at the most: in one place is enough.
+                    let mut positions = vec![1, count.div_ceil(2), count];
+                    positions.dedup();
+                    // A hanging request times out, up to eight times: one position is enough.
                     if only.is_some() || matches!(fault, Fault::SilenceBefore | Fault::SilenceAfter) {
-                        places = vec![places[random.usize(..places.len())]];
+                        positions = vec![positions[random.usize(..positions.len())]];
                     }
                     let at = |nth| When::Nth(operation.clone().leak(), nth);
                     let scene = |nth| Scene { retires, ..Scene::new(*kind, which, vec![fault], at(nth), seed) };
-                    scenes.extend(places.into_iter().map(scene));
+                    scenes.extend(positions.into_iter().map(scene));
                 }
             }
         }
@@ -169,15 +169,15 @@ fn one_fault_at_each_kind_of_request(retires: bool) -> Figures {
             let fault = scene.faults[0];
             let complete = ending.outcome.is_some_and(Outcome::is_complete);
             if ending.faults == 0 {
-                // Pieces run side by side, and not every time in as many requests.
+                // Batches run concurrently, so the number of requests varies.
                 assert!(complete, "{scene:?} ended as {:?}", ending.outcome);
             } else if fault.is_passing() {
                 assert!(complete, "{scene:?} ended as {:?}", ending.outcome);
-                assert!(fault == Fault::Slow || ending.retried > 0, "{scene:?}: the report is silent about it");
+                assert!(fault == Fault::Slow || ending.retried > 0, "{scene:?}: the report has no retries");
             } else {
-                // What is left out is told of; and the lease that cannot be given back lapses by itself.
+                // Skipped work is reported; a lease that cannot be released expires.
                 let release = matches!(scene.when, When::Nth("GetItem", 3..) | When::Nth("DeleteItem", _));
-                assert!(!complete || ending.told || release, "{scene:?} ended as {:?}", ending.outcome);
+                assert!(!complete || ending.has_notes || release, "{scene:?} ended as {:?}", ending.outcome);
             }
         })
         .await
@@ -186,7 +186,7 @@ fn one_fault_at_each_kind_of_request(retires: bool) -> Figures {
     figures
 }
 
-/// What passes, and without much waiting.
+/// Faults that pass without a long wait.
 fn quick_faults() -> Vec<Fault> {
     let quick = |fault: &Fault| {
         fault.is_passing() && !matches!(fault, Fault::Slow | Fault::SilenceBefore | Fault::SilenceAfter)
@@ -194,7 +194,7 @@ fn quick_faults() -> Vec<Fault> {
     Fault::ALL.into_iter().filter(quick).collect()
 }
 
-/// A few rounds of them, for a hundredth to a third of the requests.
+/// Rounds of random faults, for 2 to 30 percent of the requests.
 fn at_random(rounds: usize, seed: u64, retires: bool) -> Figures {
     let mut random = fastrand::Rng::with_seed(seed);
     let faults = quick_faults();
@@ -218,11 +218,11 @@ fn at_random(rounds: usize, seed: u64, retires: bool) -> Figures {
 }
 
 #[test]
-fn faults_at_random_lose_nothing() {
+fn random_faults_lose_nothing() {
     in_both_ways("faults at random", |retires| at_random(amount(3, 60), seed() + 1, retires));
 }
 
-/// Whatever fails comes again, as the stream's mapping does it, until nothing does.
+/// Redelivers failed records, as the event source mapping does, until none fails.
 async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
     let load = Load::of_after_ttl(kind, crowd(seed, TABLES, NOW), NOW, false).await;
     let when = When::Random { share: 300, seed };
@@ -232,11 +232,13 @@ async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
     let mut figures = Figures::default();
     while let Some(mut records) = batches.pop_front() {
         figures.attempts += 1;
-        assert!(figures.attempts < 300, "{} records come again and again", records.len());
+        assert!(figures.attempts < 300, "{} records keep failing", records.len());
         match function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await {
             Ok(report) => {
                 load.ran(&report.run, &mut figures);
-                records.retain(|record| report.failed.iter().any(|one| record["dynamodb"]["SequenceNumber"] == **one));
+                records.retain(|record| {
+                    report.failed.iter().any(|failed| record["dynamodb"]["SequenceNumber"] == **failed)
+                });
             }
             Err(error) => figures.secrets += load.secrets_in(&format!("{error} {error:?}")),
         }
@@ -251,7 +253,7 @@ async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
 }
 
 #[test]
-fn faults_at_random_under_the_cascade_lose_nothing() {
+fn random_faults_under_the_cascade_lose_nothing() {
     let mut random = fastrand::Rng::with_seed(seed() + 5);
     let scenes: Vec<(EngineKind, u64)> =
         (0..amount(6, 80)).map(|round| (kinds()[round % kinds().len()], random.u64(..))).collect();
@@ -287,7 +289,7 @@ fn storms(retires: bool) -> Figures {
 }
 
 #[test]
-fn a_fault_that_does_not_end_ends_the_run_in_bounds_and_is_no_success() {
+fn a_permanent_fault_ends_the_run_within_bounds_and_is_no_success() {
     in_both_ways("faults without end", without_end);
 }
 
@@ -301,9 +303,9 @@ fn without_end(retires: bool) -> Figures {
             if !fault.fits(operation) || !is_attacked(operation, retires) {
                 continue;
             }
-            // Every combination, in `make test` with one of the runs on one of the engines, in turn.
+            // Every combination; `make test` uses one run on one engine in turn.
             for _ in 0..amount(1, 4) {
-                let (kind, which) = turns.next().expect("without end");
+                let (kind, which) = turns.next().expect("an endless cycle");
                 let scene = Scene::new(kind, which, vec![fault], When::From(operation, 2), random.u64(..));
                 scenes.push(Scene { retires, ..scene });
             }
@@ -317,17 +319,17 @@ fn without_end(retires: bool) -> Figures {
                 assert!(!complete, "{scene:?} ended as {:?}", ending.outcome);
             }
             println!("{scene:?}: {} requests, {:?}, {:?}", ending.requests, ending.took, ending.outcome);
-            assert!(ending.faults <= 40 * MAX_ATTEMPTS, "{scene:?}: {} faults were asked for", ending.faults);
-            assert!(ending.alike <= MAX_ATTEMPTS, "{scene:?}: one request was sent {} times", ending.alike);
+            assert!(ending.faults <= 40 * MAX_ATTEMPTS, "{scene:?}: {} faults were injected", ending.faults);
+            assert!(ending.repeats <= MAX_ATTEMPTS, "{scene:?}: one request was sent {} times", ending.repeats);
             assert!(ending.took < Duration::from_mins(3), "{scene:?} took {:?}", ending.took);
         })
         .await
     })
 }
 
-/// A store that is silent, or slow, for good: nothing else ends the run but its own time, and that it keeps.
+/// Requests hang, or are slow, for good: only its deadline ends the run, and the run keeps it.
 #[test]
-fn a_silence_that_does_not_end_ends_the_run_in_time() {
+fn requests_that_hang_for_good_end_the_run_at_its_deadline() {
     in_both_ways("silence without end", silence);
 }
 
@@ -348,21 +350,24 @@ fn silence(retires: bool) -> Figures {
     let figures = all_at_once(18, &scenes, async |scene| {
         play(scene, |scene, ending| {
             assert!(scene.budget.is_some_and(|budget| ending.took < budget), "{scene:?} took {:?}", ending.took);
-            assert!(ending.alike <= MAX_ATTEMPTS, "{scene:?}: one request was sent {} times", ending.alike);
+            assert!(ending.repeats <= MAX_ATTEMPTS, "{scene:?}: one request was sent {} times", ending.repeats);
             let complete = ending.outcome.is_some_and(Outcome::is_complete);
-            assert!(!complete || scene.faults == [Fault::Slow] || ending.faults == 0, "{scene:?} was called complete");
+            assert!(
+                !complete || scene.faults == [Fault::Slow] || ending.faults == 0,
+                "{scene:?} was reported as complete"
+            );
             println!("{scene:?}: {} faults, {:?}, {:?}", ending.faults, ending.took, ending.outcome);
         })
         .await
     });
-    assert!(figures.faults > 0, "nobody was ever silent");
+    assert!(figures.faults > 0, "no request ever hung");
     figures
 }
 
-/// DynamoDB may answer a delete of what is already gone as a condition that failed, and answers a second update so. After a lost answer
-/// that can be the run's own work, and the counts must not call it somebody else's.
+/// DynamoDB may answer a repeated delete, and does answer a repeated update, with a failed condition. After a lost response that can be
+/// the run's own write, which must not be counted as a lost race.
 #[tokio::test]
-async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
+async fn a_delete_whose_response_was_lost_is_counted_or_uncertain() {
     for (kind, retires) in kinds().into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
         let load = Load::of(kind, crowd(seed(), 6, NOW), NOW, retires).await;
         let mut hidden = None;
@@ -372,7 +377,7 @@ async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
                     hidden = Some(request.body.clone());
                     proxy::Fate::CutAfter
                 }
-                // The same again.
+                // The retry of the same request.
                 (_, Some(first)) if *first == request.body => {
                     let body: serde_json::Value = serde_json::from_str(&request.body).unwrap();
                     let one = json!({"Error": {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}});

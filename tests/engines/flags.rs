@@ -21,7 +21,7 @@ const DAY: i64 = 86_400;
 const OAUTH: &str = "_actingweb_oauth2";
 const CONSUMED: &str = "consumed-refresh-token";
 
-/// The strings of each innermost `[…]` of a source: the arguments of one invocation stand in one.
+/// The strings of each innermost `[…]` of a source file; the arguments of an invocation are one array.
 fn arrays(source: &str) -> Vec<BTreeSet<String>> {
     let (mut found, mut open) = (Vec::new(), Vec::<BTreeSet<String>>::new());
     let mut rest = source;
@@ -39,7 +39,7 @@ fn arrays(source: &str) -> Vec<BTreeSet<String>> {
                     escaped = c == '\\' && !escaped;
                     ends
                 };
-                let end = rest[1..].find(is_end).expect("a string ends");
+                let end = rest[1..].find(is_end).expect("an unterminated string");
                 open.last_mut().map(|strings| strings.insert(rest[1..=end].to_owned()));
                 length = end + 2;
             }
@@ -55,7 +55,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
 }
 
-/// Each command that does something, with the words that call it.
+/// Each command without subcommands, with its full name.
 fn leaves(command: &Command, words: &[String]) -> Vec<(Vec<String>, Command)> {
     let mut below = command.get_subcommands().filter(|one| one.get_name() != "help").peekable();
     if below.peek().is_none() {
@@ -64,7 +64,7 @@ fn leaves(command: &Command, words: &[String]) -> Vec<(Vec<String>, Command)> {
     below.flat_map(|one| leaves(one, &[words, &[one.get_name().to_owned()]].concat())).collect()
 }
 
-/// Every way to write a flag; none for an argument without one.
+/// All spellings of a flag; empty for a positional argument.
 fn spellings(arg: &Arg) -> Vec<String> {
     let long = arg.get_long_and_visible_aliases().into_iter().flatten().chain(arg.get_aliases().into_iter().flatten());
     let short = arg.get_short().map(|short| format!("-{short}"));
@@ -83,7 +83,7 @@ fn every_flag_of_every_command_is_passed_by_a_test() {
     for (words, command) in leaves(&cli, &[]) {
         for arg in command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str())) {
             for flag in spellings(arg) {
-                // A flag of every command is one piece of code.
+                // A global flag needs one test for all commands.
                 let is_passed = |strings: &BTreeSet<String>| {
                     strings.contains(&flag) && (arg.is_global_set() || words.iter().all(|word| strings.contains(word)))
                 };
@@ -97,7 +97,7 @@ fn every_flag_of_every_command_is_passed_by_a_test() {
     assert!(unused.is_empty(), "no test passes these flags: {unused:#?}");
 }
 
-/// One row for each flag that decides over a row; each is minutes away from the moment in which that changes by itself.
+/// One row for each flag that changes a verdict; without the flag, no verdict changes within minutes.
 fn rows() -> Vec<Specimen> {
     let now = real_now();
     let consumed = json!({"actor_id": "ada", "chain_id": "chain1", "expires_at": now - DAY, "used": true, "used_at": now - 5 * DAY / 2});
@@ -162,7 +162,7 @@ async fn a_flag_of_a_run_changes_what_the_run_would_delete() {
 }
 
 #[tokio::test]
-async fn a_flag_of_an_audit_or_an_explanation_changes_what_it_says() {
+async fn a_flag_of_an_audit_or_an_explanation_changes_its_output() {
     let (_bed, janitor) = table().await;
     let dead = |arguments: &[&str]| janitor.run(arguments).json()["body"]["dead_rows"].clone();
     assert_eq!(dead(&["audit", "--json"]), 1);
@@ -189,9 +189,9 @@ async fn a_flag_of_an_audit_or_an_explanation_changes_what_it_says() {
         (&["explain"], legacy, false),
         (&["explain", "--remove-legacy"], legacy, true),
     ] {
-        let said = janitor.run(&[flags, &row].concat());
-        assert_eq!(said.code, 0, "{said:?}");
-        assert_eq!(said.out.contains(" deletes it ("), deletes, "{flags:?} {row:?}: {}", said.out);
+        let output = janitor.run(&[flags, &row].concat());
+        assert_eq!(output.code, 0, "{output:?}");
+        assert_eq!(output.out.contains(" deletes it ("), deletes, "{flags:?} {row:?}: {}", output.out);
     }
     let by_token = |arguments: &[&str]| janitor.run_with(arguments, CONSUMED);
     let (masked, shown) = (by_token(&["explain", "--token", "-"]), by_token(&["explain", "--token", "-", "--reveal"]));
@@ -200,7 +200,7 @@ async fn a_flag_of_an_audit_or_an_explanation_changes_what_it_says() {
 }
 
 #[tokio::test]
-async fn a_revocation_takes_what_its_flag_names() {
+async fn a_revocation_deletes_the_rows_that_its_flag_names() {
     for (arguments, deleted) in [
         (&["revoke", "--json", "--actor", "ada", "--apply", "--yes"][..], [CONSUMED, "aw_unindexed"].as_slice()),
         (&["revoke", "--json", "--client", "mcp_1", "--apply", "--yes"], &["aw_unindexed"]),
@@ -220,7 +220,7 @@ async fn a_revocation_takes_what_its_flag_names() {
     }
 }
 
-/// What the first run of `janitor run` says, as JSON.
+/// The JSON line of the first run of `janitor run`.
 fn first_run(janitor: &Janitor, arguments: &[&str]) -> Value {
     let mut process = janitor.command(arguments).spawn().unwrap();
     let line = BufReader::new(process.stdout.take().unwrap()).lines().next().unwrap().unwrap();
@@ -230,7 +230,7 @@ fn first_run(janitor: &Janitor, arguments: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn the_long_running_form_takes_the_flags_of_the_cleanup_and_is_dry_without_apply() {
+async fn the_run_command_takes_the_flags_of_the_cleanup_and_is_dry_without_apply() {
     let (bed, janitor) = table().await;
     for (arguments, deleted) in [
         (
@@ -240,10 +240,13 @@ async fn the_long_running_form_takes_the_flags_of_the_cleanup_and_is_dry_without
         (&["run", "--every", "10s", "--json", "--grace-seconds", "600", "--reuse-window", "3d"], 0),
         (&["run", "--every", "10s", "--json", "--reuse-window-seconds", "259200"], 0),
     ] {
-        let said = first_run(&janitor, arguments);
-        let report = &said["answer"]["report"];
-        assert_eq!((&said["run"], &said["ok"], &report["mode"]), (&json!("cleanup"), &json!(true), &json!("dry-run")));
-        assert_eq!(report["rows"]["deleted"], deleted, "{arguments:?}: {said}");
+        let output = first_run(&janitor, arguments);
+        let report = &output["answer"]["report"];
+        assert_eq!(
+            (&output["run"], &output["ok"], &report["mode"]),
+            (&json!("cleanup"), &json!(true), &json!("dry-run"))
+        );
+        assert_eq!(report["rows"]["deleted"], deleted, "{arguments:?}: {output}");
     }
     let refused = first_run(&janitor, &["run", "--every", "10s", "--json", "--max-delete-share", "0.01"]);
     assert!(refused["ok"] == false && refused["error"].to_string().contains("--max-delete-share=0.01"), "{refused}");
@@ -254,7 +257,7 @@ async fn the_long_running_form_takes_the_flags_of_the_cleanup_and_is_dry_without
 }
 
 #[tokio::test]
-async fn flags_that_skip_the_question_and_the_hints_do() {
+async fn flags_skip_the_confirmation_and_the_hints() {
     let (_bed, janitor) = table().await;
     let run = |arguments: &[&str]| janitor.run(arguments);
     let (hints, quiet, short) = (run(&["cleanup"]), run(&["cleanup", "--quiet"]), run(&["cleanup", "-q"]));
@@ -265,13 +268,13 @@ async fn flags_that_skip_the_question_and_the_hints_do() {
     assert_eq!(removed.code, 0, "{removed:?}");
     let enabled = run(&["ttl", "enable", "--apply", "--yes", "--wait", "2m"]);
     assert_eq!((enabled.code, run(&["ttl", "status"]).code), (0, 0), "{enabled:?}");
-    let nobody = Janitor::default().with("AWS_DB_PREFIX", "x").with("AWS_EC2_METADATA_DISABLED", "true");
-    let unknown = nobody.run(&["cleanup", "--profile", "nosuch", "--region", "us-east-1"]);
+    let no_credentials = Janitor::default().with("AWS_DB_PREFIX", "x").with("AWS_EC2_METADATA_DISABLED", "true");
+    let unknown = no_credentials.run(&["cleanup", "--profile", "nosuch", "--region", "us-east-1"]);
     assert!(unknown.code == 2 && unknown.err.contains("profile"), "{unknown:?}");
 }
 
 #[tokio::test]
-async fn the_flags_of_retiring_decide_what_is_retired_and_restored() {
+async fn the_flags_of_retire_change_what_is_retired_and_restored() {
     let now = real_now();
     let in_five_days = Some(now + 5 * DAY);
     let bed = Bed::with(
@@ -291,7 +294,7 @@ async fn the_flags_of_retiring_decide_what_is_retired_and_restored() {
     bed.switch_ttl("ttl_timestamp", true).await;
     let janitor = Janitor::on(engine(EngineKind::Embedded).endpoint(), &bed.prefix);
     let retired = |arguments: &[&str]| janitor.run(arguments).json()["report"]["rows"]["retired"].clone();
-    // Within the days a row is left to the TTL that it has.
+    // A row whose TTL is within the days keeps it.
     assert_eq!(retired(&["cleanup", "--json", "--expired-rows", "retire", "--retire-days", "7"]), 0);
     assert_eq!(retired(&["cleanup", "--json", "--expired-rows", "retire", "--retire-days", "1"]), 1);
     assert_eq!(retired(&["repair", "--json", "--expired-rows", "retire", "--retire-days", "7"]), 0);
@@ -302,18 +305,18 @@ async fn the_flags_of_retiring_decide_what_is_retired_and_restored() {
     let dead = |arguments: &[&str]| janitor.run(arguments).json()["body"]["dead_rows"].clone();
     assert_eq!(dead(&["audit", "--json", "--expired-rows", "retire", "--retire-days", "7"]), 0);
     assert_eq!(dead(&["audit", "--json", "--expired-rows", "retire", "--retire-days", "1"]), 1);
-    let said = |days: &str| {
+    let output = |days: &str| {
         let flags = ["explain", "--expired-rows", "retire", "--retire-days", days];
         janitor.run(&[&flags[..], &[OAUTH, "_oauth_sessions", "expired"]].concat()).out
     };
-    assert!(said("1").contains("retires") && !said("7").contains("retires"), "{} {}", said("1"), said("7"));
+    assert!(output("1").contains("retires") && !output("7").contains("retires"), "{} {}", output("1"), output("7"));
 
     let apply = &["cleanup", "--json", "--expired-rows", "retire", "--retire-days", "1", "--apply", "--yes"];
     assert_eq!(retired(apply), 1);
     let found = |arguments: &[&str]| janitor.run(arguments).json()["retired"].clone();
     assert_eq!(found(&["restore", "--json", "--owner", OAUTH]), 1);
     assert_eq!(found(&["restore", "--json", "--owner", "ada"]), 0);
-    // When it was retired follows from its TTL and the days.
+    // The time of retirement is derived from the TTL and the days.
     assert_eq!(found(&["restore", "--json", "--since", "1h", "--retire-days", "1"]), 1);
     assert_eq!(found(&["restore", "--json", "--since", "1h", "--retire-days", "30"]), 0);
 }

@@ -1,5 +1,5 @@
-//! What a delete is guarded by on the wire: consistent lookups, a condition on everything that was judged, and the order.
-//! Each was found missing when the program was broken on purpose (tests/mutations).
+//! The safeguards of a delete, observed in the requests: consistent lookups, a condition on everything that was judged, and
+//! the order. The mutation tests (tests/mutations) showed that these tests were missing.
 
 use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,8 +54,8 @@ async fn requests(bed: &Bed) -> Vec<(String, Value)> {
     seen.lock().unwrap().clone()
 }
 
-/// The keys that a BatchGetItem asks for, and whether consistently.
-fn looked_up(bed: &Bed, operation: &str, body: &Value) -> (Vec<(String, String)>, bool) {
+/// The keys of a BatchGetItem, and whether it is consistent.
+fn keys_read(bed: &Bed, operation: &str, body: &Value) -> (Vec<(String, String)>, bool) {
     let of_table = &body["RequestItems"][&bed.table];
     let text = |key: &Value, name: &str| key[name]["S"].as_str().unwrap_or_default().to_owned();
     let keys = of_table["Keys"].as_array().filter(|_| operation == "BatchGetItem").cloned().unwrap_or_default();
@@ -63,37 +63,37 @@ fn looked_up(bed: &Bed, operation: &str, body: &Value) -> (Vec<(String, String)>
 }
 
 #[tokio::test]
-async fn what_absence_is_told_from_is_read_consistently() {
+async fn absence_is_confirmed_by_a_consistent_read() {
     let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 2, 21)).await;
     let before = bed.keys().await;
-    let (mut glanced_at, mut looked_at, mut referrers) = (BTreeSet::new(), BTreeSet::new(), 0);
+    let (mut eventual, mut consistent, mut referrers) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (operation, body) in requests(&bed).await {
-        let (keys, consistently) = looked_up(&bed, &operation, &body);
-        if consistently {
-            looked_at.extend(keys);
+        let (keys, is_consistent) = keys_read(&bed, &operation, &body);
+        if is_consistent {
+            consistent.extend(keys);
         } else {
-            glanced_at.extend(keys);
+            eventual.extend(keys);
         }
-        // An actor's tokens, read to see whether one of them still names a provider row.
+        // An actor's tokens, read to find those that name a provider row.
         if operation == "Query" && body["ExpressionAttributeValues"][":prefix"]["S"] == "mcp_" {
             assert_eq!(body["ConsistentRead"], true, "{body}");
             referrers += 1;
         }
     }
-    assert!(looked_at.len() > 3 && referrers > 0, "{} lookups, {referrers} of referrers", looked_at.len());
-    // What an index row may go for the absence of: never on an eventually consistent read alone. A provider row that is not there decides nothing.
+    assert!(consistent.len() > 3 && referrers > 0, "{} lookups, {referrers} of referrers", consistent.len());
+    // An index row is never deleted because of an eventually consistent read alone. The absence of a provider row decides nothing.
     let is_target = |key: &&(String, String)| !key.1.starts_with("mcp_google_tokens:");
-    let absent: Vec<_> = glanced_at.iter().filter(is_target).filter(|key| !before.contains(*key)).collect();
+    let absent: Vec<_> = eventual.iter().filter(is_target).filter(|key| !before.contains(*key)).collect();
     assert!(!absent.is_empty(), "no target was absent");
     for key in absent {
-        assert!(looked_at.contains(key), "{key:?} was only glanced at");
+        assert!(consistent.contains(key), "{key:?} was only read with eventual consistency");
     }
 }
 
-/// Dead tokens enough for several pieces of work, whose provider rows no TTL decides: the actor is read for the first of them, and a
-/// provider row that a live row names stays, whenever it is asked for. Malformed rows are not remembered: they are read again.
+/// Enough dead tokens for several batches, whose provider rows have no TTL: the actor is read for the first batch only, and a provider
+/// row that a live row names is kept. Malformed rows are not cached: they are read again.
 #[tokio::test]
-async fn an_actor_is_read_once_to_see_who_names_its_provider_rows() {
+async fn the_referrers_of_an_actor_s_provider_rows_are_read_once() {
     const TOKENS: usize = 250;
     let mut rows = Vec::new();
     for actor in ["actor", "malformed"] {
@@ -129,7 +129,7 @@ async fn an_actor_is_read_once_to_see_who_names_its_provider_rows() {
 }
 
 #[tokio::test]
-async fn the_provider_row_goes_before_the_token_row_and_that_before_its_index_row() {
+async fn deletes_the_provider_row_then_the_token_row_then_the_index_row() {
     let bed = Bed::with(EngineKind::Embedded, &dead_token()).await;
     let deletes = requests(&bed).await.into_iter().filter(|(operation, _)| operation == "BatchExecuteStatement");
     let gone: Vec<String> = deletes
@@ -154,10 +154,10 @@ fn issued_together(number: usize) -> [Specimen; 5] {
     ]
 }
 
-/// Once the access tokens have gone, with their provider rows, a look tells that there is nothing to be done for the refresh tokens'.
+/// Once the access tokens are deleted with their provider rows, one lookup shows that the refresh tokens have none left.
 #[tokio::test]
-async fn refresh_tokens_wait_for_the_last_of_the_access_tokens() {
-    // Fewer than a lookup holds, and just as many: then the last piece does not know that it is the last.
+async fn refresh_tokens_are_read_after_the_last_access_token_is_deleted() {
+    // Less than one lookup, and exactly one: then the last batch cannot tell that it is the last.
     for tokens in [37, 100] {
         let rows: Vec<Specimen> = (0..tokens).flat_map(issued_together).collect();
         let bed = Bed::with(EngineKind::Embedded, &rows).await;
@@ -167,25 +167,24 @@ async fn refresh_tokens_wait_for_the_last_of_the_access_tokens() {
         };
         let last_access = requests.iter().rposition(|it| is(it, "BatchExecuteStatement", "_access_token_index:"));
         let first_refresh = requests.iter().position(|it| is(it, "BatchGetItem", "mcp_refresh_tokens:"));
-        let (last, first) =
-            (last_access.expect("access tokens go"), first_refresh.expect("refresh tokens are looked at"));
+        let (last, first) = (last_access.expect("deletes access tokens"), first_refresh.expect("reads refresh tokens"));
         assert!(last < first, "{tokens}: request {first} before request {last}");
         bed.check(&rows).await;
     }
 }
 
-/// `remote` + `x:y` and `remote:x` + `y` are one key: another bucket's row may have taken it over since.
+/// `remote` + `x:y` and `remote:x` + `y` are one key, so a row of another bucket can replace the judged row.
 #[tokio::test]
-async fn a_row_whose_key_another_bucket_took_over_survives() {
+async fn a_row_that_another_bucket_s_row_replaced_survives() {
     for kind in kinds() {
         let session = put("_actingweb_oauth2", "_oauth_sessions", "peer:x", &json!({"created_at": 1}));
         let bed = Bed::with(kind, std::slice::from_ref(&session)).await;
-        let usurper = Specimen { bucket: "_oauth_sessions:peer".to_owned(), name: "x".to_owned(), ..session };
+        let other = Specimen { bucket: "_oauth_sessions:peer".to_owned(), name: "x".to_owned(), ..session };
         let (client, table) = (bed.function.client.clone(), bed.table.clone());
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
             if request.operation == "BatchExecuteStatement" {
-                let (client, table, usurper) = (client.clone(), table.clone(), usurper.clone());
-                let write = async move { bed::tables::write_rows(&client, &table, &[usurper]).await.unwrap() };
+                let (client, table, other) = (client.clone(), table.clone(), other.clone());
+                let write = async move { bed::tables::write_rows(&client, &table, &[other]).await.unwrap() };
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 std::thread::spawn(move || runtime.block_on(write)).join().unwrap();
             }
@@ -198,10 +197,10 @@ async fn a_row_whose_key_another_bucket_took_over_survives() {
     }
 }
 
-/// An index row of the token's name that leads to nobody goes, and with it the only thing that looked like a way to the
-/// token: a dry run must say so, though the index row is still there when it looks.
+/// The dangling index row with the token's name is deleted, which leaves the token unindexed. A dry run must report both,
+/// although the index row is still there.
 #[tokio::test]
-async fn a_token_whose_index_row_leads_elsewhere_is_unindexed_at_once() {
+async fn a_token_whose_index_row_points_elsewhere_is_unindexed_at_once() {
     let token = json!({"created_at": NOW - 9_000, "expires_at": NOW + 9_000});
     let rows = [
         put("_actingweb_oauth2", "_access_token_index", "aw_1", &json!("nobody")),
@@ -217,16 +216,21 @@ async fn a_token_whose_index_row_leads_elsewhere_is_unindexed_at_once() {
     bed.check(&rows).await;
 }
 
-/// What a replica that is behind has under a key: a row as it was, or no row yet.
-type Behind = BTreeMap<(String, String), Option<Value>>;
+/// A stale replica, by key: an earlier version of the row, or no row yet.
+type StaleReplica = BTreeMap<(String, String), Option<Value>>;
 
 fn key_of(item: &Value) -> (String, String) {
     let text = |name: &str| item[name]["S"].as_str().unwrap_or_default().to_owned();
     (text("id"), text("bucket_name"))
 }
 
-/// A table whose eventually consistent lookups are answered by such a replica.
-fn behind(kind: EngineKind, table: &str, replica: Behind, asked: Arc<Mutex<BTreeSet<(String, String)>>>) -> Proxy {
+/// A table whose eventually consistent lookups are answered from a stale replica.
+fn with_stale_replica(
+    kind: EngineKind,
+    table: &str,
+    replica: StaleReplica,
+    stale_reads: Arc<Mutex<BTreeSet<(String, String)>>>,
+) -> Proxy {
     let (endpoint, table) = (engine(kind).endpoint(), table.to_owned());
     Proxy::start(endpoint, move |request| {
         let body: Value = serde_json::from_str(&request.body).unwrap_or_default();
@@ -239,15 +243,15 @@ fn behind(kind: EngineKind, table: &str, replica: Behind, asked: Arc<Mutex<BTree
         let rows = answer["Responses"][&table].as_array_mut().unwrap();
         rows.retain(|row| !replica.contains_key(&key_of(row)));
         rows.extend(keys.iter().filter_map(|key| replica.get(key).cloned().flatten()));
-        asked.lock().unwrap().extend(keys.into_iter().filter(|key| replica.contains_key(key)));
+        stale_reads.lock().unwrap().extend(keys.into_iter().filter(|key| replica.contains_key(key)));
         proxy::Fate::Answer(200, answer.to_string())
     })
 }
 
-/// DynamoDB's cheap reads may be behind. A row that has changed or gone since is left to its delete's condition; one that
-/// is not there yet is looked for consistently before anything goes for its absence.
+/// Eventually consistent reads may be stale. The condition of the delete protects a row that changed since; absence is
+/// confirmed by a consistent read before anything is deleted because of it.
 #[tokio::test]
-async fn a_read_that_is_behind_loses_nothing() {
+async fn stale_reads_lose_nothing() {
     use Fate::{Goes, Stays};
     const INDEX: &str = "_access_token_index";
     let (alive, dead) =
@@ -262,24 +266,24 @@ async fn a_read_that_is_behind_loses_nothing() {
             "name": {"S": name}, "data": {"S": data.to_string()}})
     };
     let rows = [
-        // Alive, and the replica has heard neither of the token nor of its index row.
+        // Live; the replica has neither the token nor its index row yet.
         (Stays, put("_actingweb_oauth2", INDEX, "aw_new", &json!("actor"))),
         (Stays, put("actor", "mcp_tokens", "aw_new", &alive)),
-        // Renewed, which the replica has not heard of.
+        // Renewed; the replica still has the dead token.
         (Stays, put("_actingweb_oauth2", INDEX, "aw_renewed", &json!("actor"))),
         (Stays, put("actor", "mcp_tokens", "aw_renewed", &naming(&alive, "google_token_renewed"))),
         (Stays, put("actor", "mcp_google_tokens", "google_token_renewed", &json!({"refresh_token": "x"}))),
-        // Gone, and the replica still has it: dead, or alive.
+        // The token is gone; the replica still has it, dead or live.
         (Goes, put("_actingweb_oauth2", INDEX, "aw_gone", &json!("actor"))),
         (Goes, put("_actingweb_oauth2", INDEX, "aw_revoked", &json!("actor"))),
-        // Dead, and its provider row is not there yet for the replica.
+        // Dead; the replica does not have its provider row yet.
         (Goes, put("_actingweb_oauth2", INDEX, "aw_dead", &json!("actor"))),
         (Goes, put("actor", "mcp_tokens", "aw_dead", &naming(&dead, "google_token_dead"))),
         (Goes, put("actor", "mcp_google_tokens", "google_token_dead", &json!({"refresh_token": "x"}))),
     ]
     .map(|(fate, row)| Specimen { fate, ttl: provider_ttl(&row), ..row });
     let key = |owner: &str, sort: &str| (owner.to_owned(), sort.to_owned());
-    let replica: Behind = [
+    let replica: StaleReplica = [
         (key("actor", "mcp_tokens:aw_new"), None),
         (key("_actingweb_oauth2", "_access_token_index:aw_new"), None),
         (
@@ -294,27 +298,27 @@ async fn a_read_that_is_behind_loses_nothing() {
     for kind in kinds() {
         for which in Which::BOTH {
             let bed = Bed::with(kind, &rows).await;
-            let asked: Arc<Mutex<BTreeSet<(String, String)>>> = Arc::default();
-            let proxy = behind(kind, &bed.table, replica.clone(), Arc::clone(&asked));
+            let stale_reads: Arc<Mutex<BTreeSet<(String, String)>>> = Arc::default();
+            let proxy = with_stale_replica(kind, &bed.table, replica.clone(), Arc::clone(&stale_reads));
             let report = which.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();
-            let there = bed.keys().await;
+            let keys = bed.keys().await;
             for row in rows.iter().filter(|row| row.fate == Stays) {
                 assert!(
-                    there.contains(&key(&row.owner, &format!("{}:{}", row.bucket, row.name))),
+                    keys.contains(&key(&row.owner, &format!("{}:{}", row.bucket, row.name))),
                     "{which:?} {}",
                     row.name
                 );
             }
-            // A delete of the row that is gone already is one that nobody needs, and is called done.
+            // The delete of a row that is already gone is not needed, but counts as done.
             let gone =
-                rows.iter().filter(|row| !there.contains(&key(&row.owner, &format!("{}:{}", row.bucket, row.name))));
+                rows.iter().filter(|row| !keys.contains(&key(&row.owner, &format!("{}:{}", row.bucket, row.name))));
             let gone = gone.count() as u64;
             let deleted = report.counts.rows_deleted();
             assert!((gone..=gone + 1).contains(&deleted), "{gone} rows are gone: {}", report.to_json());
-            let asked = asked.lock().unwrap().clone();
-            // The repair, which deletes for absence alone, asks no replica at all.
-            assert_eq!(asked.is_empty(), which == Which::Repair, "{which:?} asked for {asked:?}");
-            // Once reads are level again, whatever was left over goes.
+            let stale_reads = stale_reads.lock().unwrap().clone();
+            // The repair, which deletes because of absence alone, reads only consistently.
+            assert_eq!(stale_reads.is_empty(), which == Which::Repair, "{which:?} read {stale_reads:?}");
+            // Once reads are no longer stale, the remaining rows are deleted.
             for which in [which, Which::Cleanup, Which::Repair] {
                 which.run(&bed.function, json!({}), NOW + 120).await.unwrap();
             }
@@ -323,13 +327,13 @@ async fn a_read_that_is_behind_loses_nothing() {
     }
 }
 
-/// What the library gives a provider row, so that its age is known; no other row has one, so that each index row is due.
+/// Provider rows get the library's TTL, so that their age is known; other rows get none, so that each index row is due.
 fn provider_ttl(row: &Specimen) -> Option<AttributeValue> {
     (row.bucket == "mcp_google_tokens").then(|| AttributeValue::N((NOW + 1_000).to_string()))
 }
 
 #[test]
-fn a_key_is_never_shown_in_the_clear() {
+fn a_key_is_masked_in_debug_output() {
     let key = RowKey::new("0123456789abcdef", "mcp_tokens:aw_Zk3vT9q0pXy7LrWm2Nb8");
     let shown = format!("{key:?}");
     assert!(!shown.contains("0123456789abcdef") && !shown.contains("aw_Zk3vT9q0"), "{shown}");

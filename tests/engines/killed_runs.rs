@@ -1,5 +1,5 @@
-//! Attack: `janitor` killed (SIGKILL) in the middle of a cleanup and of a repair: before a request reaches the engine, after the
-//! engine has acted, and while it works on the answer. The table is inspected after each, and the next runs finish it.
+//! Attack: `janitor` is killed (SIGKILL) during a cleanup or a repair: before a request reaches the engine, after the engine has
+//! acted, and while it handles the response. The table is inspected after each kill, and the next runs finish it.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::load::{Load, Which, all_at_once, crowd, real_now};
 use bed::proxy::{Fate, Proxy, Request};
 
-/// Of the model's random tables in one: some hundred rows, and as many requests as there are buckets and batches.
+/// Random tables of the model in one table: a few hundred rows.
 const TABLES: u64 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     Before,
     After,
-    /// So many microseconds after the answer was sent.
+    /// Microseconds after the response was sent.
     Later(u64),
 }
 
-/// One death: of which run, over which table, at which request.
+/// When a run is killed: which run, on which table, at which request.
 #[derive(Clone, Copy, Debug)]
-struct Death {
+struct Kill {
     kind: EngineKind,
     which: Which,
     retires: bool,
@@ -33,7 +33,7 @@ struct Death {
     moment: Moment,
 }
 
-fn kill(id: u32) {
+fn send_sigkill(id: u32) {
     assert!(Command::new("kill").args(["-KILL", &id.to_string()]).status().unwrap().success());
 }
 
@@ -43,7 +43,7 @@ fn program(which: Which, retires: bool, endpoint: &str, prefix: &str) -> Command
     command
 }
 
-/// The numbers of the requests from the lease to the end: what comes before is the dry run that `--apply` shows first.
+/// The request numbers from the lease to the end; the dry run that `--apply` shows first comes before them.
 async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> std::ops::RangeInclusive<usize> {
     let load = Load::of(kind, crowd(seed, TABLES, real_now()), real_now(), retires).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Forward);
@@ -55,11 +55,11 @@ async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> s
     lease + 1..=operations.len()
 }
 
-async fn die(death: &Death) -> Figures {
-    let load = Load::of(death.kind, crowd(death.seed, TABLES, real_now()), real_now(), death.retires).await;
-    let victim: Arc<AtomicU32> = Arc::default();
-    let (mut seen, id, at) = (0, Arc::clone(&victim), *death);
-    let proxy = Proxy::start(engine(death.kind).endpoint(), move |_: &Request| {
+async fn run_killed(kill: &Kill) -> Figures {
+    let load = Load::of(kill.kind, crowd(kill.seed, TABLES, real_now()), real_now(), kill.retires).await;
+    let process: Arc<AtomicU32> = Arc::default();
+    let (mut seen, id, at) = (0, Arc::clone(&process), *kill);
+    let proxy = Proxy::start(engine(kill.kind).endpoint(), move |_: &Request| {
         seen += 1;
         if seen != at.request {
             return Fate::Forward;
@@ -67,79 +67,79 @@ async fn die(death: &Death) -> Figures {
         let id = id.load(Ordering::SeqCst);
         match at.moment {
             Moment::Before => {
-                kill(id);
+                send_sigkill(id);
                 Fate::CutBefore
             }
             Moment::After => {
-                kill(id);
+                send_sigkill(id);
                 Fate::CutAfter
             }
             Moment::Later(pause) => {
                 std::thread::spawn(move || {
                     std::thread::sleep(Duration::from_micros(pause));
-                    // It may have ended by itself.
+                    // The process may have ended already.
                     let _ = Command::new("kill").args(["-KILL", &id.to_string()]).output();
                 });
                 Fate::Forward
             }
         }
     });
-    let child = program(death.which, death.retires, proxy.endpoint(), &load.bed.prefix).spawn().unwrap();
-    victim.store(child.id(), Ordering::SeqCst);
+    let child = program(kill.which, kill.retires, proxy.endpoint(), &load.bed.prefix).spawn().unwrap();
+    process.store(child.id(), Ordering::SeqCst);
     let ended = child.wait_with_output().unwrap();
-    let died = ended.status.code().is_none();
-    // It may have ended by itself a moment before; and pieces run side by side, not every time in as many requests.
-    let too_late = matches!(death.moment, Moment::Later(_)) || proxy.seen().len() < death.request;
-    assert!(died || too_late, "{death:?} was survived: {ended:?}");
-    // What the engine was told, it does; only then is the table what the death has left.
+    let killed = ended.status.code().is_none();
+    // The process may have ended before; and batches run concurrently, so the number of requests varies.
+    let too_late = matches!(kill.moment, Moment::Later(_)) || proxy.seen().len() < kill.request;
+    assert!(killed || too_late, "{kill:?} did not end the process: {ended:?}");
+    // The engine finishes the requests that it received; only then is the table final.
     while !proxy.is_idle() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let printed = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
     let mut figures = Figures {
         attempts: 1,
-        faults: u64::from(died),
+        faults: u64::from(killed),
         live_lost: load.live_lost(real_now()).await,
         secrets: load.secrets_in(&printed),
         ..Figures::default()
     };
-    // The lease of the dead lapses after a minute.
+    // The lease of the killed run expires after a minute.
     load.settle(real_now() + 120, &mut figures).await;
     load.drop_table().await;
     figures
 }
 
-fn deaths(which: Which, retires: bool, points: usize) -> Vec<Death> {
+fn kills(which: Which, retires: bool, points: usize) -> Vec<Kill> {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut random = fastrand::Rng::with_seed(seed() + which as u64);
-    let mut deaths = Vec::new();
-    while deaths.len() < points {
+    let mut kills = Vec::new();
+    while kills.len() < points {
         let seed = random.u64(..);
         let kind = if random.u8(..4) == 0 { kinds()[kinds().len() - 1] } else { EngineKind::Embedded };
         for request in runtime.block_on(requests(kind, which, retires, seed)) {
             for moment in [Moment::Before, Moment::After, Moment::Later(random.u64(..20_000))] {
-                deaths.push(Death { kind, which, retires, seed, request, moment });
+                kills.push(Kill { kind, which, retires, seed, request, moment });
             }
         }
     }
-    random.shuffle(&mut deaths);
-    deaths.truncate(points);
-    deaths
+    random.shuffle(&mut kills);
+    kills.truncate(points);
+    kills
 }
 
 #[test]
 fn a_cleanup_that_is_killed_anywhere_is_finished_by_the_next() {
-    all_at_once(4, &deaths(Which::Cleanup, false, amount(20, 320)), die).tell("killed cleanups");
+    all_at_once(4, &kills(Which::Cleanup, false, amount(20, 320)), run_killed).tell("killed cleanups");
 }
 
 #[test]
 fn a_repair_that_is_killed_anywhere_is_finished_by_the_next() {
-    all_at_once(4, &deaths(Which::Repair, false, amount(20, 320)), die).tell("killed repairs");
+    all_at_once(4, &kills(Which::Repair, false, amount(20, 320)), run_killed).tell("killed repairs");
 }
 
 #[test]
 fn a_retiring_run_that_is_killed_anywhere_is_finished_by_the_next() {
-    let mut all = deaths(Which::Cleanup, true, amount(6, 160));
-    all.extend(deaths(Which::Repair, true, amount(6, 160)));
-    all_at_once(4, &all, die).tell("killed runs that retire");
+    let mut all = kills(Which::Cleanup, true, amount(6, 160));
+    all.extend(kills(Which::Repair, true, amount(6, 160)));
+    all_at_once(4, &all, run_killed).tell("killed runs that retire");
 }

@@ -1,6 +1,6 @@
 //! The jobs and `janitor` on real engines.
 //!
-//! A test whose name holds neither `dynamodb_local` nor `library` nor `emulator` needs no tool beside Rust: `make quick` runs it.
+//! `make quick` skips the tests that need Java or Python by name: see `NEEDS_TOOLS` in the Makefile.
 
 mod access;
 mod cascade_rules;

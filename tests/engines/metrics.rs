@@ -1,5 +1,5 @@
-//! The metrics: counts against an independent count, TTL in every state, the cleanup's health, the forecast, and that
-//! nothing is ever written. Each on genuine DynamoDB Local and on the embedded engine.
+//! The metrics: counts compared with an independent count, every state of TTL, the cleanup's health, the forecast, and no
+//! writes. On DynamoDB Local and on the embedded engine.
 
 use bed::Invocations as _;
 use std::collections::BTreeMap;
@@ -29,22 +29,22 @@ bed::on_both_engines!(
     counts_every_row_of_a_table_of_many_pages,
     counts_within_bounds_while_rows_are_being_added,
     an_hourly_count_costs_no_more_than_one_pass,
-    sends_nothing_but_reads,
+    sends_only_reads,
     names_each_kind_of_row_that_ttl_never_removes,
-    tells_how_late_ttl_is,
-    tells_every_state_of_the_tables_ttl,
-    tells_how_the_cleanup_is,
+    reports_the_lag_of_ttl,
+    reports_every_state_of_the_table_s_ttl,
+    reports_the_health_and_the_forecast_of_the_cleanup,
     finds_what_is_wrong_with_the_runs,
-    counts_what_was_created_in_the_last_hour,
-    emits_what_an_alarm_takes_for_neglect_only_where_rows_are_deleted,
-    tells_when_a_job_is_overdue,
-    finds_a_cascade_that_listens_to_another_stream,
+    counts_rows_created_in_the_last_hour,
+    emits_the_metrics_of_the_alarms_only_if_rows_are_deleted,
+    reports_an_overdue_job,
+    finds_a_cascade_that_reads_another_stream,
     more_than_1000_unused_clients_are_a_finding_of_the_full_audit,
     estimates_a_table_that_is_too_large_to_count,
-    leaves_a_provisioned_table_its_units_however_large_its_rows,
-    an_audit_above_its_budget_is_not_begun,
-    a_count_that_is_not_whole_is_no_metric,
-    counts_a_provisioned_tables_units,
+    uses_at_most_half_of_a_provisioned_table_s_units_for_large_rows,
+    an_audit_above_its_budget_is_not_started,
+    an_incomplete_count_is_not_emitted,
+    reports_the_units_of_a_provisioned_table,
 );
 
 async fn measure(bed: &Bed, event: Value) -> Measurement {
@@ -82,14 +82,14 @@ fn session(name: &str, created: i64, ttl: impl Into<Option<AttributeValue>>) -> 
     put(OAUTH, "_oauth_sessions", name, &format!("{{\"created_at\": {created}}}"), ttl)
 }
 
-/// Rows of many random tables, as one.
+/// The rows of many random tables in one table.
 fn many_rows(tables: u64) -> Vec<ModelRow> {
     let rows: BTreeMap<_, _> =
         (0..tables).flat_map(|seed| random_table(seed, NOW)).map(|row| (row.key(), row)).collect();
     rows.into_values().collect()
 }
 
-/// Whose row it is, told without the crate's bucket table: by the model's own lists.
+/// The kind of owner, by lists of its own instead of the crate's bucket table.
 fn owner_kind(row: &ModelRow) -> &'static str {
     let is_actors = matches!(
         row.bucket.as_str(),
@@ -120,7 +120,7 @@ async fn counts_every_row_of_a_table_of_many_pages(kind: EngineKind) {
         let provider = row.bucket == "mcp_google_tokens" && ttl_passed(row);
         counts[0] += 1;
         counts[1] += u64::from(owner != "unknown" && (dead_by_itself(row, NOW) || provider));
-        // Due: past its TTL, or with none that says otherwise. Clients' index rows have none by right.
+        // Due: without a valid TTL in the future. Index rows of clients have no TTL by design.
         let ttl_is_ahead = matches!(row.ttl, ModelTtl::Number(at) if (NOW..100_000_000_000).contains(&at));
         let is_index = row.bucket.ends_with("_index") && !row.bucket.ends_with("client_index");
         counts[2] += u64::from(owner == "system" && is_index && !ttl_is_ahead);
@@ -136,7 +136,7 @@ async fn counts_every_row_of_a_table_of_many_pages(kind: EngineKind) {
     assert_eq!(counted(&all), expected);
     assert_eq!(all.census.total().rows, rows.len() as u64);
     assert!(all.usage.requests > 15, "{:?}", all.usage);
-    // Bytes as DynamoDB bills them: names and values of every attribute.
+    // Bytes as DynamoDB counts them: names and values of every attribute.
     let bytes = |row: &ModelRow| {
         let ttl = match &row.ttl {
             ModelTtl::Absent => 0,
@@ -171,7 +171,7 @@ async fn counts_within_bounds_while_rows_are_being_added(kind: EngineKind) {
     let after = measure(&bed, json!({})).await.census.of(OwnerKind::System).rows;
     assert_eq!(after, before + 3_000);
     assert!(counts.iter().all(|n| (before..=after).contains(n)), "{before} to {after}: {counts:?}");
-    assert!(counts.iter().any(|n| *n > before && *n < after), "nobody wrote meanwhile: {counts:?}");
+    assert!(counts.iter().any(|n| *n > before && *n < after), "no rows were added during the counts: {counts:?}");
 }
 
 async fn an_hourly_count_costs_no_more_than_one_pass(kind: EngineKind) {
@@ -202,20 +202,20 @@ async fn an_hourly_count_costs_no_more_than_one_pass(kind: EngineKind) {
             }
         }
     }
-    assert!(pages > 5, "one page proves little");
+    assert!(pages > 5, "too few pages: use more rows");
     let measured = measure(&bed, json!({})).await;
     println!("one pass: {units} read units in {pages} pages, {own} for the state rows; hourly: {:?}", measured.usage);
-    // Beside the system actors' rows it reads what the runs have left of themselves, which is one small read.
+    // In addition to the system actors' rows it reads the state rows, in one small read.
     assert!(own <= 0.5, "{own} read units of state rows");
-    assert!(measured.usage.read_units <= units + own, "{} against {units} + {own}", measured.usage.read_units);
+    assert!(measured.usage.read_units <= units + own, "{} instead of {units} + {own}", measured.usage.read_units);
     assert!(measured.usage.write_units == 0.0);
-    // At a slow pace pages are smaller, and each is rounded up by half a unit at the most.
+    // At a low rate pages are smaller, and each is rounded up by at most half a unit.
     let slow = measure(&bed, json!({"max_read_units_per_second": 60})).await;
     let bound = units + own + 0.5 * f64::from(u32::try_from(slow.usage.requests).unwrap());
-    assert!(slow.usage.read_units <= bound, "{} against {bound}", slow.usage.read_units);
+    assert!(slow.usage.read_units <= bound, "{} instead of {bound}", slow.usage.read_units);
 }
 
-async fn sends_nothing_but_reads(kind: EngineKind) {
+async fn sends_only_reads(kind: EngineKind) {
     let bed = Bed::with(kind, &fixture::all_kinds(NOW, 10, 3)).await;
     let proxy = Proxy::start(bed::engine::shared(kind).endpoint(), |_| proxy::Fate::Forward);
     let function = bed.through(&proxy).await;
@@ -240,7 +240,7 @@ async fn names_each_kind_of_row_that_ttl_never_removes(kind: EngineKind) {
         session("not quite old", at, number(NOW - 5 * 365 * DAY)),
         session("zero", at, number(0)),
         session("fraction", at, AttributeValue::N("1799999999.5".to_owned())),
-        // No TTL is right for these.
+        // These have no TTL by design.
         put(OAUTH, "_client_index", "mcp_1", "\"actor\"", None),
         put("actor", "mcp_clients", "mcp_1", "{\"client_id\": \"mcp_1\"}", None),
         put("actor", "_internal", "x", "{}", None),
@@ -257,8 +257,8 @@ async fn names_each_kind_of_row_that_ttl_never_removes(kind: EngineKind) {
     assert_eq!(report["ttl"]["lag"]["rows"], 2);
 }
 
-async fn tells_how_late_ttl_is(kind: EngineKind) {
-    // A hundred rows, 1 to 100 hours past their TTL; others are not past it.
+async fn reports_the_lag_of_ttl(kind: EngineKind) {
+    // A hundred rows are 1 to 100 hours past their TTL, the others are not past it.
     let late = (1..=100).map(|hours| session(&format!("late{hours:03}"), NOW - 200 * HOUR, number(NOW - hours * HOUR)));
     let fresh = (0..50).map(|i| session(&format!("fresh{i}"), NOW, number(NOW + i)));
     let bed = Bed::with(kind, &late.chain(fresh).collect::<Vec<_>>()).await;
@@ -271,13 +271,13 @@ async fn tells_how_late_ttl_is(kind: EngineKind) {
     assert_eq!((lag["rows"].as_u64(), lag["oldest_seconds"].as_i64()), (Some(100), Some(100 * HOUR)));
     near(&lag["median_seconds"], 50);
     near(&lag["p95_seconds"], 95);
-    // They died when their ten minutes and the slack for clocks were over, not when their TTL passed.
+    // They expired after ten minutes and the clock slack, not when their TTL passed.
     assert_eq!(measured.census.total().oldest_dead, Some(u64::try_from(200 * HOUR - 901).unwrap()));
-    // Late only counts against a TTL that is on.
+    // The lag is a finding only if TTL is on.
     assert!(!kinds(&measured).contains(&"ttl-lag"));
     switch_ttl(&bed, "ttl_timestamp").await;
     assert!(kinds(&measure(&bed, json!({})).await).contains(&"ttl-lag"));
-    // Nor on the first day of a stack, which has just turned TTL on for a neglected table.
+    // And not on the first day of a stack, which has just turned on TTL for an old table.
     for (first_run, late) in [(NOW - DAY + 1, false), (NOW - DAY, true)] {
         let state = json!({"first_run_at": first_run}).to_string();
         bed.write(&[put("_actingweb_janitor", "state", "daily-cleanup", &state, None)]).await;
@@ -297,9 +297,9 @@ async fn switch_ttl(bed: &Bed, attribute: &str) {
         .unwrap();
 }
 
-async fn tells_every_state_of_the_tables_ttl(kind: EngineKind) {
+async fn reports_every_state_of_the_table_s_ttl(kind: EngineKind) {
     let setting = |measured: &Measurement| report(measured)["ttl"]["setting"].as_str().unwrap().to_owned();
-    // Rows in the future, so that an engine that really removes has nothing to remove.
+    // Rows in the future, so that an engine that implements TTL removes none.
     let rows = [session("alive", NOW + 10 * 365 * DAY, number(NOW + 10 * 365 * DAY))];
     let bed = Bed::with(kind, &rows).await;
     let off = measure(&bed, json!({})).await;
@@ -313,7 +313,7 @@ async fn tells_every_state_of_the_tables_ttl(kind: EngineKind) {
     assert_eq!(setting(&other), "other-attribute");
     assert!(other.findings.iter().any(|found| found.text.starts_with("TTL is on for expires, and the rows carry")));
 
-    // The engines switch at once; AWS takes up to an hour, and says so or will not say.
+    // The engines switch at once; AWS takes up to an hour, and reports that, or rejects the request.
     let answers = [
         ("ENABLING", "turning-on", "ttl-changing"),
         ("DISABLING", "turning-off", "ttl-changing"),
@@ -336,12 +336,12 @@ async fn tells_every_state_of_the_tables_ttl(kind: EngineKind) {
         let measured = function.metrics_emitter(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
         assert_eq!(setting(&measured), expected);
         assert!(kinds(&measured).contains(&found), "{:?}", measured.findings);
-        assert_eq!(report(&measured)["complete"], true, "a finding, not a failure");
+        assert_eq!(report(&measured)["complete"], true, "it is a finding, not a failure");
     }
 }
 
-async fn tells_how_the_cleanup_is(kind: EngineKind) {
-    // A thousand dead now; a hundred more die every day.
+async fn reports_the_health_and_the_forecast_of_the_cleanup(kind: EngineKind) {
+    // A thousand rows are dead now; a hundred more expire every day.
     let dead = (0..1_000).map(|i| session(&format!("dead{i:04}"), NOW - 30 * DAY, number(NOW - 29 * DAY)));
     let dying = (0..1_000).map(|i| {
         let died = NOW + i64::from(i) * DAY / 100;
@@ -353,14 +353,14 @@ async fn tells_how_the_cleanup_is(kind: EngineKind) {
     assert_eq!((none.forecast.trend, none.forecast.backlog), (Trend::Unknown, 1_001));
     assert_eq!(kinds(&none), ["ttl-off", "never-complete", "never-complete"]);
 
-    // Two runs that are cut off, a day apart: the second says how often they come, and how much each does.
+    // Two incomplete runs, a day apart, give the interval and the deletes per run.
     run(json!({"max_deletes": 300}), 0).await.unwrap();
     run(json!({"max_deletes": 300}), 1).await.unwrap();
     let too_soon = measure_at(&bed, json!({}), NOW + DAY + HOUR).await;
-    assert_eq!(too_soon.forecast.trend, Trend::Unknown, "an hour's rate is none");
+    assert_eq!(too_soon.forecast.trend, Trend::Unknown, "one hour is too short for a rate");
     let shrinks = measure_at(&bed, json!({}), NOW + DAY + 12 * HOUR).await;
     let Trend::Shrinks { days } = shrinks.forecast.trend else { panic!("{:?}", shrinks.forecast) };
-    // 300 a day go, 100 a day come; 1,000 and a day and a half's worth less 600 are left.
+    // 300 a day are deleted, 100 a day expire; 1,000 plus those of a day and a half minus 600 are left.
     assert_eq!(shrinks.forecast.backlog, 1_000 + 151 - 600);
     assert!((days - 551.0 / 200.0).abs() < 0.1, "{days} days");
     assert_eq!((shrinks.forecast.died, shrinks.forecast.deleted), (Some(50), 300));
@@ -369,18 +369,18 @@ async fn tells_how_the_cleanup_is(kind: EngineKind) {
     assert_eq!(health["last_run"]["outcome"], "max-deletes");
     assert_eq!(health["last_run"]["deleted"], 300);
 
-    // Another by hand, twenty minutes after: the rate is of a day, not of twenty minutes.
+    // A manual run twenty minutes later: the rate is per day, not per twenty minutes.
     let soon = EpochSeconds::new(NOW + DAY + HOUR / 3);
     bed.function.daily_cleanup(json!({"max_deletes": 30}), soon, None).await.unwrap();
-    let by_hand = measure_at(&bed, json!({}), NOW + DAY + 12 * HOUR).await;
-    assert_eq!(by_hand.forecast.deleted_per_day, Some(330.0));
+    let manual = measure_at(&bed, json!({}), NOW + DAY + 12 * HOUR).await;
+    assert_eq!(manual.forecast.deleted_per_day, Some(330.0));
 
     run(json!({"max_deletes": 20}), 3).await.unwrap();
     let grows = measure_at(&bed, json!({}), NOW + 3 * DAY + 12 * HOUR).await;
     assert_eq!(grows.forecast.trend, Trend::Grows, "{:?}", grows.forecast);
     assert!(kinds(&grows).contains(&"backlog-grows") && kinds(&grows).contains(&"cut-off"));
 
-    // The walk that was cut off is ended by one run; what it says of all rows is not whole. The next goes over them all.
+    // One run completes the interrupted walk, but has not seen all rows. The next run reads them all.
     assert!(run(json!({}), 4).await.unwrap().outcome.is_complete());
     let resumed = measure_at(&bed, json!({}), NOW + 4 * DAY + 6 * HOUR).await;
     assert_eq!(resumed.forecast.arrived, None);
@@ -390,23 +390,23 @@ async fn tells_how_the_cleanup_is(kind: EngineKind) {
     bed.write(&arrived).await;
     let clear = measure_at(&bed, json!({}), NOW + 5 * DAY + 6 * HOUR).await;
     assert_eq!(clear.forecast.arrived, Some(70));
-    // A quarter of a day's worth, and the 70, which lived ten minutes.
+    // Those of a quarter of a day, and the 70, which expired after ten minutes.
     assert_eq!((clear.forecast.died, clear.forecast.backlog), (Some(25 + 70), 25 + 70));
     assert_eq!(clear.forecast.trend, Trend::ClearsWithNextRun { days: 0.75 });
     assert_eq!(report(&clear)["runs"]["daily-cleanup"]["last_complete_age_seconds"], 6 * HOUR);
     assert_eq!(report(&clear)["runs"]["index-repair"], Value::Null);
-    assert_eq!(kinds(&clear), ["ttl-off", "never-complete"], "of the repair, which never ran");
+    assert_eq!(kinds(&clear), ["ttl-off", "never-complete"], "the repair never ran");
 
     let stopped = measure_at(&bed, json!({}), NOW + 7 * DAY + 1).await;
-    assert_eq!(stopped.forecast.trend, Trend::Grows, "nothing runs any more");
+    assert_eq!(stopped.forecast.trend, Trend::Grows, "no run since");
     assert!(kinds(&stopped).contains(&"overdue"));
     bed.function.index_repair(json!({}), EpochSeconds::new(NOW + 7 * DAY), None).await.unwrap();
     let repaired = measure_at(&bed, json!({"scope": "all"}), NOW + 7 * DAY + 60).await;
     assert_eq!(report(&repaired)["runs"]["index-repair"]["last_complete_age_seconds"], 60);
 }
 
-/// A stream that was switched off and on again is another one.
-async fn finds_a_cascade_that_listens_to_another_stream(kind: EngineKind) {
+/// A stream that is turned off and on again gets another ARN.
+async fn finds_a_cascade_that_reads_another_stream(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     let listens = async |stream: &str| {
         let mut environment = bed.function.environment.clone();
@@ -431,13 +431,12 @@ async fn finds_a_cascade_that_listens_to_another_stream(kind: EngineKind) {
     assert!(!listens(&format!("{stream}x")).await);
 }
 
-/// State rows as runs leave them, and what is found in them.
 async fn more_than_1000_unused_clients_are_a_finding_of_the_full_audit(kind: EngineKind) {
     let client = |number: usize, age: i64| {
         let data = format!("{{\"created_at\": {}}}", NOW - age);
         put(OAUTH, "mcp_clients", &format!("mcp_{number:032x}"), &data, None)
     };
-    // As many as are not worth a word; one that is young; one that a token names.
+    // The largest number without a finding; a young client; a client that a token names.
     let mut rows: Vec<Specimen> = (0..1_000).map(|number| client(number, 31 * DAY)).collect();
     rows.extend([client(1_000, 29 * DAY), client(1_001, 31 * DAY)]);
     rows.push(put("ada", "mcp_tokens", "aw_1", &format!("{{\"client_id\": \"mcp_{:032x}\"}}", 1_001), None));
@@ -454,11 +453,12 @@ async fn more_than_1000_unused_clients_are_a_finding_of_the_full_audit(kind: Eng
     let (counts, findings) = found().await;
     assert_eq!((counts, findings.len()), ([1_003, 1_001], 1));
     assert!(findings[0].text.starts_with("1001 of 1003 clients registered"), "{}", findings[0].text);
-    // The hourly count does not read the actors' rows, and so knows nothing of clients.
+    // The hourly count does not read the actors' rows, and does not count clients.
     let hourly = measure(&bed, json!({"scope": "system"})).await;
     assert!(hourly.clients.is_none() && !kinds(&hourly).contains(&"unused-clients"));
 }
 
+/// State rows and the findings that follow from them.
 async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
     let run = |at: i64, outcome: &str| json!({"at": at, "previous_at": at - DAY, "outcome": outcome});
     let skipped = json!({"at": NOW, "outcome": "skipped", "read": 9, "skipped": 3});
@@ -470,7 +470,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
         ("daily-cleanup", complete(NOW - 48 * HOUR), vec![], "clears-with-next-run"),
         ("daily-cleanup", complete(NOW - 48 * HOUR - 1), vec!["overdue", "backlog-grows"], "grows"),
         ("daily-cleanup", complete(NOW - 3 * DAY), vec!["overdue", "backlog-grows"], "grows"),
-        // As rare as it is meant to be.
+        // Runs weekly, as scheduled.
         (
             "daily-cleanup",
             json!({"last_complete_at": NOW - 5 * DAY, "last_run": weekly}),
@@ -481,7 +481,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
         ("daily-cleanup", complete(NOW + 60), vec![], "clears-with-next-run"),
         ("daily-cleanup", json!({"last_complete_at": NOW, "last_run": deferred}), vec![], "left-to-ttl"),
         ("daily-cleanup", json!({"last_complete_at": NOW - HOUR, "last_run": skipped}), vec!["skipped"], "unknown"),
-        // A fault leaves a cursor, and is not a run that was cut off.
+        // A failed run leaves a cursor, but does not count as incomplete.
         (
             "daily-cleanup",
             json!({"cursor": {"step": "x"}, "last_complete_at": NOW - DAY, "last_run": run(NOW - 6 * HOUR, "failed")}),
@@ -494,7 +494,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
             vec!["cut-off"],
             "unknown",
         ),
-        // One field that cannot be read takes no other with it.
+        // A malformed field does not affect the others.
         (
             "daily-cleanup",
             json!({"consecutive_incomplete_runs": null, "last_run": "x", "left": 5, "last_complete_at": NOW - 50 * HOUR}),
@@ -502,7 +502,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
             "unknown",
         ),
         ("daily-cleanup", json!("nonsense"), vec!["never-complete"], "unknown"),
-        // Numbers at the edge.
+        // Extreme numbers.
         (
             "daily-cleanup",
             json!({"last_complete_at": i64::MIN, "consecutive_incomplete_runs": u64::MAX,
@@ -525,7 +525,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
         let measured = measure(&bed, json!({})).await;
         assert_eq!(kinds(&measured), found, "{name} {state:?}");
         assert_eq!(measured.forecast.trend.name(), trend, "{name} {state:?}");
-        // The run itself takes whatever is there, too.
+        // A run accepts the same state.
         let report = bed.function.daily_cleanup(json!({}), EpochSeconds::new(NOW), None).await.unwrap();
         assert!(report.outcome.is_complete());
     }
@@ -541,13 +541,13 @@ fn metrics_of(document: &Value) -> Vec<&str> {
     metrics.iter().map(|metric| metric["Name"].as_str().unwrap()).collect()
 }
 
-async fn counts_what_was_created_in_the_last_hour(kind: EngineKind) {
+async fn counts_rows_created_in_the_last_hour(kind: EngineKind) {
     let rows = [
         session("now", NOW, number(NOW + 4_200)),
         session("just in", NOW - HOUR + 1, number(NOW + 601)),
         session("just out", NOW - HOUR, number(NOW + 600)),
         session("later", NOW + 5, number(NOW + 4_205)),
-        // An index row has no time of its own, but its TTL says when it was written.
+        // An index row has no time of its own; its TTL tells when it was written.
         put(OAUTH, "_access_token_index", "aw_new", "\"actor\"", number(NOW - 60 + 10_800 + 3_600)),
         put(OAUTH, "access_token_index", "aw_old_name", "\"actor\"", number(NOW - 60 + 10_800 + 3_600)),
         put(OAUTH, "_access_token_index", "aw_old", "\"actor\"", number(NOW - 2 * HOUR + 10_800 + 3_600)),
@@ -564,7 +564,7 @@ async fn counts_what_was_created_in_the_last_hour(kind: EngineKind) {
     assert_eq!(document["rows_by_kind"], kinds(4, 4, 1));
 }
 
-async fn emits_what_an_alarm_takes_for_neglect_only_where_rows_are_deleted(kind: EngineKind) {
+async fn emits_the_metrics_of_the_alarms_only_if_rows_are_deleted(kind: EngineKind) {
     let bed = Bed::with(kind, &[session("dead", NOW - 90 * DAY, None)]).await;
     let dry = printed(&measure(&bed, json!({"mode": "dry-run"})).await);
     assert_eq!(metrics_of(&dry), ["TableRows", "Backlog"]);
@@ -574,15 +574,15 @@ async fn emits_what_an_alarm_takes_for_neglect_only_where_rows_are_deleted(kind:
     assert_eq!(real["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([["Table"]]));
 }
 
-/// Since the last complete run, or since the first run at all.
-async fn tells_when_a_job_is_overdue(kind: EngineKind) {
+/// Counted from the last complete run, or from the first run.
+async fn reports_an_overdue_job(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     let state = |name: &str, state: &Value| put("_actingweb_janitor", "state", name, &state.to_string(), None);
     let overdue = async |cleanup: Value, repair: Value| {
         bed.write(&[state("daily-cleanup", &cleanup), state("index-repair", &repair)]).await;
         measure(&bed, json!({})).await.is_overdue()
     };
-    assert!(!measure(&bed, json!({})).await.is_overdue(), "nothing has ever run");
+    assert!(!measure(&bed, json!({})).await.is_overdue(), "no run yet");
     let fine = json!({"first_run_at": NOW - 90 * DAY, "last_complete_at": NOW - HOUR});
     for (since, late) in [(2 * DAY, false), (2 * DAY + 1, true), (-HOUR, false)] {
         assert_eq!(
@@ -590,27 +590,27 @@ async fn tells_when_a_job_is_overdue(kind: EngineKind) {
             late,
             "complete {since} s ago"
         );
-        assert_eq!(overdue(json!({"first_run_at": NOW - since}), fine.clone()).await, late, "begun {since} s ago");
+        assert_eq!(overdue(json!({"first_run_at": NOW - since}), fine.clone()).await, late, "first run {since} s ago");
     }
     assert!(overdue(json!({"first_run_at": NOW - HOUR, "last_complete_at": NOW - 3 * DAY}), fine.clone()).await);
     for (since, late) in [(8 * DAY, false), (8 * DAY + 1, true)] {
         assert_eq!(overdue(fine.clone(), json!({"last_complete_at": NOW - since})).await, late, "repair {since} s ago");
     }
-    // As rare as it is meant to be, the finding and the metric alike.
+    // Runs weekly, as scheduled: neither the finding nor the metric.
     let rare =
         json!({"last_complete_at": NOW - 5 * DAY, "last_run": {"at": NOW - 5 * DAY, "previous_at": NOW - 12 * DAY}});
     assert!(!overdue(rare, fine.clone()).await);
     assert!(!kinds(&measure(&bed, json!({})).await).contains(&"overdue"));
 }
 
-/// Names as the library makes them.
+/// A name as the library generates it.
 fn random_name(bucket: &shared::bucket::Bucket, random: &mut fastrand::Rng) -> String {
     let letters = bucket.names.alphabet.as_bytes();
     let name: String = (0..40).map(|_| char::from(letters[random.usize(..letters.len())])).collect();
     format!("{}{name}", bucket.names.prefix)
 }
 
-/// Limits for a table that is made in seconds.
+/// Limits for a small table.
 fn small_sampling(offset: f64) -> Sampling {
     Sampling { exact_rows: 1_000, sample_rows: 1_500, first_look: 100, offset }
 }
@@ -666,11 +666,11 @@ async fn estimates_a_table_that_is_too_large_to_count(kind: EngineKind) {
         assert!(printed(&estimated)["estimate"]["rows_error"].as_f64().unwrap() < 0.06);
     }
     println!("{errors} of 10 more than 10 % off; {most_units} read units, {} for all", exact.usage.read_units);
-    assert!(errors <= 1, "{errors} of 10 more than a tenth off with 1,500 rows");
+    assert!(errors <= 1, "{errors} of 10 estimates from 1,500 rows are more than 10 % off");
 }
 
-/// Rows larger than usual, on a table as older releases made them: the application keeps its half.
-async fn leaves_a_provisioned_table_its_units_however_large_its_rows(kind: EngineKind) {
+/// Large rows, on a provisioned table as older releases created it: half of the units are left to the application.
+async fn uses_at_most_half_of_a_provisioned_table_s_units_for_large_rows(kind: EngineKind) {
     bed::clock::pause();
     let bed = Bed::new(kind).await;
     let large = |i: i32| {
@@ -683,22 +683,22 @@ async fn leaves_a_provisioned_table_its_units_however_large_its_rows(kind: Engin
         let budget = Some(Duration::from_secs(8));
         let measured =
             bed.function.metrics_emitter(json!({"scope": scope}), EpochSeconds::new(NOW), budget).await.unwrap();
-        // Thirteen a second, and a second's worth at once.
+        // Thirteen per second, and those of one second at once.
         let (units, seconds) =
             (measured.usage.read_units, f64::from(u32::try_from(measured.elapsed_ms).unwrap()) / 1_000.0);
         println!("{scope}: {units} units in {seconds} s");
         assert!(units <= 13.0 * (seconds + 2.0), "{scope}: {units} units in {seconds} s");
-        assert!(units > 20.0, "{scope}: it should have got somewhere: {units} units");
+        assert!(units > 20.0, "{scope}: too little was read: {units} units");
     }
 }
 
-async fn an_audit_above_its_budget_is_not_begun(kind: EngineKind) {
+async fn an_audit_above_its_budget_is_not_started(kind: EngineKind) {
     bed::clock::pause();
     let bed = Bed::with(kind, &fixture::all_kinds(NOW, 20, 3)).await;
     let whole = measure(&bed, json!({"scope": "all"})).await;
     let expected = whole.expected_units.unwrap();
     println!("expected {expected} units, used {:?}", whole.usage);
-    // The engines' own size of the table is a rough one; on AWS it is six hours old.
+    // The engines report a rough table size; on AWS it is up to six hours old.
     let used = whole.usage.read_units;
     assert!(expected > 20 && f64::from(u32::try_from(expected).unwrap()) < used * 2.0, "{expected}: {:?}", whole.usage);
     let event = json!({"scope": "all", "max_audit_units": 10});
@@ -709,16 +709,16 @@ async fn an_audit_above_its_budget_is_not_begun(kind: EngineKind) {
     let text =
         format!("not all rows were counted within MAX_AUDIT_UNITS (about {expected} read units are needed): raise it");
     assert!(small.findings.iter().any(|found| found.text == text), "{:?}", small.findings);
-    // An hourly count has no estimate: it stops before the budget ends.
+    // An hourly count has no estimate: it stops before it exceeds the budget.
     for budget in [1, 40, 90] {
         for scope in ["system", "all"] {
-            // Small pages, so that there is something to stop between.
+            // Small pages, so that it can stop between them.
             let event = json!({"scope": scope, "max_audit_units": budget, "max_read_units_per_second": 10});
             let part = measure(&bed, event).await;
             assert!(part.usage.read_units <= f64::from(budget), "{scope} {budget}: {:?}", part.usage);
             let body = answer(&part);
             assert_eq!(body["report"]["outcome"], "read-budget");
-            // What was not counted to the end is not told as a number.
+            // Incomplete counts are not reported.
             assert_eq!((&body["body"]["dead_rows"], &body["body"]["backlog"]), (&Value::Null, &Value::Null));
             assert_eq!((&body["body"]["trend"], &body["report"]["forecast"]), (&json!("unknown"), &Value::Null));
             assert!(!kinds(&part).contains(&"ttl-absent"));
@@ -726,7 +726,7 @@ async fn an_audit_above_its_budget_is_not_begun(kind: EngineKind) {
     }
 }
 
-async fn a_count_that_is_not_whole_is_no_metric(kind: EngineKind) {
+async fn an_incomplete_count_is_not_emitted(kind: EngineKind) {
     bed::clock::pause();
     let bed = Bed::with(kind, &fixture::all_kinds(NOW, 40, 3)).await;
     for scope in ["system", "all"] {
@@ -735,13 +735,13 @@ async fn a_count_that_is_not_whole_is_no_metric(kind: EngineKind) {
         let measured = bed.function.metrics_emitter(slow, now, Some(Duration::from_secs(4))).await.unwrap();
         assert_eq!(answer(&measured)["report"]["outcome"], "out-of-time");
         assert!(kinds(&measured).contains(&"not-counted"));
-        let told = printed(&measured);
-        assert_eq!(metrics_of(&told), ["TableRows", "Overdue", "TtlOn"], "{told}");
-        assert_eq!((&told["outcome"], told.get("owners")), (&json!("out-of-time"), None));
+        let document = printed(&measured);
+        assert_eq!(metrics_of(&document), ["TableRows", "Overdue", "TtlOn"], "{document}");
+        assert_eq!((&document["outcome"], document.get("owners")), (&json!("out-of-time"), None));
     }
 }
 
-async fn counts_a_provisioned_tables_units(kind: EngineKind) {
+async fn reports_the_units_of_a_provisioned_table(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     provision(&bed.function.client, &bed.table).await;
     let measured = measure(&bed, json!({})).await;
@@ -750,8 +750,8 @@ async fn counts_a_provisioned_tables_units(kind: EngineKind) {
     assert_eq!(printed(&measured)["table_figures"]["write_units"], json!(2.0));
 }
 
-/// A report of a run that read three rows of a bucket: one was deleted, one foreign, one kept.
-fn a_report(outcome: Outcome) -> RunReport {
+/// The report of a run that read three rows of a bucket: one deleted, one foreign, one left to TTL.
+fn report_with(outcome: Outcome) -> RunReport {
     use shared::expiry::{DeleteReason, KeepReason};
     let bucket = shared::bucket::find(OAUTH, "_oauth_sessions").unwrap();
     let mut counts = jobs::run::report::Tally::default();
@@ -777,64 +777,64 @@ fn a_report(outcome: Outcome) -> RunReport {
 }
 
 #[test]
-fn a_run_leaves_what_the_next_one_and_the_metrics_need() {
-    let fresh = JobState::default().after(&a_report(Outcome::Complete));
-    assert_eq!(fresh.left, Some([("_oauth_sessions".to_owned(), 1)].into()), "a foreign row is not the bucket's");
+fn a_run_stores_the_state_that_the_next_run_and_the_metrics_need() {
+    let fresh = JobState::default().after(&report_with(Outcome::Complete));
+    assert_eq!(fresh.left, Some([("_oauth_sessions".to_owned(), 1)].into()), "a foreign row was counted");
     assert_eq!(
         (fresh.last_complete_at, fresh.deleted_within(DAY), fresh.consecutive_incomplete_runs),
         (Some(NOW), 1, 0)
     );
     assert_eq!(fresh.last_run.as_ref().map(|run| run.left_to_ttl), Some(1));
-    // It survives being stored, and a checkpoint in the middle of the next run forgets what is no longer so.
+    // It survives a round trip through JSON, and a checkpoint of the next run drops what is no longer valid.
     assert_eq!(JobState::from_json(&json!(fresh)), fresh);
     let middle = fresh.at(json!({"step": "x"}), NOW);
     assert_eq!((middle.left.clone(), middle.is_resumed(), middle.last_complete_at), (None, true, Some(NOW)));
-    let resumed = middle.after(&a_report(Outcome::Complete));
-    assert_eq!(resumed.left, None, "a resumed walk counts some rows twice");
+    let resumed = middle.after(&report_with(Outcome::Complete));
+    assert_eq!(resumed.left, None, "a resumed walk may count rows twice");
     assert_eq!(resumed.deleted_within(DAY), 2);
-    for (outcome, in_a_row) in [
+    for (outcome, incomplete) in [
         (Outcome::OutOfTime, 1),
         (Outcome::MaxDeletes, 1),
         (Outcome::Failed, 0),
         (Outcome::Stopped, 0),
         (Outcome::Skipped, 0),
     ] {
-        let state = fresh.after(&RunReport { next: Some(json!({"step": "x"})), ..a_report(outcome) });
-        assert_eq!((state.consecutive_incomplete_runs, state.last_complete_at), (in_a_row, Some(NOW)), "{outcome:?}");
+        let state = fresh.after(&RunReport { next: Some(json!({"step": "x"})), ..report_with(outcome) });
+        assert_eq!((state.consecutive_incomplete_runs, state.last_complete_at), (incomplete, Some(NOW)), "{outcome:?}");
     }
-    // Hours are forgotten after a while.
-    let later = RunReport { now: NOW + 40 * DAY, ..a_report(Outcome::Complete) };
+    // Old hours are dropped.
+    let later = RunReport { now: NOW + 40 * DAY, ..report_with(Outcome::Complete) };
     assert_eq!(fresh.after(&later).deleted_in_hour.len(), 1);
 }
 
 #[test]
-fn a_run_emits_what_it_deleted_and_no_more() {
-    let told =
+fn a_run_emits_only_its_deletes() {
+    let emitted =
         |report: &RunReport| Some(report.document("daily-cleanup")?.to_json(EpochSeconds::new(NOW), Some("request-1")));
     for outcome in [Outcome::Complete, Outcome::Failed] {
-        let document = told(&a_report(outcome)).unwrap();
+        let document = emitted(&report_with(outcome)).unwrap();
         assert_eq!(metrics_of(&document), ["RowsDeleted"]);
         assert_eq!((&document["RowsDeleted"], &document["requestId"]), (&json!(1), &json!("request-1")));
         assert_eq!((&document["job"], &document["outcome"]), (&json!("daily-cleanup"), &json!(outcome.name())));
     }
-    assert_eq!(told(&RunReport { mode: shared::settings::Mode::DryRun, ..a_report(Outcome::Complete) }), None);
-    // Beside a run that does the work, one that found the lease held has nothing to say.
-    assert_eq!(told(&a_report(Outcome::LeaseHeld)), None);
+    assert_eq!(emitted(&RunReport { mode: shared::settings::Mode::DryRun, ..report_with(Outcome::Complete) }), None);
+    // A run that found the lease held emits nothing.
+    assert_eq!(emitted(&report_with(Outcome::LeaseHeld)), None);
 }
 
 #[test]
-fn the_first_run_is_remembered() {
-    let first = JobState::default().after(&a_report(Outcome::Failed));
+fn the_time_of_the_first_run_is_stored() {
+    let first = JobState::default().after(&report_with(Outcome::Failed));
     assert_eq!(first.first_run_at, Some(NOW));
-    let later = RunReport { now: NOW + DAY, ..a_report(Outcome::Complete) };
+    let later = RunReport { now: NOW + DAY, ..report_with(Outcome::Complete) };
     assert_eq!(first.at(json!("x"), NOW).after(&later).first_run_at, Some(NOW));
-    // A state of an older release knows two runs at most.
+    // The state of an older release has at most two runs.
     let old = JobState::from_json(&json!({"last_run": {"at": NOW - DAY, "previous_at": NOW - 2 * DAY}}));
     assert_eq!(old.after(&later).first_run_at, Some(NOW - 2 * DAY));
 }
 
 #[test]
-fn a_longer_reuse_window_is_counted_with() {
+fn the_count_uses_a_longer_reuse_window() {
     let used = json!({"used": true, "used_at": NOW - 180_000, "expires_at": NOW - 301});
     let bucket = shared::bucket::find(OAUTH, "spa_refresh_tokens").unwrap();
     let row = model::rows::row(bucket, "x", model::rows::json(&used), shared::row::Raw::Absent);
@@ -846,31 +846,32 @@ fn a_longer_reuse_window_is_counted_with() {
     }
 }
 
-/// Times that no row can have are no ages.
+/// Impossible times are not taken as ages.
 #[test]
-fn nonsense_in_a_row_does_not_make_it_the_oldest() {
-    let against = Measure { now: EpochSeconds::new(NOW), policy: shared::expiry::Policy::default(), last_run_at: None };
+fn a_row_with_an_impossible_time_is_not_the_oldest() {
+    let criteria =
+        Measure { now: EpochSeconds::new(NOW), policy: shared::expiry::Policy::default(), last_run_at: None };
     let mut census = Census::default();
     for created in [i64::MIN, -1, 0, 1_000, NOW - 3_601] {
         let bucket = shared::bucket::find(OAUTH, "_oauth_sessions").unwrap();
         let row =
             model::rows::row(bucket, "x", model::rows::json(&json!({"created_at": created})), shared::row::Raw::Absent);
-        census.count(&row, &against);
+        census.count(&row, &criteria);
     }
     assert_eq!((census.total().dead, census.total().oldest_dead), (5, Some(2_700)));
 }
 
 #[test]
-fn a_census_is_the_same_in_parts() {
+fn merged_counts_equal_one_count() {
     let rows: Vec<shared::row::Row> = many_rows(20).iter().map(model::to_row).collect();
-    let against = Measure {
+    let criteria = Measure {
         now: EpochSeconds::new(NOW),
         policy: shared::expiry::Policy::default(),
         last_run_at: Some(EpochSeconds::new(NOW - DAY)),
     };
     let count = |rows: &[shared::row::Row]| {
         let mut census = Census::default();
-        rows.iter().for_each(|row| census.count(row, &against));
+        rows.iter().for_each(|row| census.count(row, &criteria));
         census
     };
     let mut parts = count(&rows[..rows.len() / 3]);
@@ -879,7 +880,7 @@ fn a_census_is_the_same_in_parts() {
     assert!(parts.total().since_last_run > 0 && parts.total().since_last_run < parts.total().dead);
 }
 
-/// Rows for the golden files: few, and one of each that shows.
+/// A few rows for the golden files, one of each kind that is reported.
 fn golden_rows() -> Vec<Specimen> {
     vec![
         session("alive", NOW - 60, number(NOW + 4_140)),
@@ -902,7 +903,7 @@ fn without_times(mut value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_change_in_the_shape_of_an_answer_or_a_metric_is_seen() {
+async fn answers_and_metrics_match_their_golden_files() {
     let bed = Bed::with(EngineKind::Embedded, &golden_rows()).await;
     let clean =
         bed.function.daily_cleanup(json!({"max_deletes": 1}), EpochSeconds::new(NOW - DAY), None).await.unwrap();
@@ -918,18 +919,18 @@ async fn a_change_in_the_shape_of_an_answer_or_a_metric_is_seen() {
     matches_golden("cleanup-metrics.jsonl", &line(clean.document("daily-cleanup").unwrap(), NOW - DAY));
 
     bed.write(&[put(OAUTH, "_refresh_token_index", "rt_1", "\"nobody\"", number(NOW + 9 * DAY))]).await;
-    // With a ceiling, which it does not come to, its pieces are one after another: in as many requests every time.
+    // With a limit, which it does not reach, batches run one after another, so the number of requests is constant.
     let repaired = bed.function.index_repair(json!({"max_deletes": 50}), EpochSeconds::new(NOW), None).await.unwrap();
     matches_golden("repair-answer.json", &pretty(bed::repair_answer(&repaired)));
     matches_golden("repair-metrics.jsonl", &line(repaired.document("index-repair").unwrap(), NOW));
 
-    // One record too many for its ceiling, so that the answer names it.
-    let hanging = [
+    // One record above MAX_DELETES, so that the answer names it.
+    let related = [
         put(OAUTH, "_access_token_index", "aw_2", "\"actor\"", number(NOW + HOUR)),
         put(OAUTH, "_access_token_index", "aw_3", "\"actor\"", number(NOW + HOUR)),
         put("actor", "mcp_google_tokens", "google_token_access_2", "{}", number(NOW + 1_000)),
     ];
-    bed.write(&hanging).await;
+    bed.write(&related).await;
     let removed = |n: usize, data: &str| removal(&bed.table, n, "actor", "mcp_tokens", &format!("aw_{n}"), Some(data));
     let records = [removed(2, "{\"google_token_key\": \"google_token_access_2\"}"), removed(3, "{}")];
     let mut environment = bed.function.environment.clone();

@@ -1,4 +1,4 @@
-//! While the janitor is paused nothing is written, whoever runs; a pause that has run out does not hold.
+//! While the janitor is paused no run writes; an expired pause has no effect.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Command;
@@ -27,12 +27,12 @@ use shared::time::EpochSeconds;
 use crate::clients::unused;
 
 bed::on_both_engines!(
-    a_paused_run_sends_no_write_and_says_so,
-    a_paused_execution_sends_no_write_and_ends_well,
-    an_execution_that_is_paused_between_two_segments_ends_well_and_frees_its_lease,
+    a_paused_run_sends_no_write_and_reports_the_pause,
+    a_paused_execution_sends_no_write_and_succeeds,
+    an_execution_that_is_paused_between_two_segments_succeeds_and_releases_its_lease,
     a_paused_cascade_skips_its_records_and_sends_no_write,
-    a_pause_that_has_run_out_does_not_hold,
-    a_pause_row_that_cannot_be_read_holds_until_it_is_resumed,
+    an_expired_pause_has_no_effect,
+    a_malformed_pause_row_pauses_until_resume,
     every_janitor_command_that_writes_is_refused_while_paused,
     the_audit_and_the_metrics_show_a_pause,
     table_setup_while_paused_changes_nothing_and_fails_only_if_something_is_off,
@@ -44,7 +44,7 @@ const WRITES: [&str; 6] =
 struct Paused {
     bed: Bed,
     proxy: Proxy,
-    /// The same table through the proxy, which counts.
+    /// The same table through the proxy, which records requests.
     function: Function,
 }
 
@@ -76,7 +76,7 @@ impl Paused {
 
 const AT: EpochSeconds = EpochSeconds::new(NOW);
 
-async fn a_paused_run_sends_no_write_and_says_so(kind: EngineKind) {
+async fn a_paused_run_sends_no_write_and_reports_the_pause(kind: EngineKind) {
     let paused = Paused::new(kind, NOW, 3_600).await;
     paused.bed.switch_ttl("ttl_timestamp", true).await;
     let before = items::all(&paused.bed.function.client, &paused.bed.table).await;
@@ -91,7 +91,7 @@ async fn a_paused_run_sends_no_write_and_says_so(kind: EngineKind) {
     assert_eq!((&answer["statusCode"], &answer["report"]["outcome"]), (&json!(200), &json!("paused")), "{answer}");
     assert_eq!(paused.writes(), Vec::<String>::new());
     assert_eq!(items::all(&paused.bed.function.client, &paused.bed.table).await, before);
-    // A dry run writes nothing anyway: it still says what would be done.
+    // A dry run never writes, and still reports what would be done.
     let dry = paused.function.daily_cleanup(json!({"mode": "dry-run"}), AT, None).await.unwrap();
     assert_eq!(dry.outcome, Outcome::Complete);
     assert!(dry.counts.rows_deleted() > 0);
@@ -101,33 +101,33 @@ fn start(segments: u16) -> Value {
     json!({"start": {"lease": "execution-1", "input": {"segments": segments, "concurrency": 2, "settings": {}}}})
 }
 
-async fn a_paused_execution_sends_no_write_and_ends_well(kind: EngineKind) {
+async fn a_paused_execution_sends_no_write_and_succeeds(kind: EngineKind) {
     let paused = Paused::new(kind, NOW, 3_600).await;
-    let ask = async |event| paused.function.answer_daily_cleanup(event, AT, None).await.unwrap();
-    let started = ask(start(4)).await;
+    let invoke = async |event| paused.function.answer_daily_cleanup(event, AT, None).await.unwrap();
+    let started = invoke(start(4)).await;
     assert_eq!((&started["segments"], &started["started"]["paused"]), (&json!([]), &json!(true)), "{started}");
-    let ended = ask(json!({"finish": {"started": started["started"], "segments": []}})).await;
+    let ended = invoke(json!({"finish": {"started": started["started"], "segments": []}})).await;
     assert_eq!((&ended["complete"], &ended["paused"]), (&json!(false), &json!(true)), "{ended}");
     // A segment without an execution is a run of its own.
-    let alone = ask(json!({"segment": {"index": 0, "count": 2}})).await;
+    let alone = invoke(json!({"segment": {"index": 0, "count": 2}})).await;
     assert_eq!(alone["report"]["outcome"], "paused", "{alone}");
     assert_eq!((&alone["next"], &alone["segment"]["done"]), (&Value::Null, &json!(false)), "{alone}");
     assert_eq!(paused.writes(), Vec::<String>::new());
 }
 
-async fn an_execution_that_is_paused_between_two_segments_ends_well_and_frees_its_lease(kind: EngineKind) {
+async fn an_execution_that_is_paused_between_two_segments_succeeds_and_releases_its_lease(kind: EngineKind) {
     let paused = Paused::new(kind, NOW, 0).await;
-    let ask = async |event| paused.function.answer_daily_cleanup(event, AT, None).await.unwrap();
-    let started = ask(start(2)).await;
-    let first = ask(started["segments"][0]["next"].clone()).await;
+    let invoke = async |event| paused.function.answer_daily_cleanup(event, AT, None).await.unwrap();
+    let started = invoke(start(2)).await;
+    let first = invoke(started["segments"][0]["next"].clone()).await;
     assert_eq!(first["segment"]["done"], true, "{first}");
     paused.pause(NOW, 3_600).await;
-    let so_far = paused.writes().len();
-    let second = ask(started["segments"][1]["next"].clone()).await;
-    assert_eq!(paused.writes().len(), so_far);
+    let writes = paused.writes().len();
+    let second = invoke(started["segments"][1]["next"].clone()).await;
+    assert_eq!(paused.writes().len(), writes);
     assert_eq!((&second["next"], &second["segment"]["paused"]), (&Value::Null, &json!(true)), "{second}");
     let segments = [&first["segment"], &second["segment"]];
-    let ended = ask(json!({"finish": {"started": started["started"], "segments": segments}})).await;
+    let ended = invoke(json!({"finish": {"started": started["started"], "segments": segments}})).await;
     assert_eq!((&ended["complete"], &ended["paused"]), (&json!(false), &json!(true)), "{ended}");
     let after = EpochSeconds::new(NOW + 3_601);
     let report = paused.function.daily_cleanup(json!({}), after, None).await.unwrap();
@@ -149,14 +149,14 @@ async fn a_paused_cascade_skips_its_records_and_sends_no_write(kind: EngineKind)
     let batch = event(std::slice::from_ref(&record));
     let report = runtime::cascade::run(&paused.function, batch.clone(), AT, None).await.unwrap();
     assert_eq!((report.run.outcome, report.run.counts.rows_deleted()), (Outcome::Paused, 0));
-    // Nothing to be delivered again: the stream would hold everything behind it back.
+    // No record is redelivered: that would block the stream.
     assert_eq!(report.to_answer(), json!({"batchItemFailures": []}));
     assert_eq!(paused.writes(), Vec::<String>::new());
     let report = runtime::cascade::run(&paused.function, batch, EpochSeconds::new(NOW + 3_601), None).await.unwrap();
     assert_eq!((report.run.outcome, report.run.counts.rows_deleted()), (Outcome::Complete, 1));
 }
 
-async fn a_pause_that_has_run_out_does_not_hold(kind: EngineKind) {
+async fn an_expired_pause_has_no_effect(kind: EngineKind) {
     let paused = Paused::new(kind, NOW, 60).await;
     let at = async |seconds| {
         paused.function.daily_cleanup(json!({}), EpochSeconds::new(NOW + seconds), None).await.unwrap().outcome
@@ -164,13 +164,13 @@ async fn a_pause_that_has_run_out_does_not_hold(kind: EngineKind) {
     assert_eq!(at(50).await, Outcome::Paused);
     assert_eq!(at(60).await, Outcome::Complete);
     let after = EpochSeconds::new(NOW + 60);
-    let ask = async |event| paused.function.answer_daily_cleanup(event, after, None).await.unwrap();
-    let started = ask(start(2)).await;
-    let part = ask(started["segments"][0]["next"].clone()).await;
+    let invoke = async |event| paused.function.answer_daily_cleanup(event, after, None).await.unwrap();
+    let started = invoke(start(2)).await;
+    let part = invoke(started["segments"][0]["next"].clone()).await;
     assert_eq!(part["segment"]["done"], true, "{part}");
 }
 
-async fn a_pause_row_that_cannot_be_read_holds_until_it_is_resumed(kind: EngineKind) {
+async fn a_malformed_pause_row_pauses_until_resume(kind: EngineKind) {
     use aws_sdk_dynamodb::types::AttributeValue;
     let paused = Paused::new(kind, NOW, 0).await;
     for data in [AttributeValue::S("{".to_owned()), AttributeValue::N("7".to_owned())] {
@@ -190,7 +190,7 @@ async fn a_pause_row_that_cannot_be_read_holds_until_it_is_resumed(kind: EngineK
     assert_eq!(report.outcome, Outcome::Complete);
 }
 
-/// By the machine's clock, as a person would.
+/// By the machine's clock, which `janitor` uses.
 async fn every_janitor_command_that_writes_is_refused_while_paused(kind: EngineKind) {
     let now = EpochSeconds::from(std::time::SystemTime::now()).get();
     let paused = Paused::new(kind, now, 0).await;
@@ -208,16 +208,16 @@ async fn every_janitor_command_that_writes_is_refused_while_paused(kind: EngineK
     paused.bed.write(std::slice::from_ref(&token)).await;
     paused.bed.write(&unused(0..2)).await;
     let secret = "rt_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
-    let said = janitor(
+    let pause = janitor(
         engine(kind).endpoint(),
         &paused.bed.table,
         &["pause", "--for", "1h", "--why", &format!("leak of {secret}")],
         "",
     );
-    assert_eq!(said.code, 0, "{said:?}");
-    let out = said.out.replace('\n', " ");
-    assert!(out.contains("is paused until") && out.contains("(leak of rt_Zk3"), "{said:?}");
-    assert!(!said.out.contains(secret), "{said:?}");
+    assert_eq!(pause.code, 0, "{pause:?}");
+    let out = pause.out.replace('\n', " ");
+    assert!(out.contains("is paused until") && out.contains("(leak of rt_Zk3"), "{pause:?}");
+    assert!(!pause.out.contains(secret), "{pause:?}");
     let before = paused.bed.keys().await;
     for command in [
         vec!["cleanup", "--apply", "--yes"],
@@ -234,17 +234,17 @@ async fn every_janitor_command_that_writes_is_refused_while_paused(kind: EngineK
         assert!(text.contains("the janitor is paused until"), "{command:?}: {ended:?}");
         assert!(!text.contains(secret), "{ended:?}");
     }
-    // The long-running form goes on, and says so in the line of its run.
+    // `janitor run` continues, and reports the pause in its line.
     let janitor = Janitor::on(paused.proxy.endpoint(), &paused.bed.prefix);
-    let mut reaper = janitor.command(&["run", "--every", "10s", "--apply"]).spawn().unwrap();
-    let mut lines = BufReader::new(reaper.stdout.take().unwrap()).lines().map(|line| line.expect("text"));
+    let mut process = janitor.command(&["run", "--every", "10s", "--apply"]).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(|line| line.expect("text"));
     let line = lines.nth(1).expect("the line of the first run");
-    assert!(Command::new("kill").arg(reaper.id().to_string()).status().unwrap().success());
-    assert_eq!(reaper.wait().unwrap().code(), Some(0));
+    assert!(Command::new("kill").arg(process.id().to_string()).status().unwrap().success());
+    assert_eq!(process.wait().unwrap().code(), Some(0));
     assert!(line.contains("cleanup paused"), "{line}");
     assert_eq!(paused.writes(), Vec::<String>::new());
     assert_eq!(paused.bed.keys().await, before);
-    // A pause of yesterday.
+    // A pause that ended yesterday.
     paused.pause(now - 86_400, 3_600).await;
     let ended = paused.janitor(&["repair", "--apply", "--yes", "--json"]);
     assert_eq!((ended.code, &ended.json()["report"]["outcome"]), (0, &json!("complete")), "{ended:?}");
@@ -257,12 +257,12 @@ async fn every_janitor_command_that_writes_is_refused_while_paused(kind: EngineK
 
 async fn the_audit_and_the_metrics_show_a_pause(kind: EngineKind) {
     let paused = Paused::new(kind, NOW, 3_600).await;
-    for (at, shows) in [(NOW, true), (NOW + 3_600, false)] {
+    for (at, is_paused) in [(NOW, true), (NOW + 3_600, false)] {
         let measured = paused.function.metrics_emitter(json!({}), EpochSeconds::new(at), None).await.unwrap();
-        assert_eq!(measured.findings.iter().any(|finding| finding.kind == "paused"), shows);
+        assert_eq!(measured.findings.iter().any(|finding| finding.kind == "paused"), is_paused);
         let answer = jobs::metrics::answer(&measured);
         let pause = json!({"until": NOW + 3_600, "why": "restoring a backup"});
-        assert_eq!(answer["report"]["pause"], if shows { pause } else { Value::Null });
+        assert_eq!(answer["report"]["pause"], if is_paused { pause } else { Value::Null });
     }
 }
 
@@ -275,7 +275,7 @@ async fn table_setup_while_paused_changes_nothing_and_fails_only_if_something_is
         assert!(refused.contains("the janitor is paused until") && refused.contains("is off"), "{refused}");
     }
     assert_eq!(paused.writes(), Vec::<String>::new());
-    // A deployment that changes only a setting of the stack finds both on.
+    // A deployment that changes only another setting finds both on.
     paused.pause(NOW, 0).await;
     let done = set_up(&paused.bed.function, &properties, clock).await.unwrap();
     assert!(done.reason.contains("was switched on"), "{}", done.reason);

@@ -1,4 +1,4 @@
-//! Random tables against the second opinion: nothing live deleted, nothing dead left, the dry run tells the truth, and a
+//! Random tables, compared with the model: no live row is deleted, no dead row is left, the dry run reports the same, and a
 //! second run finds nothing to do.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,6 @@ use model::rows::NOW;
 use model::{Key, daily_cleanup, index_repair};
 use serde_json::json;
 
-/// Whole runs over random tables on a real engine.
 async fn run_on_random_tables(which: Which, kind: EngineKind, seeds: std::ops::Range<u64>) {
     let (mut deleted, mut refused, tables) = (0, 0, seeds.end - seeds.start);
     for seed in seeds {
@@ -27,7 +26,7 @@ async fn run_on_random_tables(which: Which, kind: EngineKind, seeds: std::ops::R
         let run = async |event| which.run(&bed.function, event, NOW).await;
         let dry = run(json!({"mode": "dry-run"})).await;
         let Ok(dry) = dry else {
-            // A handful of rows can be all strangers, and that is refused.
+            // A small table may have only foreign rows, and is refused.
             assert!(dry.unwrap_err().to_string().contains("refused: table"), "seed {seed}");
             refused += 1;
             continue;
@@ -38,9 +37,9 @@ async fn run_on_random_tables(which: Which, kind: EngineKind, seeds: std::ops::R
         let (lost, left): (Vec<_>, Vec<_>) =
             (expected.difference(&after).collect(), after.difference(&expected).collect());
         assert!(lost.is_empty() && left.is_empty(), "seed {seed}: live rows lost: {lost:?}; dead rows left: {left:?}");
-        assert_eq!(dry.counts, real.counts, "seed {seed}: the dry run told another story");
+        assert_eq!(dry.counts, real.counts, "seed {seed}: the dry run reported something else");
         let second = run(json!({})).await.unwrap();
-        assert_eq!(second.counts.rows_deleted(), 0, "seed {seed}: the second run found something");
+        assert_eq!(second.counts.rows_deleted(), 0, "seed {seed}: the second run deleted rows");
         assert_eq!(real.counts.rows_deleted(), (before.len() - after.len()) as u64, "seed {seed}: the count is wrong");
         deleted += real.counts.rows_deleted();
         bed.function.client.delete_table().table_name(&bed.table).send().await.unwrap();

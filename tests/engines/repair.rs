@@ -1,4 +1,4 @@
-//! The index repair: nothing points nowhere, nothing is left unreachable, and nothing that was revoked comes back.
+//! The index repair: no dangling index row and no unreachable row is left, and no revoked token becomes usable.
 
 use bed::Invocations as _;
 use std::collections::BTreeSet;
@@ -48,75 +48,75 @@ async fn repair(bed: &Bed, event: Value) -> jobs::run::report::RunReport {
     bed.function.index_repair(event, EpochSeconds::new(NOW), None).await.unwrap()
 }
 
-/// One line of the table below: a refresh token's state, and its fate without and with an index row.
-struct Line {
-    state: &'static str,
+/// A state of a refresh token, and whether the repair deletes it without an index row.
+struct State {
+    name: &'static str,
     data: Value,
     ttl: Option<i64>,
     unindexed: Fate,
 }
 
-/// A refresh token has every state that a token can have. With an index row it stays in all of them: alive it is used
-/// through it, and dead it is the daily cleanup's. Without one:
-fn states() -> Vec<Line> {
+/// Every state of a token. With an index row the repair keeps it in all of them: a live token is in use, and a dead one is
+/// left to the daily cleanup.
+fn states() -> Vec<State> {
     use Fate::{Goes, Stays};
     let alive = NOW + 20 * DAY;
-    let line = |state, data, ttl, unindexed| Line { state, data, ttl, unindexed };
+    let state = |name, data, ttl, unindexed| State { name, data, ttl, unindexed };
     vec![
-        line("just written", json!({"created_at": NOW - 5, "expires_at": alive, "used": false}), Some(alive), Stays),
-        line(
+        state("just written", json!({"created_at": NOW - 5, "expires_at": alive, "used": false}), Some(alive), Stays),
+        state(
             "as old as the grace period",
             json!({"created_at": NOW - HOUR, "expires_at": alive, "used": false}),
             Some(alive),
             Stays,
         ),
-        line(
+        state(
             "older: unusable, perhaps revoked",
             json!({"created_at": NOW - HOUR - 1, "expires_at": alive, "used": false}),
             Some(alive),
             Goes,
         ),
-        line("older, from before TTLs", json!({"created_at": NOW - 9 * DAY, "expires_at": alive}), None, Goes),
-        line(
+        state("older, from before TTLs", json!({"created_at": NOW - 9 * DAY, "expires_at": alive}), None, Goes),
+        state(
             "written by a clock ahead",
             json!({"created_at": NOW + HOUR, "expires_at": alive, "used": false}),
             Some(alive),
             Stays,
         ),
-        line("expired", json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": false}), None, Goes),
-        line(
+        state("expired", json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": false}), None, Goes),
+        state(
             "inside the slack, old",
             json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 300, "used": false}),
             None,
             Goes,
         ),
-        line(
+        state(
             "consumed, inside its window",
             json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": true, "used_at": NOW - DAY}),
             None,
             Stays,
         ),
-        line(
+        state(
             "consumed, past window and expiry",
             json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": true, "used_at": NOW - 3 * DAY}),
             None,
             Goes,
         ),
-        line(
-            "consumed, nobody knows when",
+        state(
+            "consumed, time unknown",
             json!({"created_at": NOW - 40 * DAY, "expires_at": alive, "used": true}),
             None,
             Stays,
         ),
-        line(
+        state(
             "consumed, TTL past",
             json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": true, "used_at": NOW - DAY}),
             Some(NOW - 1),
             Goes,
         ),
-        line("age unknown", json!({"expires_at": alive, "used": false}), None, Stays),
-        line("age unknown, TTL past", json!({"used": false}), Some(NOW - 1), Goes),
-        line(
+        state("age unknown", json!({"expires_at": alive, "used": false}), None, Stays),
+        state("age unknown, TTL past", json!({"used": false}), Some(NOW - 1), Goes),
+        state(
             "alive by its fields, TTL past, old",
             json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": false}),
             Some(NOW - 1),
@@ -126,10 +126,10 @@ fn states() -> Vec<Line> {
 }
 
 #[tokio::test]
-async fn every_combination_of_index_rows_token_and_provider_row_has_its_verdict() {
+async fn judges_every_combination_of_index_rows_token_and_provider_row() {
     let mut rows = Vec::new();
     let mut n = 0;
-    for line in states() {
+    for state in states() {
         for index in [
             vec![],
             vec!["refresh_token_index"],
@@ -140,23 +140,23 @@ async fn every_combination_of_index_rows_token_and_provider_row_has_its_verdict(
             for provider in [None, Some((Some(NOW - 1), true)), Some((Some(NOW + HOUR), false)), Some((None, false))] {
                 n += 1;
                 let (actor, token, key) = (format!("actor{n}"), format!("rt_{n}"), format!("google_token_access_{n}"));
-                let fate = if index.is_empty() { line.unindexed } else { Fate::Stays };
-                let mut data = line.data.clone();
+                let fate = if index.is_empty() { state.unindexed } else { Fate::Stays };
+                let mut data = state.data.clone();
                 if let Some((ttl, past)) = provider {
                     data["google_token_key"] = json!(key);
-                    // By its TTL, or with its token.
+                    // Deleted because of its TTL, or with its token.
                     let provider_fate = if past { Fate::Goes } else { fate };
                     rows.push(put(
                         &actor,
                         "mcp_google_tokens",
                         &key,
-                        &json!({"refresh_token": line.state}),
+                        &json!({"refresh_token": state.name}),
                         ttl,
                         provider_fate,
                     ));
                 }
-                rows.push(put(&actor, "mcp_refresh_tokens", &token, &data, line.ttl, fate));
-                // An index row outlives its time here: only its target counts.
+                rows.push(put(&actor, "mcp_refresh_tokens", &token, &data, state.ttl, fate));
+                // The index rows' TTL is ahead: only their target matters.
                 rows.extend(
                     index.iter().map(|index| put(OAUTH, index, &token, &json!(actor), Some(NOW + DAY), Fate::Stays)),
                 );
@@ -176,7 +176,7 @@ async fn every_combination_of_index_rows_token_and_provider_row_has_its_verdict(
 }
 
 #[tokio::test]
-async fn every_kind_of_dangling_index_row_goes_and_lone_provider_rows_go_when_old_enough() {
+async fn deletes_every_kind_of_dangling_index_row_and_old_unreferenced_provider_rows() {
     let mut rows = Vec::new();
     for (index, target) in [
         ("auth_code_index", "mcp_auth_codes"),
@@ -194,7 +194,7 @@ async fn every_kind_of_dangling_index_row_goes_and_lone_provider_rows_go_when_ol
             rows.push(put("actor", target, &format!("there{index}"), &record, None, Fate::Stays));
         }
     }
-    // A provider row's age is in its TTL: two hours from when it was written.
+    // The age of a provider row follows from its TTL: two hours after it was written.
     for (name, ttl, fate) in [
         ("dead", Some(NOW - 1), Fate::Goes),
         ("just written", Some(NOW + 2 * HOUR), Fate::Stays),
@@ -204,7 +204,7 @@ async fn every_kind_of_dangling_index_row_goes_and_lone_provider_rows_go_when_ol
     ] {
         rows.push(put("another", "mcp_google_tokens", name, &json!({"refresh_token": "x"}), ttl, fate));
     }
-    // A token that Python reads and we do not still needs its provider row.
+    // A token that only Python can read still needs its provider row.
     rows.push(put(
         "third",
         "mcp_google_tokens",
@@ -226,7 +226,7 @@ async fn every_kind_of_dangling_index_row_goes_and_lone_provider_rows_go_when_ol
 }
 
 #[tokio::test]
-async fn an_unreachable_row_of_unknown_age_goes_when_it_is_seen_again_the_grace_period_later() {
+async fn an_unreachable_row_of_unknown_age_is_deleted_when_seen_again_after_the_grace_period() {
     let rows = [
         put(
             "actor",
@@ -245,7 +245,7 @@ async fn an_unreachable_row_of_unknown_age_goes_when_it_is_seen_again_the_grace_
         };
         assert_eq!(at(NOW, json!({})).await.counts.rows_deleted(), 0, "seen once");
         assert_eq!(at(NOW + HOUR, json!({})).await.counts.rows_deleted(), 0, "seen twice, but too soon");
-        // A run that stops half-way, and the one that finishes it, forget nothing.
+        // An incomplete run and the run that finishes it keep the times.
         let more = put(
             "zz",
             "mcp_tokens",
@@ -263,9 +263,9 @@ async fn an_unreachable_row_of_unknown_age_goes_when_it_is_seen_again_the_grace_
     }
 }
 
-/// The writer puts the provider row, then the token row, then the index row. Stopped at each point, it loses nothing.
+/// The application writes the provider row, then the token row, then the index row.
 #[tokio::test]
-async fn a_writer_that_is_half_way_loses_nothing() {
+async fn a_writer_between_two_writes_loses_nothing() {
     let written = [
         put(
             "actor",
@@ -286,19 +286,19 @@ async fn a_writer_that_is_half_way_loses_nothing() {
         put(OAUTH, "_access_token_index", "aw_1", &json!("actor"), Some(NOW + 4 * HOUR), Fate::Stays),
     ];
     for kind in kinds() {
-        for so_far in 1..=3 {
+        for count in 1..=3 {
             for age in [0, 1, 60, HOUR] {
-                let bed = Bed::with(kind, &written[..so_far]).await;
+                let bed = Bed::with(kind, &written[..count]).await;
                 let now = EpochSeconds::new(NOW + age);
                 bed.function.index_repair(json!({}), now, None).await.unwrap();
                 bed.function.daily_cleanup(json!({}), now, None).await.unwrap();
-                bed.check(&written[..so_far]).await;
+                bed.check(&written[..count]).await;
             }
         }
     }
 }
 
-/// Revocation deletes the index row first. A token whose own row survived that must never become usable again.
+/// Revocation deletes the index row first. A token whose own row remained must never become usable again.
 #[tokio::test]
 async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
@@ -312,9 +312,9 @@ async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
         {"op": "mcp_revoke_cut_off", "owner": "actor", "token": revoked},
     ]));
     assert_eq!(answers[0]["client_id"], "mcp_c");
-    assert_eq!(answers[1], json!(false), "the library knows that it was cut off");
+    assert_eq!(answers[1], json!(false), "the library reports the interrupted revocation");
     let row = ("actor".to_owned(), format!("mcp_tokens:{revoked}"));
-    assert!(bed.keys().await.contains(&row), "the token's own row survived");
+    assert!(bed.keys().await.contains(&row), "the token's own row is gone");
     let index_rows =
         async || bed.keys().await.into_iter().filter(|(_, sort)| sort.contains("_index:")).collect::<Vec<_>>();
     let before = index_rows().await;
@@ -324,7 +324,7 @@ async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
         json!({"mode": "dry-run"}),
         json!({}),
         json!({"restore_clients": true, "remove_legacy": true}),
-        // Its TTL is hours away: left to it.
+        // Its TTL is hours away, so it is left to TTL.
         json!({"restore_clients": true, "grace_seconds": 300, "expired_rows": "retire"}),
         json!({"max_deletes": 1, "max_delete_share": 1}),
         json!({"grace_seconds": 300}),
@@ -332,11 +332,11 @@ async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
         bed.function.index_repair(event, now.plus(305), None).await.unwrap();
         let answers =
             application.ask(&json!([{"op": "mcp_validate", "token": revoked}, {"op": "mcp_validate", "token": alive}]));
-        assert_eq!(answers[0], Value::Null, "a revoked token came back to life");
+        assert_eq!(answers[0], Value::Null, "a revoked token is usable again");
         assert_eq!(answers[1]["client_id"], "mcp_c");
-        assert_eq!(index_rows().await, before, "no index row is ever written for a token");
+        assert_eq!(index_rows().await, before, "an index row was written for a token");
     }
-    assert!(!bed.keys().await.contains(&row), "old enough, it is deleted");
+    assert!(!bed.keys().await.contains(&row), "an old row was not deleted");
 }
 
 #[tokio::test]
@@ -346,7 +346,7 @@ async fn a_stranded_client_is_reported_and_restored_only_on_request() {
     let application = Application::new(endpoint, &bed.prefix);
     let record =
         json!({"client_id": "mcp_stranded", "client_name": "Zoë's", "redirect_uris": ["https://x.example/cb"]});
-    // What ActingWeb 3.9.2 left behind: the record, and an index row under the old name; and one that vouches for nobody.
+    // As ActingWeb 3.9.2 left it: the record and an old-name index row; an old-name row without a record; a record without an index row.
     let load = json!([{"op": "client_load", "client_id": "mcp_stranded"}]);
     let _ = application.ask(&json!([
         {"op": "client_store", "owner": "actor", "client_id": "mcp_stranded", "data": record},
@@ -359,20 +359,20 @@ async fn a_stranded_client_is_reported_and_restored_only_on_request() {
     assert_eq!(application.ask(&load)[0], Value::Null);
     let report = repair(&bed, json!({})).await;
     assert_eq!((&report.findings["stranded_clients"], &report.findings["restored_clients"]), (&json!(1), &json!(0)));
-    assert_eq!(application.ask(&load)[0], Value::Null, "reported, not restored");
+    assert_eq!(application.ask(&load)[0], Value::Null, "it was restored without a request");
     let dry = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
     assert_eq!(dry.findings["restored_clients"], 1);
-    assert_eq!(application.ask(&load)[0], Value::Null, "a dry run sends no write");
+    assert_eq!(application.ask(&load)[0], Value::Null, "a dry run restored it");
     let report = repair(&bed, json!({"restore_clients": true})).await;
     assert_eq!((&report.findings["stranded_clients"], &report.findings["restored_clients"]), (&json!(1), &json!(1)));
-    assert_eq!(application.ask(&load)[0]["client_id"], "mcp_stranded", "loads through the library's own registry");
+    assert_eq!(application.ask(&load)[0]["client_id"], "mcp_stranded", "the library's registry does not load it");
     let unvouched = application.ask(&json!([{"op": "client_load", "client_id": "mcp_unvouched"}]));
-    assert_eq!(unvouched[0], Value::Null, "without an old index row nothing vouches for a client");
+    assert_eq!(unvouched[0], Value::Null, "a client without an old-name row was restored");
     assert_eq!(repair(&bed, json!({"restore_clients": true})).await.findings["stranded_clients"], 0);
 }
 
 #[tokio::test]
-async fn leftovers_of_3_2_1_go_only_on_request() {
+async fn rows_of_release_3_2_1_are_deleted_only_on_request() {
     for kind in kinds() {
         let mut rows: Vec<Specimen> = ["_mcp_system", "_mcp_global"]
             .into_iter()
@@ -385,7 +385,7 @@ async fn leftovers_of_3_2_1_go_only_on_request() {
         assert_eq!((report.counts.rows_deleted(), &report.findings["legacy_rows"]), (0, &json!(7)));
         bed.check(&rows).await;
         assert_eq!(repair(&bed, json!({"remove_legacy": true})).await.counts.rows_deleted(), 6);
-        assert_eq!(bed.keys().await.len(), 1, "a row of no known bucket stays");
+        assert_eq!(bed.keys().await.len(), 1, "a row of an unknown bucket was deleted");
     }
 }
 
@@ -422,7 +422,7 @@ async fn rows_of_absent_actors_are_reported_and_never_deleted() {
     .chain([put("there", "mcp_clients", "mcp_1", &json!({"client_id": "mcp_1"}), None, Fate::Stays)])
     .collect();
     for kind in kinds() {
-        // Without the table, and with an empty one, nothing is called absent.
+        // Without an actors' table, or with an empty one, no actor is reported as absent.
         let bed = Bed::with(kind, &rows).await;
         let report = repair(&bed, json!({})).await;
         assert_eq!(report.findings["absent_actors"], Value::Null);
@@ -444,7 +444,7 @@ async fn rows_of_absent_actors_are_reported_and_never_deleted() {
 }
 
 #[tokio::test]
-async fn a_row_under_a_key_that_is_not_its_buckets_shifts_nothing() {
+async fn a_row_whose_key_does_not_match_its_bucket_affects_no_other_row() {
     for kind in kinds() {
         let alive = json!({"created_at": NOW - 9 * DAY, "expires_at": NOW + DAY, "used": false});
         let rows: Vec<Specimen> = (0..20)
@@ -458,7 +458,7 @@ async fn a_row_under_a_key_that_is_not_its_buckets_shifts_nothing() {
             })
             .collect();
         let bed = Bed::with(kind, &rows).await;
-        // Claims to be a token, under a key that no token has; sorted before, between and after the others.
+        // The bucket of a token under an invalid key; sorted before, between and after the others.
         for sort in ["a", "mcp_refresh_tokens", "mcp_refresh_tokens-", "z"] {
             for actor in ["actor0", "actor3"] {
                 let text = |text: &str| AttributeValue::S(text.to_owned());
@@ -473,13 +473,17 @@ async fn a_row_under_a_key_that_is_not_its_buckets_shifts_nothing() {
         let report = repair(&bed, json!({})).await;
         assert_eq!(report.counts.rows_deleted(), 10);
         bed.check(&rows).await;
-        assert_eq!(bed.keys().await.iter().filter(|(_, sort)| !sort.contains(':')).count(), 8, "nobody's rows stay");
+        assert_eq!(
+            bed.keys().await.iter().filter(|(_, sort)| !sort.contains(':')).count(),
+            8,
+            "rows with an invalid key were deleted"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_denied_read_of_the_actors_does_not_stop_the_repair() {
-    let rows = damage(30);
+    let rows = unindexed_tokens(30);
     let bed = Bed::with(EngineKind::Embedded, &rows).await;
     actors_table(&bed.function.client, &bed.prefix, &["somebody"]).await;
     let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}"#;
@@ -496,8 +500,8 @@ async fn a_denied_read_of_the_actors_does_not_stop_the_repair() {
     assert!(report.notes[0].contains("_actors was denied"), "{:?}", report.notes);
 }
 
-/// Dangling index rows under many owners, so that every segment has some.
-fn damage(actors: usize) -> Vec<Specimen> {
+/// Unindexed tokens of many owners, so that every segment has some.
+fn unindexed_tokens(actors: usize) -> Vec<Specimen> {
     (0..actors)
         .map(|i| {
             let data = json!({"created_at": NOW - 2 * DAY, "expires_at": NOW + DAY, "actor_id": format!("a{i}")});
@@ -507,32 +511,32 @@ fn damage(actors: usize) -> Vec<Specimen> {
 }
 
 #[tokio::test]
-async fn a_run_that_dies_in_segment_3_of_8_is_resumed_in_segment_3() {
-    let rows = damage(400);
+async fn a_run_that_is_killed_in_segment_3_of_8_is_resumed_in_segment_3() {
+    let rows = unindexed_tokens(400);
     for kind in kinds() {
         let bed = Bed::with(kind, &rows).await;
-        // One after another, as under a ceiling, so that the segment in which it dies is a known one.
+        // With MAX_DELETES segments run one after another, so that the segment of the kill is known.
         let event = || json!({"max_deletes": 1_000_000});
-        let died = Arc::new(AtomicBool::new(false));
-        let dead = Arc::clone(&died);
+        let killed = Arc::new(AtomicBool::new(false));
+        let is_killed = Arc::clone(&killed);
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
             if request.operation == "Scan" && request.body.contains("\"Segment\":3") {
-                dead.store(true, Ordering::Relaxed);
+                is_killed.store(true, Ordering::Relaxed);
             }
-            if dead.load(Ordering::Relaxed) { proxy::Fate::CutBefore } else { proxy::Fate::Forward }
+            if is_killed.load(Ordering::Relaxed) { proxy::Fate::CutBefore } else { proxy::Fate::Forward }
         });
         let function = bed.through(&proxy).await;
-        let until_it_dies = async {
-            while !died.load(Ordering::Relaxed) {
+        let until_killed = async {
+            while !killed.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
         tokio::select! {
             ended = function.index_repair(event(), EpochSeconds::new(NOW), None) => panic!("not killed: {ended:?}"),
-            () = until_it_dies => {}
+            () = until_killed => {}
         }
         let left = bed.keys().await.len();
-        assert!(left < 400 && left > 100, "three of eight segments are done: {left} left");
+        assert!(left < 400 && left > 100, "three of eight segments should be done: {left} left");
 
         let segments: Arc<std::sync::Mutex<BTreeSet<String>>> = Arc::default();
         let seen = Arc::clone(&segments);
@@ -548,7 +552,7 @@ async fn a_run_that_dies_in_segment_3_of_8_is_resumed_in_segment_3() {
         assert!(report.resumed);
         assert_eq!(report.outcome, Outcome::Complete);
         let mut scanned = segments.lock().unwrap().clone();
-        // One page tells that the table is the right one.
+        // The check that it is an attributes table reads one page.
         scanned.remove("0 of 1");
         assert_eq!(scanned.into_iter().collect::<Vec<_>>(), ["3 of 8", "4 of 8", "5 of 8", "6 of 8", "7 of 8"]);
         bed.check(&rows).await;
@@ -556,9 +560,9 @@ async fn a_run_that_dies_in_segment_3_of_8_is_resumed_in_segment_3() {
 }
 
 #[tokio::test]
-async fn stops_at_its_deadline_and_at_its_ceiling_and_goes_on_from_there() {
+async fn stops_at_its_deadline_and_at_max_deletes_and_the_next_run_continues() {
     bed::clock::pause();
-    let rows = damage(3_000);
+    let rows = unindexed_tokens(3_000);
     for (event, budget) in [
         (json!({"max_deletes": 700}), None),
         (json!({"max_write_units_per_second": 400}), Some(Duration::from_secs(3))),
@@ -574,7 +578,7 @@ async fn stops_at_its_deadline_and_at_its_ceiling_and_goes_on_from_there() {
             let expected = if budget.is_some() { Outcome::OutOfTime } else { Outcome::MaxDeletes };
             assert_eq!(report.outcome, expected);
             assert!(budget.is_some() || report.counts.rows_deleted() == 700);
-            assert!(runs < 30, "no end in sight");
+            assert!(runs < 30, "not finished after 30 runs");
         }
         assert!(runs > 2, "{runs}");
         bed.check(&rows).await;
@@ -582,8 +586,8 @@ async fn stops_at_its_deadline_and_at_its_ceiling_and_goes_on_from_there() {
 }
 
 #[tokio::test]
-async fn the_lease_is_one_for_the_repair_and_the_daily_run() {
-    let bed = Arc::new(Bed::with(EngineKind::Embedded, &damage(50)).await);
+async fn the_repair_and_the_daily_cleanup_share_one_lease() {
+    let bed = Arc::new(Bed::with(EngineKind::Embedded, &unindexed_tokens(50)).await);
     let (other, met) = (Arc::clone(&bed), Arc::new(AtomicBool::new(false)));
     let seen = Arc::clone(&met);
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
@@ -604,10 +608,10 @@ async fn the_lease_is_one_for_the_repair_and_the_daily_run() {
 }
 
 #[tokio::test]
-async fn a_read_that_failed_is_not_absence() {
+async fn a_failed_read_is_not_taken_as_absence() {
     bed::clock::pause();
     let rows: Vec<Specimen> =
-        damage(40)
+        unindexed_tokens(40)
             .into_iter()
             .chain((0..40).map(|i| {
                 put(OAUTH, "_access_token_index", &format!("dangling{i}"), &json!("nobody"), None, Fate::Goes)
@@ -629,23 +633,23 @@ async fn a_read_that_failed_is_not_absence() {
     }
 }
 
-/// 20,000 rows of the real library, a third of the live tokens damaged by direct deletes.
+/// The index row or the token row of many live tokens is deleted directly.
 #[tokio::test]
 async fn repairs_20000_rows_of_the_real_library_and_every_live_one_still_works() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let prefix = format!("hurt{:08x}", fastrand::u32(..));
+    let prefix = format!("damaged{:08x}", fastrand::u32(..));
     let application = Application::new(endpoint, &prefix);
     let manifest = application.seed(20_000, 2).await;
     let client = bed::tables::client(endpoint).await;
     let table = format!("{prefix}_attributes");
-    let hurt = damage_live_tokens(&client, &table, &manifest).await;
-    assert!(hurt > 300, "{hurt}");
+    let damaged = damage_live_tokens(&client, &table, &manifest).await;
+    assert!(damaged > 300, "{damaged}");
 
     let proxy = Proxy::start(endpoint, |_| proxy::Fate::Forward);
     let environment = deleting("AWS_DB_PREFIX", &prefix);
     let function = Function::new(bed::tables::client(proxy.endpoint()).await, environment);
     let now = || EpochSeconds::from(SystemTime::now());
-    // No grace: the damage is fresh, and nobody else is writing.
+    // Without a grace period: the damage is fresh, and there is no other writer.
     let report = repair_without_grace(&function).await;
     println!("{}", report.to_json());
     assert_eq!(report.outcome, Outcome::Complete);
@@ -663,7 +667,7 @@ async fn repairs_20000_rows_of_the_real_library_and_every_live_one_still_works()
     assert_eq!(second.counts.rows_deleted(), 0);
 }
 
-/// The repair with a grace that no environment, event or flag can set.
+/// The repair without a grace period, which no setting allows.
 async fn repair_without_grace(function: &Function) -> RunReport {
     let settings = Settings::parse(&function.environment, &serde_json::Map::new(), Purpose::Repair).unwrap();
     let settings = Settings { grace_seconds: 0, ..settings };
@@ -672,7 +676,7 @@ async fn repair_without_grace(function: &Function) -> RunReport {
     jobs::run::run(&table, &Repair::new(&settings), &settings, table.clock()).await.unwrap()
 }
 
-/// Deletes the index row of every third live token and the token row of every third, and strikes them off the manifest.
+/// Deletes the index row of every third live token and the token row of every third, and removes those tokens from the manifest.
 async fn damage_live_tokens(client: &Client, table: &str, manifest: &bed::python::Manifest) -> usize {
     let mut list = manifest.read();
     let heads: BTreeSet<String> = list["mcp_tripwires"]
@@ -683,7 +687,7 @@ async fn damage_live_tokens(client: &Client, table: &str, manifest: &bed::python
         .collect();
     let rows: BTreeSet<(String, String)> =
         scan(client, table).await.unwrap().into_iter().map(|(owner, sort, _)| (owner, sort)).collect();
-    let mut hurt = 0;
+    let mut damaged = 0;
     for (kind, field, bucket, index) in [
         ("live_mcp_access", "", "mcp_tokens", "_access_token_index"),
         ("live_mcp_refresh", "token", "mcp_refresh_tokens", "_refresh_token_index"),
@@ -707,17 +711,17 @@ async fn damage_live_tokens(client: &Client, table: &str, manifest: &bed::python
                 .send()
                 .await
                 .unwrap();
-            hurt += 1;
+            damaged += 1;
         }
         list[kind] = Value::Array(left);
     }
     manifest.write(&list);
-    hurt
+    damaged
 }
 
-/// The library deletes a client's index row first. A record that survived that must not be found again by its old-name row.
+/// The library deletes a client's index row first. A record that remained must not be found again through its old-name row.
 #[tokio::test]
-async fn a_client_that_is_deleted_after_its_restore_is_not_revived_by_another() {
+async fn a_client_that_is_deleted_after_its_restore_is_not_restored_again() {
     let record = json!({"client_id": "mcp_1", "created_at": NOW - 900 * DAY});
     let index_row = |bucket: &str| (OAUTH.to_owned(), format!("{bucket}:mcp_1"));
     let (old, new) = (index_row("client_index"), index_row("_client_index"));
@@ -729,22 +733,22 @@ async fn a_client_that_is_deleted_after_its_restore_is_not_revived_by_another() 
             put("actor", "mcp_clients", "mcp_2", &record, None, Fate::Stays),
             put(OAUTH, "client_index", "mcp_2", &json!("actor"), None, Fate::Goes),
             put(OAUTH, "_client_index", "mcp_2", &json!("actor"), None, Fate::Stays),
-            // The new-name row leads to another client.
+            // The new-name row points at another client.
             put("actor", "mcp_clients", "mcp_3", &record, None, Fate::Stays),
             put("other", "mcp_clients", "mcp_3", &record, None, Fate::Stays),
             put(OAUTH, "client_index", "mcp_3", &json!("actor"), None, Fate::Stays),
             put(OAUTH, "_client_index", "mcp_3", &json!("other"), None, Fate::Stays),
         ];
         let bed = Bed::with(kind, &rows).await;
-        assert_eq!(repair(&bed, json!({})).await.counts.rows_deleted(), 0, "only on request");
-        // Nothing shows that 3.10 or later writes here: an older release would no longer find its clients.
+        assert_eq!(repair(&bed, json!({})).await.counts.rows_deleted(), 0, "deleted without a request");
+        // No sign of release 3.10 or later: an older release would no longer find its clients.
         let old_release = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
         assert_eq!(old_release.counts.rows_deleted(), 0);
         let session = json!({"created_at": NOW - 60});
         bed.write(&[put(OAUTH, "_oauth_sessions", "s", &session, None, Fate::Stays)]).await;
         let dry = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
         let real = repair(&bed, json!({"restore_clients": true})).await;
-        assert_eq!(dry.counts, real.counts, "the dry run told another story");
+        assert_eq!(dry.counts, real.counts, "the dry run reported something else");
         assert_eq!((&real.findings["restored_clients"], real.counts.rows_deleted()), (&json!(1), 2));
         bed.check(&rows).await;
         assert!(bed.keys().await.contains(&new) && !bed.keys().await.contains(&old));
@@ -753,7 +757,7 @@ async fn a_client_that_is_deleted_after_its_restore_is_not_revived_by_another() 
         let delete = bed.function.client.delete_item().table_name(&bed.table).set_key(Some(key.into()));
         delete.send().await.unwrap();
         let again = repair(&bed, json!({"restore_clients": true})).await;
-        assert!(!bed.keys().await.contains(&new), "a deleted client came back to life");
+        assert!(!bed.keys().await.contains(&new), "a deleted client was restored");
         assert_eq!(again.findings["restored_clients"], 0);
     }
 }

@@ -1,4 +1,4 @@
-//! `janitor restore` as a program, and what the audit says about retired rows. By the machine's clock, as a person would.
+//! The `janitor restore` command, and retired rows in the audit. By the machine's clock.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use bed::janitor::Janitor;
 use model::Key;
 use serde_json::json;
 
-use crate::cli::{OAUTH, now, of, put};
+use crate::cli::{OAUTH, janitor_for, now, put};
 use crate::retire::rows;
 
 bed::on_both_engines!(
-    restore_lists_what_is_retired_and_puts_it_back_on_request,
+    restore_lists_retired_rows_and_restores_them_on_request,
     restore_writes_nothing_while_paused,
-    the_audit_says_how_many_rows_are_retired_and_when_they_are_gone,
+    the_audit_counts_retired_rows_and_shows_when_ttl_removes_them,
 );
 
 const DAY: i64 = 86_400;
 
-/// Three rows that a janitor has retired, one that lives, and the table before it.
+/// Three retired rows and a live one, and the table before they were retired.
 async fn retired(kind: EngineKind) -> (Bed, Janitor, BTreeMap<Key, Item>) {
     let now = now();
     let session = |name| put(OAUTH, "_oauth_sessions", name, &json!({"created_at": now - DAY}), None);
@@ -29,7 +29,7 @@ async fn retired(kind: EngineKind) -> (Bed, Janitor, BTreeMap<Key, Item>) {
     let bed = Bed::with(kind, &[session("one"), session("two"), dangling, alive]).await;
     bed.switch_ttl("ttl_timestamp", true).await;
     let before = rows(&bed).await;
-    let janitor = of(kind, &bed).with("EXPIRED_ROWS", "retire");
+    let janitor = janitor_for(kind, &bed).with("EXPIRED_ROWS", "retire");
     for (run, n) in [("cleanup", 2), ("repair", 1)] {
         let ended = janitor.run(&[run, "--apply", "--yes", "--json"]);
         assert_eq!((ended.code, &ended.json()["report"]["rows"]["retired"]), (0, &json!(n)), "{ended:?}");
@@ -38,7 +38,7 @@ async fn retired(kind: EngineKind) -> (Bed, Janitor, BTreeMap<Key, Item>) {
     (bed, janitor, before)
 }
 
-async fn restore_lists_what_is_retired_and_puts_it_back_on_request(kind: EngineKind) {
+async fn restore_lists_retired_rows_and_restores_them_on_request(kind: EngineKind) {
     let (bed, janitor, before) = retired(kind).await;
     let after = rows(&bed).await;
     let dry = janitor.run(&["restore", "--json"]);
@@ -51,16 +51,16 @@ async fn restore_lists_what_is_retired_and_puts_it_back_on_request(kind: EngineK
     assert!((now() + 7 * DAY - 600..=now() + 7 * DAY).contains(&until), "{dry:?}");
 
     let text = janitor.run(&["restore"]);
-    let said = text.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let printed = text.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in ["dry run of the restore", "would restore 3 of", "Nothing was written.", "janitor pause"] {
-        assert!(text.code == 0 && said.contains(part), "{part}: {text:?}");
+        assert!(text.code == 0 && printed.contains(part), "{part}: {text:?}");
     }
     let one = janitor.run(&["restore", "--bucket", "_refresh_token_index", "--since", "1h", "--json"]).json();
     assert_eq!(one["retired"], 1, "{one}");
-    // Nobody can be asked: there is no terminal.
-    let unasked = janitor.run(&["restore", "--apply"]);
-    assert_eq!(unasked.code, 2, "{unasked:?}");
-    assert_eq!(rows(&bed).await, after, "nothing was written so far");
+    // No terminal, so no confirmation.
+    let refused = janitor.run(&["restore", "--apply"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert_eq!(rows(&bed).await, after, "something was written");
 
     let real = janitor.run(&["restore", "--apply", "--yes", "--json"]);
     assert_eq!((real.code, &real.json()["restored"]), (0, &json!(3)), "{real:?}");
@@ -79,8 +79,8 @@ async fn restore_writes_nothing_while_paused(kind: EngineKind) {
     let after = rows(&bed).await;
     assert_eq!(janitor.run(&["pause", "--for", "1h"]).code, 0);
     let refused = janitor.run(&["restore", "--apply", "--yes"]);
-    let said = format!("{}{}", refused.out, refused.err).replace('\n', " ");
-    assert!(refused.code == 3 && said.contains("the janitor is paused until"), "{refused:?}");
+    let printed = format!("{}{}", refused.out, refused.err).replace('\n', " ");
+    assert!(refused.code == 3 && printed.contains("the janitor is paused until"), "{refused:?}");
     assert_eq!(rows(&bed).await, after);
     // A dry run writes nothing anyway.
     assert_eq!(janitor.run(&["restore", "--json"]).json()["restored"], 3);
@@ -89,7 +89,7 @@ async fn restore_writes_nothing_while_paused(kind: EngineKind) {
     assert_eq!(rows(&bed).await, before);
 }
 
-async fn the_audit_says_how_many_rows_are_retired_and_when_they_are_gone(kind: EngineKind) {
+async fn the_audit_counts_retired_rows_and_shows_when_ttl_removes_them(kind: EngineKind) {
     let (_bed, janitor, _) = retired(kind).await;
     let file = std::env::temp_dir().join(format!("retired-{:08x}.html", fastrand::u32(..)));
     let audited = janitor.run(&["audit", "--json", "--html", file.to_str().unwrap()]);

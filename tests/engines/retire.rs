@@ -24,14 +24,14 @@ use shared::time::EpochSeconds;
 const DAY: i64 = 86_400;
 
 bed::on_both_engines!(
-    every_dead_row_is_left_to_its_ttl_or_retired_and_no_other_is_touched,
+    every_dead_row_is_left_to_ttl_or_retired_and_no_other_row_is_changed,
     a_run_without_ttl_on_the_right_attribute_is_refused_and_deletes_nothing,
-    a_row_that_changes_before_its_update_is_left_as_the_application_wrote_it,
+    a_row_that_changes_before_it_is_retired_is_kept_as_the_application_wrote_it,
     retiring_costs_no_more_than_deleting,
-    max_deletes_and_the_share_hold_for_retired_rows,
-    a_row_that_the_application_updates_in_place_is_not_retired_any_more,
-    restore_gives_every_row_back_as_it_was,
-    what_the_application_has_rewritten_is_not_restored,
+    max_deletes_and_the_delete_share_apply_to_retired_rows,
+    a_row_that_the_application_updates_in_place_is_no_longer_retired,
+    restore_returns_every_row_to_its_previous_state,
+    a_row_that_the_application_rewrote_is_not_restored,
 );
 
 pub(crate) async fn rows(bed: &Bed) -> BTreeMap<Key, Item> {
@@ -44,22 +44,22 @@ fn number(item: &Item, name: &str) -> Option<i64> {
     item.get(name)?.as_n().ok()?.parse().ok()
 }
 
-/// What is left of a row when the two attributes that retiring writes are put back.
+/// The row before it was retired, from the two attributes that retiring writes.
 fn unretired(item: &Item) -> Item {
     let mut item = item.clone();
     let Some(AttributeValue::L(parts)) = item.remove("retired_from") else { return item };
     let until = item.remove("ttl_timestamp");
     assert!(until.is_some() && until.as_ref() == parts.first(), "{parts:?}");
-    item.extend(parts.into_iter().nth(1).map(|had| ("ttl_timestamp".to_owned(), had)));
+    item.extend(parts.into_iter().nth(1).map(|ttl| ("ttl_timestamp".to_owned(), ttl)));
     item
 }
 
-/// Whether DynamoDB removes the row by itself within the days.
+/// Whether TTL removes the row within RETIRE_DAYS anyway.
 fn is_near(item: &Item) -> bool {
     number(item, "ttl_timestamp").is_some_and(|at| (NOW - 5 * 365 * DAY..=NOW + 7 * DAY).contains(&at))
 }
 
-async fn every_dead_row_is_left_to_its_ttl_or_retired_and_no_other_is_touched(kind: EngineKind) {
+async fn every_dead_row_is_left_to_ttl_or_retired_and_no_other_row_is_changed(kind: EngineKind) {
     let seeds = if kind == EngineKind::Embedded { 5_000..5_040 } else { 6_000..6_008 };
     let (mut retired, mut left) = (0, 0);
     for seed in seeds {
@@ -76,20 +76,20 @@ async fn every_dead_row_is_left_to_its_ttl_or_retired_and_no_other_is_touched(ki
             assert_eq!(rows(&bed).await, before, "seed {seed}: the dry run wrote");
             let real = run(json!({}), 0).await.unwrap();
             let after = rows(&bed).await;
-            assert_eq!(dry.counts, real.counts, "seed {seed} {which:?}: the dry run told another story");
+            assert_eq!(dry.counts, real.counts, "seed {seed} {which:?}: the dry run reported something else");
             assert_eq!(real.counts.rows_deleted(), 0);
             let changed: BTreeSet<Key> =
                 before.keys().filter(|key| after.get(*key) != before.get(*key)).cloned().collect();
             assert_eq!(real.counts.rows_retired(), changed.len() as u64, "seed {seed} {which:?}");
             for key in &changed {
                 assert!(dead.contains(key), "seed {seed} {which:?}: a live row was retired");
-                assert_eq!(unretired(&after[key]), before[key], "seed {seed}: only the TTL is written");
+                assert_eq!(unretired(&after[key]), before[key], "seed {seed}: more than the TTL was written");
                 assert_eq!(number(&after[key], "ttl_timestamp"), Some(NOW + 7 * DAY));
                 assert!(!is_near(&before[key]), "seed {seed} {which:?}: DynamoDB would have removed it sooner");
             }
             let near: BTreeSet<&Key> = before.iter().filter(|(_, item)| is_near(item)).map(|(key, _)| key).collect();
             for key in dead.difference(&changed).filter(|key| !near.contains(key)) {
-                // Its index row, or the row that names it, is the first to go: another run finds it then.
+                // TTL removes its index row, or the row that names it, first; a later run finds it then.
                 let (owner, sort) = key;
                 let depends = ["mcp_tokens:", "mcp_refresh_tokens:", "mcp_auth_codes:", "mcp_google_tokens:"];
                 let is_actors = depends.iter().any(|bucket| sort.starts_with(bucket));
@@ -136,7 +136,7 @@ async fn a_run_without_ttl_on_the_right_attribute_is_refused_and_deletes_nothing
     bed.switch_ttl("ttl_timestamp", true).await;
     let on = Which::Cleanup.run(&bed.function, json!({"expired_rows": "retire"}), NOW).await.unwrap();
     assert!(on.outcome.is_complete() && on.counts.rows_retired() > 0 && on.counts.rows_deleted() == 0);
-    // Who is not allowed to ask is not allowed to retire, and gets no deletes either.
+    // Without permission to read the TTL setting nothing is retired or deleted.
     let denied = Proxy::start(engine(kind).endpoint(), |request| {
         if request.operation == "DescribeTimeToLive" {
             let body = json!({"__type": "AccessDeniedException", "message": "no"}).to_string();
@@ -150,7 +150,7 @@ async fn a_run_without_ttl_on_the_right_attribute_is_refused_and_deletes_nothing
     assert_eq!(rows(&bed).await, before);
 }
 
-/// Runs async work from a proxy's hook, which is not async.
+/// Runs async work from the proxy's hook, which is not async.
 fn block_on<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let work = move || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
     std::thread::spawn(work).join().unwrap()
@@ -160,7 +160,7 @@ fn text(value: &str) -> AttributeValue {
     AttributeValue::S(value.to_owned())
 }
 
-/// An expired session, with one of the TTLs that make a row one to retire.
+/// An expired session with the given TTL.
 fn session(name: &str, ttl: Option<AttributeValue>) -> Item {
     let mut item: Item = [
         ("id", text("_actingweb_oauth2")),
@@ -175,14 +175,14 @@ fn session(name: &str, ttl: Option<AttributeValue>) -> Item {
     item
 }
 
-async fn a_row_that_changes_before_its_update_is_left_as_the_application_wrote_it(kind: EngineKind) {
+async fn a_row_that_changes_before_it_is_retired_is_kept_as_the_application_wrote_it(kind: EngineKind) {
     let written: Vec<Item> = ["data", "ttl", "gone", "unchanged"].map(|name| session(name, None)).into();
     let bed = Bed::new(kind).await.retiring().await;
     items::write(&bed.function.client, &bed.table, &written).await;
     let (client, table, mut done) = (bed.function.client.clone(), bed.table.clone(), false);
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         if request.operation == "BatchExecuteStatement" && !std::mem::replace(&mut done, true) {
-            assert!(request.body.contains("UPDATE"), "nothing is deleted");
+            assert!(request.body.contains("UPDATE"), "a row would be deleted");
             let (client, table, mut rows) = (client.clone(), table.clone(), written.clone());
             rows[0].insert("data".to_owned(), text(&format!("{{\"created_at\": {NOW}}}")));
             rows[1].insert("ttl_timestamp".to_owned(), AttributeValue::N((NOW + 4_200).to_string()));
@@ -201,11 +201,11 @@ async fn a_row_that_changes_before_its_update_is_left_as_the_application_wrote_i
         .values()
         .map(|item| (item.contains_key("retired_from"), number(item, "ttl_timestamp")))
         .collect();
-    // By name: no row is created in place of the one that is gone.
+    // In order of name; the deleted row is not created again.
     assert_eq!(after, [(false, None), (false, Some(NOW + 4_200)), (true, Some(NOW + 7 * DAY))]);
 }
 
-/// Rows as releases before 3.7.4 wrote them: without any TTL, so that each one costs a write. None of them grows beyond its kilobyte.
+/// Rows without a TTL, as releases before 3.7.4 wrote them, so that each costs a write. None grows above 1 KB.
 async fn retiring_costs_no_more_than_deleting(kind: EngineKind) {
     let mut specimens = fixture::settled(NOW, 20, 4);
     specimens.iter_mut().for_each(|row| row.ttl = None);
@@ -226,7 +226,7 @@ async fn retiring_costs_no_more_than_deleting(kind: EngineKind) {
     assert!(second.usage.write_units < 20.0, "lease and state: {:?}", second.usage);
 }
 
-async fn max_deletes_and_the_share_hold_for_retired_rows(kind: EngineKind) {
+async fn max_deletes_and_the_delete_share_apply_to_retired_rows(kind: EngineKind) {
     let bed = Bed::new(kind).await.retiring().await;
     let sessions: Vec<Item> = (0..30).map(|i| session(&format!("s{i:02}"), None)).collect();
     items::write(&bed.function.client, &bed.table, &sessions).await;
@@ -254,9 +254,9 @@ fn all() -> Wanted {
     Wanted { bucket: None, owner: None, since: None, retired_for: 7 * DAY, policy }
 }
 
-async fn restore_gives_every_row_back_as_it_was(kind: EngineKind) {
+async fn restore_returns_every_row_to_its_previous_state(kind: EngineKind) {
     let bed = Bed::with(kind, &fixture::all_kinds(NOW, 2, 8)).await.retiring().await;
-    // Of every type that a TTL can have.
+    // A TTL of every type.
     let odd = [
         AttributeValue::Null(true),
         AttributeValue::Bool(true),
@@ -291,19 +291,19 @@ async fn restore_gives_every_row_back_as_it_was(kind: EngineKind) {
     assert_eq!(rows(&bed).await, retired, "the dry run wrote");
     let listed: BTreeMap<String, BTreeMap<&str, u64>> =
         dry.buckets.iter().map(|(bucket, counts)| (bucket.clone(), counts.reasons.clone())).collect();
-    assert_eq!(listed, reasons, "the reasons are those of the runs");
+    assert_eq!(listed, reasons, "the reasons differ from those of the runs");
     // By bucket, by owner, by time.
-    let some = async |wanted: Wanted| restore(&table, &wanted, now, true).await.sum(|counts| counts.restored);
-    let of_bucket = some(Wanted { bucket: Some("_oauth_sessions".to_owned()), ..all() }).await;
+    let restorable = async |wanted: Wanted| restore(&table, &wanted, now, true).await.sum(|counts| counts.restored);
+    let of_bucket = restorable(Wanted { bucket: Some("_oauth_sessions".to_owned()), ..all() }).await;
     assert_eq!(of_bucket, dry.buckets["_oauth_sessions"].retired);
-    assert_eq!(some(Wanted { owner: Some("nobody".to_owned()), ..all() }).await, 0);
-    assert_eq!(some(Wanted { since: Some(EpochSeconds::new(NOW + 7_201)), ..all() }).await, 0);
+    assert_eq!(restorable(Wanted { owner: Some("nobody".to_owned()), ..all() }).await, 0);
+    assert_eq!(restorable(Wanted { since: Some(EpochSeconds::new(NOW + 7_201)), ..all() }).await, 0);
     let everything = dry.sum(|counts| counts.retired);
-    assert_eq!(some(Wanted { since: Some(EpochSeconds::new(NOW)), ..all() }).await, everything);
+    assert_eq!(restorable(Wanted { since: Some(EpochSeconds::new(NOW)), ..all() }).await, everything);
 
     let real = restore(&table, &all(), now, false).await;
     assert_eq!(real.sum(|counts| counts.restored), everything);
-    assert_eq!(rows(&bed).await, before, "every attribute of every row is what it was");
+    assert_eq!(rows(&bed).await, before, "a row differs from what it was");
     let nothing = restore(&table, &all(), now, false).await;
     assert!(nothing.buckets.is_empty() && nothing.fault.is_none());
     // The next run retires them again.
@@ -311,7 +311,7 @@ async fn restore_gives_every_row_back_as_it_was(kind: EngineKind) {
     assert!(again.counts.rows_retired() > 0);
 }
 
-async fn what_the_application_has_rewritten_is_not_restored(kind: EngineKind) {
+async fn a_row_that_the_application_rewrote_is_not_restored(kind: EngineKind) {
     let bed = Bed::new(kind).await.retiring().await;
     let written: Vec<Item> =
         ["a-written-before", "b-written-meanwhile", "c-left"].map(|name| session(name, None)).into();
@@ -345,7 +345,7 @@ async fn what_the_application_has_rewritten_is_not_restored(kind: EngineKind) {
     assert_eq!(rows(&bed).await.into_values().collect::<Vec<_>>(), expected);
 }
 
-/// `UpdateItem` of data and TTL, as the library's compare-and-swap sends it: what else is in the row stays.
+/// Updates data and TTL, as the library's compare-and-swap does; other attributes are kept.
 async fn update_in_place(bed: &Bed, row: &Item, data: &str, ttl: i64) {
     let update = bed.function.client.update_item().table_name(&bed.table).key("id", row["id"].clone());
     let update = update.key("bucket_name", row["bucket_name"].clone()).update_expression("SET #d = :d, #t = :t");
@@ -354,8 +354,8 @@ async fn update_in_place(bed: &Bed, row: &Item, data: &str, ttl: i64) {
     update.expression_attribute_values(":t", AttributeValue::N(ttl.to_string())).send().await.unwrap();
 }
 
-/// The TTL is the application's then: the row is judged by it, can be retired anew, and is not restored.
-async fn a_row_that_the_application_updates_in_place_is_not_retired_any_more(kind: EngineKind) {
+/// The row is judged by the application's TTL, can be retired again, and is not restored.
+async fn a_row_that_the_application_updates_in_place_is_no_longer_retired(kind: EngineKind) {
     let bed = Bed::new(kind).await.retiring().await;
     let at = |days: i64| AttributeValue::N((NOW + days * DAY).to_string());
     let written = [session("alive", Some(at(8))), session("dies-again", Some(at(30)))];
@@ -368,16 +368,16 @@ async fn a_row_that_the_application_updates_in_place_is_not_retired_any_more(kin
     let table = open(&bed, kind).await;
     let restored = restore(&table, &all(), EpochSeconds::new(NOW), false).await;
     assert_eq!((restored.sum(|counts| counts.restored), restored.sum(|counts| counts.rewritten)), (0, 2));
-    assert_eq!(rows(&bed).await, updated, "restore leaves alone what the application wrote");
+    assert_eq!(rows(&bed).await, updated, "restore changed a row that the application wrote");
 
     // Dead again, by the data that the application wrote.
     assert_eq!(run(json!({}), NOW + 1_000).await.rows_retired(), 1);
     let restored = restore(&table, &all(), EpochSeconds::new(NOW + 1_000), false).await;
     assert_eq!(restored.sum(|counts| counts.restored), 1);
     let after = rows(&bed).await;
-    assert!(after.values().all(|item| item["ttl_timestamp"] == at(20)), "the TTL that the application wrote is back");
+    assert!(after.values().all(|item| item["ttl_timestamp"] == at(20)), "the application's TTL was not restored");
 
-    // By the TTL that it had before it was retired, the other one would be dead.
+    // By the TTL from before its retirement, the other row would be dead.
     let deleted = run(json!({"expired_rows": "delete"}), NOW + 9 * DAY).await;
     assert_eq!(deleted.rows_deleted(), 1, "{deleted}");
     let left = rows(&bed).await;

@@ -9,7 +9,7 @@ use bed::proxy::{Fate, Proxy};
 use serde_json::{Value, json};
 use shared::time::EpochSeconds;
 
-bed::on_both_engines!(status_shows_the_runs_the_lease_and_a_pause, doctor_asks_for_each_permission_and_changes_nothing,);
+bed::on_both_engines!(status_shows_the_runs_the_lease_and_a_pause, doctor_checks_each_permission_and_changes_nothing,);
 
 fn now() -> i64 {
     EpochSeconds::from(std::time::SystemTime::now()).get()
@@ -77,12 +77,12 @@ fn states(document: &Value) -> Vec<(String, String)> {
 }
 
 const PERMISSIONS: [&str; 6] = ["Query", "BatchGetItem", "Scan", "GetItem", "PutItem", "DeleteItem"];
-const ENDS: [&str; 2] = ["PartiQLDelete", "PartiQLUpdate"];
+const ACTIONS: [&str; 2] = ["PartiQLDelete", "PartiQLUpdate"];
 
-async fn doctor_asks_for_each_permission_and_changes_nothing(kind: EngineKind) {
+async fn doctor_checks_each_permission_and_changes_nothing(kind: EngineKind) {
     let bed = Bed::with(kind, &settled(now(), 1, 12)).await;
-    // As if somebody had written the row that nobody writes.
-    for (row, how, needed) in [
+    // Includes a row with the name that the check uses, and that is never written.
+    for (row, action, needed) in [
         ("something-else", "delete", "PartiQLDelete"),
         ("something-else", "retire", "PartiQLUpdate"),
         ("never-written", "delete", "PartiQLDelete"),
@@ -91,16 +91,17 @@ async fn doctor_asks_for_each_permission_and_changes_nothing(kind: EngineKind) {
         write_state(&bed, row, &json!({"mine": true})).await;
         let before = rows(&bed).await;
         let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Forward);
-        let ended = Janitor::on(proxy.endpoint(), &bed.prefix).run(&["doctor", "--json", "--expired-rows", how]);
+        let ended = Janitor::on(proxy.endpoint(), &bed.prefix).run(&["doctor", "--json", "--expired-rows", action]);
         assert_eq!(ended.code, 1, "TTL is off: {ended:?}");
         let found = states(&ended.json());
         assert!(found.contains(&("TTL".to_owned(), "warning".to_owned())), "{found:?}");
         for permission in PERMISSIONS {
             assert!(found.contains(&(format!("dynamodb:{permission}"), "ok".to_owned())), "{permission}: {found:?}");
         }
-        let ends: Vec<_> = found.iter().filter(|(check, _)| ENDS.iter().any(|end| check.ends_with(end))).collect();
-        assert_eq!(ends, [&(format!("dynamodb:{needed}"), "ok".to_owned())]);
-        assert_eq!(rows(&bed).await, before, "{row}, {how}");
+        let actions: Vec<_> =
+            found.iter().filter(|(check, _)| ACTIONS.iter().any(|action| check.ends_with(action))).collect();
+        assert_eq!(actions, [&(format!("dynamodb:{needed}"), "ok".to_owned())]);
+        assert_eq!(rows(&bed).await, before, "{row}, {action}");
         let impossible = "attribute_exists(#id) AND attribute_not_exists(#id)";
         for request in proxy.requests() {
             match request.operation.as_str() {
@@ -113,7 +114,7 @@ async fn doctor_asks_for_each_permission_and_changes_nothing(kind: EngineKind) {
             }
         }
     }
-    // As in a cleanup's environment.
+    // The setting can come from the environment.
     let janitor = Janitor::on(engine(kind).endpoint(), &bed.prefix).with("EXPIRED_ROWS", "retire");
     assert!(janitor.run(&["doctor"]).out.contains("PartiQLUpdate"));
     let dry = janitor.run(&["doctor", "--json", "--mode", "dry-run"]).json();
@@ -122,10 +123,10 @@ async fn doctor_asks_for_each_permission_and_changes_nothing(kind: EngineKind) {
 }
 
 #[tokio::test]
-async fn doctor_says_what_is_denied_and_what_to_do_and_ends_well_where_all_is_well() {
+async fn doctor_reports_denied_permissions_and_succeeds_without_findings() {
     let kind = EngineKind::Embedded;
     let bed = Bed::new(kind).await;
-    let behind = |denied: &'static [&'static str], recovery: &'static str| {
+    let proxy_with = |denied: &'static [&'static str], recovery: &'static str| {
         Proxy::start(engine(kind).endpoint(), move |request| match request.operation.as_str() {
             name if denied.contains(&name) => {
                 let denied = json!({"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"});
@@ -142,27 +143,27 @@ async fn doctor_says_what_is_denied_and_what_to_do_and_ends_well_where_all_is_we
     let run = |proxy: &Proxy, arguments: &[&str]| Janitor::on(proxy.endpoint(), &bed.prefix).run(arguments);
     let ttl = Janitor::on(engine(kind).endpoint(), &bed.prefix).run(&["ttl", "enable", "--apply", "--yes"]);
     assert_eq!(ttl.code, 0, "{ttl:?}");
-    let well = run(&behind(&[], "ENABLED"), &["doctor"]);
-    assert_eq!((well.code, well.err.as_str()), (0, ""), "{well:?}");
+    let healthy = run(&proxy_with(&[], "ENABLED"), &["doctor"]);
+    assert_eq!((healthy.code, healthy.err.as_str()), (0, ""), "{healthy:?}");
 
-    let ill = run(&behind(&["PutItem", "ExecuteStatement"], "DISABLED"), &["doctor", "--json"]);
-    assert_eq!(ill.code, 1);
-    let ill = ill.json();
-    let not_ok: Vec<(String, String)> = states(&ill).into_iter().filter(|(_, state)| state != "ok").collect();
+    let denied = run(&proxy_with(&["PutItem", "ExecuteStatement"], "DISABLED"), &["doctor", "--json"]);
+    assert_eq!(denied.code, 1);
+    let denied = denied.json();
+    let not_ok: Vec<(String, String)> = states(&denied).into_iter().filter(|(_, state)| state != "ok").collect();
     let expected = [("recovery", "warning"), ("dynamodb:PutItem", "failed"), ("dynamodb:PartiQLDelete", "failed")];
     assert_eq!(not_ok, expected.map(|(check, state)| (check.to_owned(), state.to_owned())));
-    assert!(ill.to_string().contains("allow dynamodb:PutItem on the table"), "{ill}");
+    assert!(denied.to_string().contains("allow dynamodb:PutItem on the table"), "{denied}");
 
-    // The table cannot be described: what needs it is not checked.
-    let blind = run(&behind(&["DescribeTable"], "ENABLED"), &["doctor", "--json"]);
+    // Without DescribeTable, permissions cannot be checked.
+    let undescribed = run(&proxy_with(&["DescribeTable"], "ENABLED"), &["doctor", "--json"]);
     let expected = [("region", "ok"), ("credentials", "ok"), ("table", "failed"), ("permissions", "not-checked")];
-    assert_eq!(states(&blind.json()), expected.map(|(check, state)| (check.to_owned(), state.to_owned())));
-    // Nothing to sign with is a finding, too.
-    let nobody = Janitor::default().with("AWS_DB_PREFIX", "x").with("AWS_EC2_METADATA_DISABLED", "true");
-    let nobody = nobody.run(&["doctor", "--json", "--region", "eu-west-1"]);
-    assert_eq!(nobody.code, 1, "{nobody:?}");
-    assert!(nobody.out.contains("no AWS credentials found"), "{nobody:?}");
-    // A token in the wrong place is not repeated.
+    assert_eq!(states(&undescribed.json()), expected.map(|(check, state)| (check.to_owned(), state.to_owned())));
+    // Missing credentials are a finding, too.
+    let unsigned = Janitor::default().with("AWS_DB_PREFIX", "x").with("AWS_EC2_METADATA_DISABLED", "true");
+    let unsigned = unsigned.run(&["doctor", "--json", "--region", "eu-west-1"]);
+    assert_eq!(unsigned.code, 1, "{unsigned:?}");
+    assert!(unsigned.out.contains("no AWS credentials found"), "{unsigned:?}");
+    // A misplaced token is not printed.
     let token = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
     let pasted = Janitor::default().with("AWS_DB_PREFIX", "x").run(&["doctor", "--profile", token]);
     assert!(

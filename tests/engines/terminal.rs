@@ -1,4 +1,4 @@
-//! `janitor` at a pseudo-terminal: what is asked, what is shown, and what is not.
+//! `janitor` in a pseudo-terminal: prompts, output, and what is not shown.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -10,38 +10,38 @@ use bed::janitor::Janitor;
 use serde_json::{Value, json};
 use shared::mask::Masked;
 
-use crate::cli::{calm_rows, now, of, put};
+use crate::cli::{janitor_for, now, put, stable_rows};
 
-bed::on_both_engines!(a_list_has_the_rows_that_apply_then_deletes);
+bed::on_both_engines!(the_list_has_the_rows_that_apply_deletes);
 
 const TOKEN: &str = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
 const EMBEDDED: EngineKind = EngineKind::Embedded;
 
 #[tokio::test]
-async fn a_yes_that_was_typed_before_the_question_is_no_answer() {
-    let rows = calm_rows(2);
+async fn input_before_the_prompt_is_not_taken_as_confirmation() {
+    let rows = stable_rows(2);
     let bed = Bed::with(EMBEDDED, &rows).await;
     for command in [&["cleanup"][..], &["revoke", "--actor", "actor0"], &["ttl", "enable"], &["ttl", "backfill"]] {
         let arguments = [command, &["--apply"]].concat();
         let options = ["--ahead", "yes", "--reply", "Type yes=no"];
-        let ended = of(EMBEDDED, &bed).in_terminal(100, &options, &arguments);
+        let ended = janitor_for(EMBEDDED, &bed).in_terminal(100, &options, &arguments);
         if command != ["ttl", "backfill"] {
             assert_eq!(ended.code, 3, "{command:?}: {}", ended.out);
             assert!(ended.out.contains("not confirmed: nothing was"), "{command:?}: {}", ended.out);
         }
     }
     assert_eq!(bed.keys().await.len(), rows.len());
-    assert_eq!(of(EMBEDDED, &bed).run(&["ttl", "status"]).code, 1, "TTL was not enabled");
+    assert_eq!(janitor_for(EMBEDDED, &bed).run(&["ttl", "status"]).code, 1, "TTL was not enabled");
 }
 
-/// `pbpaste | janitor revoke --token - --apply`: the pipe has the token, the person at the terminal the answer.
+/// `pbpaste | janitor revoke --token - --apply`: the token comes from the pipe, the confirmation from the terminal.
 #[tokio::test]
-async fn where_standard_input_is_a_pipe_the_question_is_asked_at_the_terminal() {
-    let rows = calm_rows(2);
+async fn the_prompt_is_shown_on_the_terminal_if_standard_input_is_a_pipe() {
+    let rows = stable_rows(2);
     let bed = Bed::with(EMBEDDED, &rows).await;
     let revoke = |answer: &str| {
         let options = ["--pipe", "aw_0\nyes\n", "--reply", answer];
-        of(EMBEDDED, &bed).in_terminal(100, &options, &["revoke", "--token", "-", "--apply"])
+        janitor_for(EMBEDDED, &bed).in_terminal(100, &options, &["revoke", "--token", "-", "--apply"])
     };
     let no = revoke("Type yes=no");
     assert_eq!(no.code, 3, "{}", no.out);
@@ -49,12 +49,12 @@ async fn where_standard_input_is_a_pipe_the_question_is_asked_at_the_terminal() 
     assert_eq!(bed.keys().await.len(), rows.len());
     let yes = revoke("Type yes=yes");
     assert_eq!(yes.code, 0, "{}", yes.out);
-    assert_eq!(bed.keys().await.len(), rows.len() - 2, "the token and its index row");
+    assert_eq!(bed.keys().await.len(), rows.len() - 2, "the token and its index row should be deleted");
 }
 
 #[tokio::test]
-async fn a_secret_that_is_typed_is_not_shown() {
-    let bed = Bed::with(EMBEDDED, &calm_rows(1)).await;
+async fn a_typed_secret_is_not_echoed() {
+    let bed = Bed::with(EMBEDDED, &stable_rows(1)).await;
     let typed = format!("(not shown): ={TOKEN}");
     for command in [
         &["explain", "-"][..],
@@ -62,22 +62,22 @@ async fn a_secret_that_is_typed_is_not_shown() {
         &["revoke", "--token", "-"],
         &["ttl", "get", "o", "b", "-"],
     ] {
-        let ended = of(EMBEDDED, &bed).in_terminal(200, &["--reply", &typed], command);
+        let ended = janitor_for(EMBEDDED, &bed).in_terminal(200, &["--reply", &typed], command);
         assert_eq!(ended.code, 1, "no such row: {command:?}: {}", ended.out);
         assert!(!ended.out.contains(&TOKEN[6..]), "{command:?}: {}", ended.out);
     }
 }
 
-/// The terminal has its echo again, also after Ctrl-C: `terminal.py` looks.
+/// `terminal.py` checks that the terminal's echo is on again after Ctrl-C.
 #[test]
-fn ctrl_c_at_a_secret_ends_the_command() {
+fn ctrl_c_at_a_secret_prompt_ends_the_command() {
     let janitor = Janitor::on(engine(EMBEDDED).endpoint(), "nosuch");
     let ended = janitor.in_terminal(100, &["--interrupt-at", "(not shown): "], &["explain", "-"]);
     assert_eq!(ended.code, 3, "{}", ended.out);
     assert!(ended.out.contains("janitor: stopped: nothing was done"), "{}", ended.out);
 }
 
-/// `calm_rows` with names as long as the library's.
+/// `stable_rows` with names as long as the library's.
 fn long_rows() -> Vec<fixture::Specimen> {
     let dead = now() - 40 * 86_400 - 1_800;
     let actor = "6a1f0c9be3d94a5f8b7c2d1e0f3a4b5c";
@@ -97,7 +97,7 @@ fn long_rows() -> Vec<fixture::Specimen> {
 async fn the_list_of_a_revocation_is_a_table_at_100_columns_and_is_printed_once() {
     let bed = Bed::with(EMBEDDED, &long_rows()).await;
     let arguments = ["revoke", "--actor", "6a1f0c9be3d94a5f8b7c2d1e0f3a4b5c", "--apply", "--quiet"];
-    let janitor = of(EMBEDDED, &bed).with("NO_COLOR", "1");
+    let janitor = janitor_for(EMBEDDED, &bed).with("NO_COLOR", "1");
     let ended = janitor.in_terminal(100, &["--reply", "Type yes=yes"], &arguments);
     assert_eq!(ended.code, 0, "{}", ended.out);
     let heads = ended.out.lines().filter(|line| line.starts_with("bucket ") && line.ends_with(" name")).count();
@@ -107,52 +107,53 @@ async fn the_list_of_a_revocation_is_a_table_at_100_columns_and_is_printed_once(
 }
 
 #[tokio::test]
-async fn an_audit_that_did_not_count_prints_no_numbers_of_rows() {
-    let bed = Bed::with(EMBEDDED, &calm_rows(400)).await;
+async fn an_incomplete_audit_prints_no_row_counts() {
+    let bed = Bed::with(EMBEDDED, &stable_rows(400)).await;
     let page = std::env::temp_dir().join(format!("janitor-audit-{}.html", bed.prefix));
-    let janitor = of(EMBEDDED, &bed);
+    let janitor = janitor_for(EMBEDDED, &bed);
     let budget = janitor.run(&["audit", "--max-audit-units", "1", "--html", page.to_str().unwrap()]);
     assert_eq!(budget.code, 3, "{budget:?}");
     assert!(budget.out.contains("Not all rows were counted: there are no numbers of rows."), "{}", budget.out);
-    assert!(budget.out.contains("counted within --max-audit-units"), "a flag was typed: {}", budget.out);
+    assert!(budget.out.contains("counted within --max-audit-units"), "the flag is not named: {}", budget.out);
     let html = std::fs::read_to_string(&page).unwrap();
     std::fs::remove_file(&page).unwrap();
     assert!(!html.contains("none to clean up") && !html.contains("id=\"forecast\""), "{html}");
-    // The pace makes it last for minutes.
+    // At this rate it takes minutes.
     let slow = ["audit", "--max-read-units", "0.5"];
     let stopped = janitor.in_terminal(100, &["--interrupt-at", "audit ["], &slow);
     assert_eq!(stopped.code, 3, "{}", stopped.out);
     assert!(stopped.out.contains("finding: the count was stopped before its end"), "{}", stopped.out);
     for text in [budget.out, stopped.out] {
-        assert!(!text.contains("deadline"), "there was none: {text}");
+        assert!(!text.contains("deadline"), "there was no deadline: {text}");
         assert!(!text.contains("\nall ") && !text.contains(" rows wait") && !text.contains("past its TTL"), "{text}");
     }
 }
 
 #[tokio::test]
-async fn a_dry_run_that_stops_early_stores_nothing_and_says_so() {
-    let bed = Bed::with(EMBEDDED, &calm_rows(20)).await;
-    let dry = of(EMBEDDED, &bed).with("COLUMNS", "200").run(&["cleanup", "--max-deletes", "5"]);
+async fn a_dry_run_that_stops_early_reports_that_it_stores_nothing() {
+    let bed = Bed::with(EMBEDDED, &stable_rows(20)).await;
+    let dry = janitor_for(EMBEDDED, &bed).with("COLUMNS", "200").run(&["cleanup", "--max-deletes", "5"]);
     assert_eq!(dry.code, 0, "{dry:?}");
     let note = "note: stopped at --max-deletes: a dry run stores nothing, so the next run starts where this one did";
     assert!(dry.out.contains(note), "{}", dry.out);
     assert!(dry.out.contains("\nnot reached: the rest of oauth_sessions, "), "{}", dry.out);
-    let real = of(EMBEDDED, &bed).run(&["cleanup", "--max-deletes", "5", "--apply", "--yes"]);
+    let real = janitor_for(EMBEDDED, &bed).run(&["cleanup", "--max-deletes", "5", "--apply", "--yes"]);
     assert!(real.out.contains("stopped at --max-deletes: the next run continues from here"), "{}", real.out);
-    let repair = of(EMBEDDED, &bed).run(&["repair", "--max-deletes", "5"]);
+    let repair = janitor_for(EMBEDDED, &bed).run(&["repair", "--max-deletes", "5"]);
     assert!(repair.out.contains("\nnot reached: about "), "{}", repair.out);
 }
 
-/// The number after `lead` in the one line that begins so.
-fn number(text: &str, lead: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(lead)).unwrap_or_else(|| panic!("no {lead:?}: {text}"));
+/// The number after `prefix` in the first line that starts with it.
+fn number(text: &str, prefix: &str) -> u64 {
+    let line =
+        text.lines().find_map(|line| line.strip_prefix(prefix)).unwrap_or_else(|| panic!("no {prefix:?}: {text}"));
     line.trim_start().split(' ').next().unwrap().replace(',', "").parse().unwrap()
 }
 
 #[tokio::test]
 async fn the_numbers_of_a_backlog_add_up() {
-    let bed = Bed::with(EMBEDDED, &calm_rows(20)).await;
-    let janitor = of(EMBEDDED, &bed);
+    let bed = Bed::with(EMBEDDED, &stable_rows(20)).await;
+    let janitor = janitor_for(EMBEDDED, &bed);
     let (audit, cleanup) = (janitor.run(&["audit"]).out, janitor.run(&["cleanup"]).out);
     assert_eq!(number(&audit, "backlog"), 60, "{audit}");
     assert_eq!(number(&cleanup, "would delete"), 60, "{cleanup}");
@@ -162,7 +163,7 @@ async fn the_numbers_of_a_backlog_add_up() {
     let _ = janitor.run(&["cleanup", "--apply", "--yes"]);
     let clear = janitor.run(&["audit"]).out;
     assert!(clear.contains("forecast  no rows wait to be deleted\n"), "{clear}");
-    // Rows of no bucket of ours are a line, so that the lines add up.
+    // Rows of unknown buckets have a line of their own, so that the lines add up.
     let repair = janitor.run(&["repair"]).out;
     let read = |line: &str| line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
     let lines: Vec<&str> = repair.lines().skip(3).take_while(|line| !line.is_empty()).collect();
@@ -170,12 +171,12 @@ async fn the_numbers_of_a_backlog_add_up() {
     assert_eq!(buckets.iter().map(|line| read(line)).sum::<u64>(), read(all), "{repair}");
 }
 
-/// On rows of every kind: what an audit calls dead is what a cleanup deletes for its own fields or TTL, and the backlog of the
-/// system actors is one number.
+/// The dead rows of an audit are those that a cleanup deletes because of their own fields or TTL, and all commands report the same
+/// backlog of the system actors.
 #[tokio::test]
 async fn audit_status_and_cleanup_agree_on_every_kind_of_row() {
     let bed = Bed::with(EMBEDDED, &fixture::all_kinds(now() - 12_345, 3, 5)).await;
-    let janitor = of(EMBEDDED, &bed);
+    let janitor = janitor_for(EMBEDDED, &bed);
     let [audit, status, cleanup] =
         ["audit", "status", "cleanup"].map(|command| janitor.run(&[command, "--json"]).json());
     assert_eq!(audit["body"]["backlog"], status["backlog"]);
@@ -187,7 +188,7 @@ async fn audit_status_and_cleanup_agree_on_every_kind_of_row() {
             *deleted.entry(reason).or_default() += rows.as_u64().unwrap();
         }
     }
-    // Only the rows that point at each other tell those.
+    // These reasons follow from other rows, which an audit does not check.
     for reason in ["dangling", "target_dead", "unreferenced"] {
         assert!(deleted.remove(reason) > Some(0), "{reason}");
     }
@@ -196,24 +197,24 @@ async fn audit_status_and_cleanup_agree_on_every_kind_of_row() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_held_is_found_before_the_plan() {
-    let mut rows = calm_rows(2);
+async fn a_held_lease_is_reported_before_the_dry_run() {
+    let mut rows = stable_rows(2);
     let lease = json!({"holder": "index-repair-0123456789abcdef", "until": now() + 600});
     rows.push(put("_actingweb_janitor", "state", "lease", &lease, None));
     let bed = Bed::with(EMBEDDED, &rows).await;
-    let held = of(EMBEDDED, &bed).in_terminal(100, &[], &["cleanup", "--apply"]);
+    let held = janitor_for(EMBEDDED, &bed).in_terminal(100, &[], &["cleanup", "--apply"]);
     assert_eq!(held.code, 3, "{}", held.out);
     assert!(held.out.contains("another run (index-repair-0123456789abcdef) holds the lease"), "{}", held.out);
     assert!(held.out.contains("If that run was killed, try again after that"), "{}", held.out);
     assert!(!held.out.contains("dry run of"), "{}", held.out);
-    assert_eq!(of(EMBEDDED, &bed).run(&["cleanup"]).code, 0, "a dry run needs no lease");
+    assert_eq!(janitor_for(EMBEDDED, &bed).run(&["cleanup"]).code, 0, "a dry run needs no lease");
 }
 
 #[tokio::test]
-async fn a_reader_that_has_seen_enough_is_no_error() {
-    let bed = Bed::with(EMBEDDED, &calm_rows(2)).await;
+async fn a_closed_pipe_is_no_error() {
+    let bed = Bed::with(EMBEDDED, &stable_rows(2)).await;
     for arguments in [&["cleanup"][..], &["audit"], &["completions", "bash"], &["settings"]] {
-        let mut child = of(EMBEDDED, &bed).command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = janitor_for(EMBEDDED, &bed).command(arguments).stdout(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let ended = child.wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{arguments:?}");
@@ -221,12 +222,12 @@ async fn a_reader_that_has_seen_enough_is_no_error() {
     }
 }
 
-/// Row by row: the same buckets, owners and names are listed as are gone, and the same reasons as are reported.
-async fn a_list_has_the_rows_that_apply_then_deletes(kind: EngineKind) {
-    // The moments around which the fixture's rows live and die have passed hours ago: none dies between the two runs.
-    let rows = [fixture::all_kinds(now() - 12_345, 3, 5), calm_rows(30)].concat();
+/// The list has exactly the rows that are deleted, with the reported reasons.
+async fn the_list_has_the_rows_that_apply_deletes(kind: EngineKind) {
+    // The fixture's rows expired hours ago or expire hours from now: none expires between the two runs.
+    let rows = [fixture::all_kinds(now() - 12_345, 3, 5), stable_rows(30)].concat();
     let bed = Bed::with(kind, &rows).await;
-    let janitor = of(kind, &bed);
+    let janitor = janitor_for(kind, &bed);
     for command in ["cleanup", "repair"] {
         let dry = janitor.run(&[command, "--list", "--limit", "10000", "--json"]).json();
         let before = bed.keys().await;
@@ -261,9 +262,9 @@ async fn a_list_has_the_rows_that_apply_then_deletes(kind: EngineKind) {
 }
 
 #[tokio::test]
-async fn a_list_is_masked_and_as_short_as_wanted() {
-    let bed = Bed::with(EMBEDDED, &[long_rows(), calm_rows(20)].concat()).await;
-    let janitor = of(EMBEDDED, &bed);
+async fn a_list_is_masked_filtered_and_limited() {
+    let bed = Bed::with(EMBEDDED, &[long_rows(), stable_rows(20)].concat()).await;
+    let janitor = janitor_for(EMBEDDED, &bed);
     let list = |more: &[&str]| janitor.run(&[&["cleanup", "--list"], more].concat());
     let short = list(&["--bucket", "mcp_tokens", "--limit", "2"]);
     assert_eq!(short.code, 0, "{short:?}");
@@ -283,11 +284,11 @@ async fn a_list_is_masked_and_as_short_as_wanted() {
     assert_eq!(janitor.run(&["cleanup", "--limit", "5"]).code, 2, "without --list");
 }
 
-/// The lines of every picture of a bar, which is drawn in whole lines of the terminal.
-fn drawn(output: &str, columns: u16) -> Vec<String> {
+/// The lines of every frame of the progress bar.
+fn drawn_lines(output: &str, columns: u16) -> Vec<String> {
     let is_end = |c: char| c.is_ascii_alphabetic();
-    let pictures = output.split("\x1b[").map(|part| part.split_once(is_end).map_or("", |(_, text)| text));
-    let lines = pictures.flat_map(|picture| picture.split(['\r', '\n']));
+    let frames = output.split("\x1b[").map(|part| part.split_once(is_end).map_or("", |(_, text)| text));
+    let lines = frames.flat_map(|frame| frame.split(['\r', '\n']));
     lines
         .flat_map(|line| {
             line.chars().collect::<Vec<_>>().chunks(columns.into()).map(String::from_iter).collect::<Vec<_>>()
@@ -295,22 +296,25 @@ fn drawn(output: &str, columns: u16) -> Vec<String> {
         .collect()
 }
 
-/// At two deletes per second there is progress to see, and the time that is left follows the pace.
+/// At two deletes per second progress is visible, and the remaining time follows from the rate.
 #[tokio::test]
-async fn a_bar_shows_rows_read_and_deleted_by_bucket_and_the_time_left_at_any_width() {
+async fn the_progress_bar_shows_rows_by_bucket_and_the_time_left_at_any_width() {
     for columns in [60, 100, 200] {
-        let bed = Bed::with(EMBEDDED, &calm_rows(20)).await;
+        let bed = Bed::with(EMBEDDED, &stable_rows(20)).await;
         let options = ["--reply", "Type yes=yes", "--interrupt-at", "4 deleted", "--interrupt-at", "stopping"];
-        let ended =
-            of(EMBEDDED, &bed).in_terminal(columns, &options, &["cleanup", "--apply", "--max-write-units", "2"]);
+        let ended = janitor_for(EMBEDDED, &bed).in_terminal(
+            columns,
+            &options,
+            &["cleanup", "--apply", "--max-write-units", "2"],
+        );
         assert_eq!(ended.code, 3, "the second Ctrl-C ends it at once: {}", ended.out);
         assert!(ended.out.contains("write units at 2.0 per second, and takes about "), "{}", ended.out);
-        let (_, bars) = ended.out.split_once("Type yes").expect("a question");
-        let lines = drawn(bars, columns);
+        let (_, bars) = ended.out.split_once("Type yes").expect("a prompt");
+        let lines = drawn_lines(bars, columns);
         for part in ["cleanup [", " of 60 deleted, ", " s left", " read", " deleted/s"] {
             assert!(lines.iter().any(|line| line.contains(part)), "{columns}: {part}: {lines:?}");
         }
-        // Which numbers are drawn depends on the machine; that four were deleted was seen by what sent Ctrl-C.
+        // The drawn numbers depend on the machine; `--interrupt-at` has checked that four were deleted.
         let is_bucket = |line: &String| line.starts_with("  _oauth_sessions 40 read, ") && line.contains(" deleted");
         assert!(lines.iter().any(is_bucket), "{columns}: {lines:?}");
     }

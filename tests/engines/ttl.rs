@@ -19,20 +19,20 @@ use serde_json::{Value, json};
 use shared::bucket::OAUTH_OWNER;
 
 bed::on_both_engines!(
-    status_says_whether_ttl_is_on,
-    enable_switches_on_only_when_told_to_and_once,
+    status_reports_whether_ttl_is_on,
+    enable_turns_ttl_on_once_and_only_with_apply,
     another_attribute_is_refused,
     a_row_s_ttl_is_read_set_and_removed,
-    a_ttl_before_the_row_s_own_end_is_warned_of,
-    no_row_is_made_and_no_other_s_row_is_touched,
-    a_row_that_changes_under_a_set_is_left_alone,
-    a_backfilled_row_has_the_ttl_that_its_fields_tell,
-    what_tells_no_time_is_left_and_counted,
-    a_row_that_is_deleted_in_between_is_not_brought_back,
-    a_lost_answer_is_not_a_lost_race,
-    a_store_that_gives_out_stops_the_backfill_and_the_next_finishes,
-    an_interrupt_ends_it_after_what_is_in_flight,
-    asks_before_it_writes,
+    warns_of_a_ttl_before_the_row_s_own_end,
+    no_row_is_created_and_no_foreign_row_is_changed,
+    a_row_that_changes_during_a_set_is_not_written,
+    a_backfilled_row_gets_the_ttl_that_follows_from_its_fields,
+    a_row_without_a_usable_time_is_skipped_and_counted,
+    a_row_that_is_deleted_in_the_meantime_is_not_written_again,
+    a_lost_response_is_not_a_lost_race,
+    a_store_error_stops_the_backfill_and_the_next_finishes,
+    an_interrupt_stops_it_after_the_requests_in_flight,
+    asks_for_confirmation_before_it_writes,
 );
 
 type Item = HashMap<String, AttributeValue>;
@@ -50,7 +50,7 @@ fn text(item: &Item, name: &str) -> String {
     item.get(name).and_then(|value| value.as_s().ok()).cloned().unwrap_or_default()
 }
 
-/// Everything in the table. With a client of its own: while the test waits for the program nobody tends its connections.
+/// All items of the table. Uses a new client: connections of another one are not served while the test waits for the binary.
 async fn items(kind: EngineKind, table: &str) -> BTreeMap<Key, Item> {
     let client = bed::tables::client(engine(kind).endpoint()).await;
     let mut items = BTreeMap::new();
@@ -95,7 +95,7 @@ async fn switch_on(bed: &Bed, attribute: &str) {
     client.update_time_to_live().table_name(&bed.table).time_to_live_specification(ttl).send().await.unwrap();
 }
 
-async fn status_says_whether_ttl_is_on(kind: EngineKind) {
+async fn status_reports_whether_ttl_is_on(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     let off = run(&bed, kind, &["ttl", "status"]);
     assert_eq!(off.code, 1, "{off:?}");
@@ -110,7 +110,7 @@ async fn status_says_whether_ttl_is_on(kind: EngineKind) {
     assert_eq!(missing.code, 2, "{missing:?}");
 }
 
-async fn enable_switches_on_only_when_told_to_and_once(kind: EngineKind) {
+async fn enable_turns_ttl_on_once_and_only_with_apply(kind: EngineKind) {
     let bed = Bed::new(kind).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
     let enable = |more: &[&str]| {
@@ -120,8 +120,8 @@ async fn enable_switches_on_only_when_told_to_and_once(kind: EngineKind) {
     let dry = enable(&[]);
     assert_eq!((dry.code, dry.json()["outcome"].clone()), (0, json!("would-enable")), "{dry:?}");
     assert!(!proxy.seen().contains(&"UpdateTimeToLive".to_owned()));
-    let unasked = enable(&["--apply"]);
-    assert_eq!(unasked.code, 2, "{unasked:?}");
+    let refused = enable(&["--apply"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
     assert!(!proxy.seen().contains(&"UpdateTimeToLive".to_owned()));
     let warned = janitor(proxy.endpoint(), &bed.table, &["ttl", "enable"], "");
     assert!(warned.out.contains("warning: ") && warned.out.contains("contradiction"), "{warned:?}");
@@ -162,7 +162,7 @@ async fn a_row_s_ttl_is_read_set_and_removed(kind: EngineKind) {
     assert!((4_900..=5_000).contains(&remaining), "{remaining}");
     let got = of_row("get", &[]);
     assert!(got.out.contains(" seconds: ") && got.out.contains(&at.to_string()), "{got:?}");
-    // The name through standard input.
+    // The name from standard input.
     let arguments = ["ttl", "get", OAUTH_OWNER, "spa_access_tokens", "-", "--json"];
     let got = janitor(engine(kind).endpoint(), &bed.table, &arguments, &token.name);
     assert_eq!(got.json()["ttl_timestamp"], at, "{got:?}");
@@ -172,8 +172,8 @@ async fn a_row_s_ttl_is_read_set_and_removed(kind: EngineKind) {
     assert!(dry.out.starts_with("would set") && dry.out.contains("adds 3600 for clock skew"), "{dry:?}");
     assert!(!dry.out.contains(&token.name));
     assert_eq!(items(kind, &bed.table).await, before);
-    let unasked = of_row("set", &["600", "--apply"]);
-    assert!(unasked.code == 2 && unasked.err.contains("add --yes"), "{unasked:?}");
+    let refused = of_row("set", &["600", "--apply"]);
+    assert!(refused.code == 2 && refused.err.contains("add --yes"), "{refused:?}");
     assert_eq!(items(kind, &bed.table).await, before);
     let real = of_row("set", &["600", "--apply", "--yes", "--json"]);
     assert_eq!((real.code, real.json()["outcome"].clone()), (0, json!("set")), "{real:?}");
@@ -189,13 +189,13 @@ async fn a_row_s_ttl_is_read_set_and_removed(kind: EngineKind) {
     assert_eq!(of_row("remove", &["--apply", "--yes", "--json"]).json()["outcome"], "nothing-to-do");
     let got = of_row("get", &[]);
     assert_eq!((got.code, got.out.as_str()), (0, "none\n"));
-    // Apart from its TTL the row is what it was.
+    // Apart from its TTL the row is unchanged.
     let mut expected = before;
     expected.values_mut().for_each(|item| drop(item.remove("ttl_timestamp")));
     assert_eq!(items(kind, &bed.table).await, expected);
 }
 
-async fn a_ttl_before_the_row_s_own_end_is_warned_of(kind: EngineKind) {
+async fn warns_of_a_ttl_before_the_row_s_own_end(kind: EngineKind) {
     let now = now();
     let mcp = |name: &str, more: Value| {
         let mut data = json!({"token": name, "created_at": now - DAY});
@@ -203,14 +203,14 @@ async fn a_ttl_before_the_row_s_own_end_is_warned_of(kind: EngineKind) {
         row("actor1", "mcp_refresh_tokens", name, &data, None)
     };
     let used = json!({"expires_at": now + 29 * DAY, "used": true, "used_at": now - DAY});
-    // Each with its own end, and how long a TTL is long enough.
+    // Each row with the end of its own life.
     let cases = [
         (spa("alive", now + DAY, None), Some(now + DAY + 301)),
         (spa("dead", now - DAY, None), Some(now - DAY + 301)),
         (mcp("rt_live", json!({"expires_at": now + 29 * DAY})), Some(now + 29 * DAY + 301)),
-        // A tripwire for two days from its use, and until it expires.
+        // A tripwire for two days after its use, and until it expires.
         (mcp("rt_used", used), Some(now + 29 * DAY + 301)),
-        // An index row is as good as what it leads to.
+        // An index row has the end of its target.
         (row(OAUTH_OWNER, "_refresh_token_index", "rt_live", &json!("actor1"), None), Some(now + 29 * DAY + 301)),
         (row(OAUTH_OWNER, "_refresh_token_index", "rt_gone", &json!("actor1"), None), None),
         (row(OAUTH_OWNER, "_oauth_state_nonces", "n", &json!({"x": 1}), None), None),
@@ -220,15 +220,20 @@ async fn a_ttl_before_the_row_s_own_end_is_warned_of(kind: EngineKind) {
         for (seconds, early) in [(DAY / 2, end.is_some_and(|end| end > now)), (30 * DAY, false)] {
             let seconds = seconds.to_string();
             let of_row = ["ttl", "set", &row.owner, &row.bucket, &row.name, &seconds];
-            let told = run(&bed, kind, &[&of_row[..], &["--json"]].concat()).json();
-            assert_eq!((&told["own_end"], &told["before_own_end"]), (&json!(end), &json!(early)), "{}", row.name);
-            let words = run(&bed, kind, &of_row);
-            assert_eq!(words.out.contains("warning: the row's own end comes later"), early, "{words:?}");
+            let document = run(&bed, kind, &[&of_row[..], &["--json"]].concat()).json();
+            assert_eq!(
+                (&document["own_end"], &document["before_own_end"]),
+                (&json!(end), &json!(early)),
+                "{}",
+                row.name
+            );
+            let text = run(&bed, kind, &of_row);
+            assert_eq!(text.out.contains("warning: the row's own end comes later"), early, "{text:?}");
         }
     }
 }
 
-async fn no_row_is_made_and_no_other_s_row_is_touched(kind: EngineKind) {
+async fn no_row_is_created_and_no_foreign_row_is_changed(kind: EngineKind) {
     let mut millis = spa("millis", NOW, None);
     millis.ttl = Some(AttributeValue::N("1800000000000".to_owned()));
     let rows = [
@@ -248,26 +253,26 @@ async fn no_row_is_made_and_no_other_s_row_is_touched(kind: EngineKind) {
         (&["set", "a", "_internal", "x", "60", "--apply", "--yes"], 2),
         (&["remove", "a", "_internal", "x", "--apply", "--yes"], 2),
         (&["set", "a", "mcp_clients", "mcp_1", "60", "--apply", "--yes"], 2),
-        // The same key, as another bucket's row.
+        // The same key as a row of another bucket.
         (&["set", OAUTH_OWNER, "spa_access_tokens", "archive:x", "60", "--apply", "--yes"], 2),
         (&["set", OAUTH_OWNER, "spa_access_tokens", "x", "0", "--apply", "--yes"], 2),
         (&["set", OAUTH_OWNER, "spa_access_tokens", "x", "soon", "--apply", "--yes"], 2),
         (&["get", OAUTH_OWNER, "spa_access_tokens", "millis"], 1),
     ] {
-        let ran = run(&bed, kind, &[&["ttl"], arguments].concat());
-        assert_eq!(ran.code, code, "{arguments:?}: {ran:?}");
+        let ended = run(&bed, kind, &[&["ttl"], arguments].concat());
+        assert_eq!(ended.code, code, "{arguments:?}: {ended:?}");
     }
     assert_eq!(items(kind, &bed.table).await, before);
 }
 
-/// Runs async work from a proxy's hook, which is not async. The test itself waits for the program meanwhile: the work has to
-/// have a client of its own.
+/// Runs async work from the proxy's hook, which is not async. The work needs its own client, because the test waits for the
+/// binary.
 fn block_on<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let work = move || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
     std::thread::spawn(work).join().unwrap()
 }
 
-/// A proxy that lets `before` happen before the first UpdateItem of each row passes.
+/// A proxy that calls `before` before it forwards the first UpdateItem of each row.
 fn before_update(kind: EngineKind, before: impl Fn(&str) + Send + 'static) -> Proxy {
     let mut done = HashSet::new();
     Proxy::start(engine(kind).endpoint(), move |request| {
@@ -282,7 +287,7 @@ fn before_update(kind: EngineKind, before: impl Fn(&str) + Send + 'static) -> Pr
     })
 }
 
-async fn a_row_that_changes_under_a_set_is_left_alone(kind: EngineKind) {
+async fn a_row_that_changes_during_a_set_is_not_written(kind: EngineKind) {
     let token = spa("moving", NOW, Some(NOW + 10));
     let bed = Bed::with(kind, std::slice::from_ref(&token)).await;
     let table = bed.table.clone();
@@ -296,8 +301,8 @@ async fn a_row_that_changes_under_a_set_is_left_alone(kind: EngineKind) {
         });
     });
     let arguments = ["ttl", "set", OAUTH_OWNER, "spa_access_tokens", "moving", "60", "--apply", "--yes", "--json"];
-    let ran = janitor(proxy.endpoint(), &bed.table, &arguments, "");
-    assert_eq!((ran.code, ran.json()["outcome"].clone()), (3, json!("changed-meanwhile")), "{ran:?}");
+    let ended = janitor(proxy.endpoint(), &bed.table, &arguments, "");
+    assert_eq!((ended.code, ended.json()["outcome"].clone()), (3, json!("changed-meanwhile")), "{ended:?}");
     assert_eq!(ttl_of(kind, &bed, &changed).await, Some(NOW + 20));
 }
 
@@ -308,7 +313,7 @@ fn backfill(endpoint: &str, bed: &Bed, more: &[&str]) -> Ended {
 
 const DAY: i64 = 86_400;
 
-/// Rows without a TTL, and the one that ActingWeb 3.15.1 would have given them; by hand, from docs/rows.md.
+/// Rows without a TTL, and the TTL that ActingWeb 3.15.1 would have set, calculated by hand from docs/rows.md.
 fn undated_rows(now: i64) -> Vec<(Specimen, i64)> {
     let created = now - 20 * DAY;
     let actor = "actor1";
@@ -332,7 +337,7 @@ fn undated_rows(now: i64) -> Vec<(Specimen, i64)> {
             created + 4_250,
         ),
         (spa("spa1", created, None), created + 3_600),
-        // A deployment with longer lifetimes: never before the row's own end.
+        // A deployment with longer lifetimes: the TTL is never before the row's own end.
         (spa("spa2", now + 90 * DAY, None), now + 90 * DAY + 3_600),
         (
             spa_refresh("r1", json!({"created_at": created, "expires_at": created + 14 * DAY, "used": false})),
@@ -359,10 +364,10 @@ fn undated_rows(now: i64) -> Vec<(Specimen, i64)> {
             row(actor, "mcp_google_tokens", "google_token_access_1", &json!({"refresh_token": "x"}), None),
             created + 7_200,
         ),
-        // The token outlives the library's constant: so do its TTL and its index row's.
+        // The token lives longer than the library's constant: so do its TTL and that of its index row.
         (mcp("mcp_tokens", "aw_2", json!({"expires_at": now + 90 * DAY})), now + 90 * DAY + 3_600),
         (index("_access_token_index", "aw_2"), now + 90 * DAY + 7_200 + 3_600),
-        // Of 3.14.7 and before: the expiry is earlier than the TTL.
+        // From 3.14.7 or earlier: it expires before the TTL.
         (mcp("mcp_refresh_tokens", "rt_1", json!({"expires_at": created + 14 * DAY})), created + 30 * DAY + 3_600),
         (index("_refresh_token_index", "rt_1"), created + 30 * DAY + 7_200 + 3_600),
         (
@@ -400,7 +405,7 @@ fn undated_rows(now: i64) -> Vec<(Specimen, i64)> {
     ]
 }
 
-async fn a_backfilled_row_has_the_ttl_that_its_fields_tell(kind: EngineKind) {
+async fn a_backfilled_row_gets_the_ttl_that_follows_from_its_fields(kind: EngineKind) {
     let expected = undated_rows(now());
     let rows: Vec<Specimen> = expected.iter().map(|(row, _)| row.clone()).collect();
     let bed = Bed::with(kind, &rows).await;
@@ -420,7 +425,7 @@ async fn a_backfilled_row_has_the_ttl_that_its_fields_tell(kind: EngineKind) {
     assert_eq!((again.code, again.json()["set"].clone()), (0, json!(0)));
 }
 
-async fn what_tells_no_time_is_left_and_counted(kind: EngineKind) {
+async fn a_row_without_a_usable_time_is_skipped_and_counted(kind: EngineKind) {
     let odd = |bucket: &str, name: &str, data: Value| row(OAUTH_OWNER, bucket, name, &data, None);
     let mut milliseconds = spa("ms", NOW, None);
     milliseconds.ttl = Some(AttributeValue::N(format!("{NOW}000")));
@@ -460,15 +465,15 @@ async fn what_tells_no_time_is_left_and_counted(kind: EngineKind) {
     let specimens: Vec<Specimen> = rows.iter().map(|(row, _)| row.clone()).collect();
     let bed = Bed::with(kind, &specimens).await;
     let before = items(kind, &bed.table).await;
-    let ran = backfill(engine(kind).endpoint(), &bed, &["--apply", "--yes"]);
-    assert_eq!((ran.code, ran.json()["set"].clone()), (0, json!(0)), "{ran:?}");
+    let ended = backfill(engine(kind).endpoint(), &bed, &["--apply", "--yes"]);
+    assert_eq!((ended.code, ended.json()["set"].clone()), (0, json!(0)), "{ended:?}");
     assert_eq!(items(kind, &bed.table).await, before);
     let mut expected: BTreeMap<(String, String), u64> = BTreeMap::new();
     for (row, reason) in &rows {
         let bucket = if *reason == "unknown" { "(unknown)" } else { row.bucket.as_str() };
         *expected.entry((bucket.to_owned(), (*reason).to_owned())).or_default() += 1;
     }
-    let report = ran.json();
+    let report = ended.json();
     let mut left = BTreeMap::new();
     for (bucket, counts) in report["buckets"].as_object().unwrap() {
         for (reason, n) in counts["left"].as_object().unwrap() {
@@ -478,7 +483,7 @@ async fn what_tells_no_time_is_left_and_counted(kind: EngineKind) {
     assert_eq!(left, expected);
 }
 
-async fn a_row_that_is_deleted_in_between_is_not_brought_back(kind: EngineKind) {
+async fn a_row_that_is_deleted_in_the_meantime_is_not_written_again(kind: EngineKind) {
     let rows = ["deleted", "changed", "dated", "same"].map(|name| spa(name, now(), None));
     let bed = Bed::with(kind, &rows).await;
     let table = bed.table.clone();
@@ -505,16 +510,16 @@ async fn a_row_that_is_deleted_in_between_is_not_brought_back(kind: EngineKind) 
             }
         });
     });
-    let ran = backfill(proxy.endpoint(), &bed, &["--apply", "--yes"]);
-    let report = ran.json();
-    assert_eq!((ran.code, &report["set"], &report["lost_race"]), (0, &json!(1), &json!(3)), "{ran:?}");
-    assert_eq!(bed.keys().await.len(), 3, "nothing was brought back");
-    assert_eq!(ttl_of(kind, &bed, &changed).await, None, "a row that changed is left for the next run");
+    let ended = backfill(proxy.endpoint(), &bed, &["--apply", "--yes"]);
+    let report = ended.json();
+    assert_eq!((ended.code, &report["set"], &report["lost_race"]), (0, &json!(1), &json!(3)), "{ended:?}");
+    assert_eq!(bed.keys().await.len(), 3, "a deleted row was written again");
+    assert_eq!(ttl_of(kind, &bed, &changed).await, None, "a row that changed got a TTL");
     assert_eq!(ttl_of(kind, &bed, &rows[2]).await, Some(77_777));
     assert!(ttl_of(kind, &bed, &rows[3]).await.is_some());
 }
 
-async fn a_lost_answer_is_not_a_lost_race(kind: EngineKind) {
+async fn a_lost_response_is_not_a_lost_race(kind: EngineKind) {
     let rows = ["one", "two"].map(|name| spa(name, now(), None));
     let bed = Bed::with(kind, &rows).await;
     let mut cut = false;
@@ -528,7 +533,7 @@ async fn a_lost_answer_is_not_a_lost_race(kind: EngineKind) {
     assert_eq!((&report["set"], &report["lost_race"], &report["skipped"]), (&json!(2), &json!(0), &json!(0)));
 }
 
-async fn a_store_that_gives_out_stops_the_backfill_and_the_next_finishes(kind: EngineKind) {
+async fn a_store_error_stops_the_backfill_and_the_next_finishes(kind: EngineKind) {
     let rows: Vec<Specimen> = (0..60).map(|i| spa(&format!("token{i:02}"), now(), None)).collect();
     let bed = Bed::with(kind, &rows).await;
     let passed = Arc::new(Mutex::new(0));
@@ -544,15 +549,15 @@ async fn a_store_that_gives_out_stops_the_backfill_and_the_next_finishes(kind: E
         }
         proxy::Fate::Forward
     });
-    let ran = backfill(proxy.endpoint(), &bed, &["--apply", "--yes"]);
-    assert_eq!(ran.code, 3, "{ran:?}");
-    assert!(ran.err.contains("UpdateItem") && ran.err.contains("denied"), "{ran:?}");
-    assert_eq!((&ran.json()["complete"], &ran.json()["set"]), (&json!(false), &json!(20)), "{ran:?}");
-    let ran = backfill(engine(kind).endpoint(), &bed, &["--apply", "--yes"]);
-    assert_eq!((ran.code, ran.json()["set"].clone()), (0, json!(40)), "{ran:?}");
+    let ended = backfill(proxy.endpoint(), &bed, &["--apply", "--yes"]);
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(ended.err.contains("UpdateItem") && ended.err.contains("denied"), "{ended:?}");
+    assert_eq!((&ended.json()["complete"], &ended.json()["set"]), (&json!(false), &json!(20)), "{ended:?}");
+    let ended = backfill(engine(kind).endpoint(), &bed, &["--apply", "--yes"]);
+    assert_eq!((ended.code, ended.json()["set"].clone()), (0, json!(40)), "{ended:?}");
 }
 
-async fn an_interrupt_ends_it_after_what_is_in_flight(kind: EngineKind) {
+async fn an_interrupt_stops_it_after_the_requests_in_flight(kind: EngineKind) {
     let rows: Vec<Specimen> = (0..200).map(|i| spa(&format!("token{i:03}"), now(), None)).collect();
     let bed = Bed::with(kind, &rows).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
@@ -574,12 +579,12 @@ async fn an_interrupt_ends_it_after_what_is_in_flight(kind: EngineKind) {
     assert_eq!((output.status.code(), &report["outcome"]), (Some(3), &json!("stopped")), "{report}");
     let set = report["set"].as_u64().unwrap();
     assert!((15..60).contains(&set), "{report}");
-    assert_eq!(set, updates() as u64, "what was in flight was finished, and nothing was begun");
+    assert_eq!(set, updates() as u64, "requests in flight were not finished, or new ones were started");
     let dated = items(kind, &bed.table).await.values().filter(|item| item.contains_key("ttl_timestamp")).count();
-    assert_eq!(dated as u64, set, "what was done was counted");
+    assert_eq!(dated as u64, set, "the count differs from the table");
 }
 
-async fn asks_before_it_writes(kind: EngineKind) {
+async fn asks_for_confirmation_before_it_writes(kind: EngineKind) {
     let mut rows = fixture::all_kinds(now(), 1, 4);
     rows.iter_mut().for_each(|row| row.ttl = None);
     let bed = Bed::with(kind, &rows).await;
@@ -596,8 +601,8 @@ async fn asks_before_it_writes(kind: EngineKind) {
     assert_eq!(items(kind, &bed.table).await, before);
 }
 
-/// Takes every row's TTL off, as a release up to 3.7.3 would have left the table.
-async fn strip(client: &Client, table: &str, items: &BTreeMap<Key, Item>) {
+/// Removes every row's TTL, as releases up to 3.7.3 left the table.
+async fn strip_ttls(client: &Client, table: &str, items: &BTreeMap<Key, Item>) {
     let dated: Vec<&Item> = items.values().filter(|item| item.contains_key("ttl_timestamp")).collect();
     for batch in dated.chunks(25) {
         let puts: Vec<WriteRequest> = batch
@@ -614,8 +619,8 @@ async fn strip(client: &Client, table: &str, items: &BTreeMap<Key, Item>) {
     }
 }
 
-/// Why a stripped row has to be left, read off the table as it is; `None` for one that must get its TTL back.
-fn left_because(item: &Item, items: &BTreeMap<Key, Item>) -> Option<&'static str> {
+/// Why the backfill skips a row, determined from the table; `None` for a row that must get its TTL back.
+fn skip_reason(item: &Item, items: &BTreeMap<Key, Item>) -> Option<&'static str> {
     let (owner, bucket, name) = (text(item, "id"), text(item, "bucket"), text(item, "name"));
     let targets = [
         ("_auth_code_index", "mcp_auth_codes"),
@@ -649,7 +654,7 @@ fn left_because(item: &Item, items: &BTreeMap<Key, Item>) -> Option<&'static str
     }
 }
 
-/// The least TTL of a consumed refresh row, or of its index row, which is stored two hours longer.
+/// The minimum TTL of a consumed refresh token, or of its index row, which is kept two hours longer.
 fn consumed_until(item: &Item, items: &BTreeMap<Key, Item>) -> Option<i64> {
     let (owner, bucket, name) = (text(item, "id"), text(item, "bucket"), text(item, "name"));
     let (row, more) = match bucket.as_str() {
@@ -664,8 +669,8 @@ fn consumed_until(item: &Item, items: &BTreeMap<Key, Item>) -> Option<i64> {
     (data["used"] == true).then(|| data["expires_at"].as_i64().unwrap() + 3_600 + more)
 }
 
-/// Rows of the real library, their TTLs taken off and given back.
-async fn gives_back_every_ttl(kind: EngineKind, rows: u32) {
+/// Removes the TTLs of rows of the real library, and backfills them.
+async fn restores_every_ttl(kind: EngineKind, rows: u32) {
     let endpoint = engine(kind).endpoint();
     let prefix = format!("old{:08x}", fastrand::u32(..));
     let table = format!("{prefix}_attributes");
@@ -673,34 +678,34 @@ async fn gives_back_every_ttl(kind: EngineKind, rows: u32) {
     let kept = application.seed_of_any_age(rows, 2).await.read();
     let written = items(kind, &table).await;
     assert!(written.len() >= rows as usize, "{}", written.len());
-    strip(&bed::tables::client(endpoint).await, &table, &written).await;
+    strip_ttls(&bed::tables::client(endpoint).await, &table, &written).await;
     let stripped = items(kind, &table).await;
     assert!(stripped.values().all(|item| !item.contains_key("ttl_timestamp")));
 
     let arguments = ["ttl", "backfill", "--json", "--max-write-units", "100000", "--max-read-units", "100000"];
     let dry = janitor(endpoint, &table, &arguments, "").json();
-    assert!(items(kind, &table).await == stripped, "a dry run changes nothing");
-    let began = std::time::Instant::now();
-    let ran = janitor(endpoint, &table, &[&arguments[..], &["--apply", "--yes"]].concat(), "");
-    assert_eq!(ran.code, 0, "{ran:?}");
-    println!("{} in {:?}", ran.out, began.elapsed());
-    let report = ran.json();
+    assert!(items(kind, &table).await == stripped, "the dry run wrote");
+    let started = std::time::Instant::now();
+    let ended = janitor(endpoint, &table, &[&arguments[..], &["--apply", "--yes"]].concat(), "");
+    assert_eq!(ended.code, 0, "{ended:?}");
+    println!("{} in {:?}", ended.out, started.elapsed());
+    let report = ended.json();
     for count in ["read", "set", "buckets", "write_units_needed"] {
-        assert_eq!(dry[count], report[count], "the dry run had said so: {count}");
+        assert_eq!(dry[count], report[count], "the dry run reported something else: {count}");
     }
     let after = items(kind, &table).await;
     let (mut set, mut left) = (0, BTreeMap::new());
     for (key, item) in &after {
         let mut expected = written[key].clone();
         let had_ttl = expected.contains_key("ttl_timestamp");
-        match left_because(item, &written) {
+        match skip_reason(item, &written) {
             Some(reason) if had_ttl => {
                 *left.entry(reason).or_insert(0) += 1;
                 expected.remove("ttl_timestamp");
             }
             _ => set += u64::from(had_ttl),
         }
-        // A consumed row keeps detecting theft until it expires: the library's own TTL may come before that.
+        // A consumed row detects theft until it expires; the library's own TTL may be earlier.
         if let Some(end) = consumed_until(item, &written).filter(|_| expected.contains_key("ttl_timestamp")) {
             let ttl: i64 = expected["ttl_timestamp"].as_n().unwrap().parse().unwrap();
             expected.insert("ttl_timestamp".to_owned(), AttributeValue::N(ttl.max(end).to_string()));
@@ -711,7 +716,7 @@ async fn gives_back_every_ttl(kind: EngineKind, rows: u32) {
     assert_eq!((after.len(), json!(set)), (written.len(), report["set"].clone()));
     assert!(set * 10 > written.len() as u64 * 9, "{set} of {}", written.len());
 
-    // What the backfill touched the library still takes, and takes once.
+    // The library still accepts the backfilled tokens, and accepts each once.
     let spa: Vec<&Value> = kept["live_spa_refresh"].as_array().unwrap().iter().take(5).collect();
     let mcp: Vec<&Value> = kept["live_mcp_refresh"].as_array().unwrap().iter().take(5).collect();
     assert_eq!((spa.len(), mcp.len()), (5, 5));
@@ -726,11 +731,11 @@ async fn gives_back_every_ttl(kind: EngineKind, rows: u32) {
 }
 
 #[tokio::test]
-async fn gives_20000_rows_of_the_real_library_their_ttl_back() {
-    gives_back_every_ttl(EngineKind::DynamoDbLocal, 20_000).await;
+async fn backfills_the_ttl_of_20000_rows_of_the_real_library() {
+    restores_every_ttl(EngineKind::DynamoDbLocal, 20_000).await;
 }
 
 #[tokio::test]
-async fn gives_rows_of_the_real_library_their_ttl_back_on_the_embedded_engine() {
-    gives_back_every_ttl(EngineKind::Embedded, 2_000).await;
+async fn backfills_the_ttl_of_rows_of_the_real_library_on_the_embedded_engine() {
+    restores_every_ttl(EngineKind::Embedded, 2_000).await;
 }

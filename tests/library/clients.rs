@@ -1,4 +1,4 @@
-//! `janitor clients` on what the real library's registry wrote, with the library's own server as the judge.
+//! `janitor clients` on clients of the real library's registry, checked by the library's own server.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -16,16 +16,15 @@ fn ids(list: &Value) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn removes_exactly_the_unused_clients_and_every_other_client_still_works() {
-    // Registrations through the library's own registry.
     let clients = amount("1000", "10000");
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let prefix = format!("clients{:08x}", fastrand::u32(..));
     let table = format!("{prefix}_attributes");
     let application = Application::new(endpoint, &prefix);
-    let began = Instant::now();
+    let started = Instant::now();
     let world = application.run("actingweb_clients.py", &["--seed", clients], "");
     let seeded: Value = serde_json::from_str(&world).unwrap();
-    println!("{clients} registrations took {:?}", began.elapsed());
+    println!("{clients} registrations took {:?}", started.elapsed());
     let unused = ids(&seeded["unused"]);
     let listed = janitor(endpoint, &table, &["clients", "--json"], "");
     let document = listed.json();
@@ -34,7 +33,7 @@ async fn removes_exactly_the_unused_clients_and_every_other_client_still_works()
     assert_eq!(document["unused"], unused.len());
     for client in seeded["unused"].as_array().unwrap().iter().chain(seeded["others"].as_array().unwrap()) {
         let secret = client["secret"].as_str();
-        assert!(secret.is_none_or(|secret| !listed.out.contains(secret)), "a secret is shown");
+        assert!(secret.is_none_or(|secret| !listed.out.contains(secret)), "a secret is printed");
     }
     let text = janitor(endpoint, &table, &["clients"], "");
     assert!(text.out.contains("Tool 1 ë") && text.out.contains("are unused"), "{}", text.out);

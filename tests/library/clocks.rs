@@ -1,5 +1,5 @@
-//! Clocks that disagree, by the judgement of the real library: an application server that is minutes off uses every kind of
-//! token until its last second, while the table is cleaned by the table's clock. AWS accepts a server up to five minutes off.
+//! Clocks that disagree, checked by the real library: an application server whose clock is minutes off uses every kind of token
+//! until its last second, while runs judge by the table's clock. AWS accepts a clock that is up to five minutes off.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use bed::proxy::{Fate, Proxy, with_ttl_on};
 use bed::python::{Application, Conversation};
 use serde_json::{Value, json};
 
-/// What AWS accepts, and a little less.
+/// A little less than AWS accepts.
 const SERVERS: [i64; 2] = [-290, 290];
-/// Past the slack, whichever way a server is off.
+/// Past the slack in both directions.
 const LATER: i64 = 800;
 
 fn endpoint() -> &'static str {
     engine(EngineKind::DynamoDbLocal).endpoint()
 }
 
-/// A table whose clock the test sets, and a server of the application that uses it.
+/// A table whose clock the test sets, and an application server that uses it.
 struct Scene {
     bed: Bed,
     proxy: Proxy,
@@ -48,21 +48,21 @@ impl Scene {
         Self { bed, proxy, table, server, retires, figures: Figures::default() }
     }
 
-    /// The functions on this machine, at a second of the table's clock.
+    /// Runs the functions at a second of the table's clock.
     async fn clean(&mut self, table: i64) {
         self.table.store(table, Ordering::SeqCst);
         let function = self.bed.through(&self.proxy).await;
         for which in Which::BOTH {
             let report = which.run(&function, json!({}), real_now()).await.unwrap();
             assert!(report.outcome.is_complete(), "{}", report.to_json());
-            is_judged_at(table, report.now);
+            check_judged_at(table, report.now);
             self.figures.attempts += 1;
             self.figures.ran(&report);
         }
     }
 
-    /// `janitor` on this machine, at a second of the table's clock.
-    fn clean_by_hand(&mut self, table: i64) {
+    /// Runs `janitor` at a second of the table's clock.
+    fn clean_with_janitor(&mut self, table: i64) {
         self.table.store(table, Ordering::SeqCst);
         for command in ["cleanup", "repair"] {
             let expired_rows = &self.bed.function.environment["EXPIRED_ROWS"];
@@ -70,13 +70,13 @@ impl Scene {
             let ended = janitor.run(&[command, "--apply", "--yes", "--json"]);
             assert_eq!(ended.code, 0, "{ended:?}");
             let report = &ended.json()["report"];
-            is_judged_at(table, report["now"].as_i64().unwrap());
+            check_judged_at(table, report["now"].as_i64().unwrap());
             self.figures.attempts += 1;
             self.figures.answered(report);
         }
     }
 
-    /// Everything works in its last second, and what can be used once works once.
+    /// Every credential works in its last second, and those for single use work once.
     fn use_everything(&mut self, second: i64) {
         let answer = self.server.ask(&json!({"do": "use", "at": second}));
         assert_eq!((&answer["lost"], &answer["replayed"]), (&json!([]), &json!([])), "{answer}");
@@ -87,8 +87,8 @@ impl Scene {
         self.figures.faults += 1;
     }
 
-    /// Past the slack what has died is deleted, or left to its TTL: these runs do something. Here all clocks agree.
-    async fn is_cleaned(&mut self, now: i64) {
+    /// Checks that expired rows are deleted, or left to TTL, past the slack. Here all clocks agree.
+    async fn check_cleaned(&mut self, now: i64) {
         self.table.store(real_now(), Ordering::SeqCst);
         let function = self.bed.through(&self.proxy).await;
         let (mut judged, mut ended) = (now, 0);
@@ -103,20 +103,20 @@ impl Scene {
     }
 }
 
-/// Rounded to keep, and by no more than the time that a request takes.
-fn is_judged_at(table: i64, judged: i64) {
+/// The time is rounded towards keeping rows, by no more than the duration of a request.
+fn check_judged_at(table: i64, judged: i64) {
     assert!((table - 60..=table).contains(&judged), "judged at {judged}, not {table}");
 }
 
 #[tokio::test]
-async fn a_server_that_is_minutes_off_uses_every_token_until_its_last_second() {
-    in_both_ways("a server that is minutes off", a_server_that_is_off).await;
+async fn a_server_whose_clock_is_minutes_off_uses_every_token_until_its_last_second() {
+    in_both_ways("a server that is minutes off", with_server_clock_off).await;
 }
 
-async fn a_server_that_is_off(retires: bool) -> Figures {
+async fn with_server_clock_off(retires: bool) -> Figures {
     let mut scene = Scene::new(retires).await;
     for off in SERVERS {
-        // By the table's clock, and by the server's.
+        // The end by the table's clock, and by the server's.
         let end = real_now();
         let last = end + off;
         scene.server.ask(&json!({"do": "issue", "until": last}));
@@ -127,27 +127,27 @@ async fn a_server_that_is_off(retires: bool) -> Figures {
         }
         scene.clean(end).await;
         scene.use_everything(last);
-        scene.is_cleaned(end + LATER).await;
+        scene.check_cleaned(end + LATER).await;
     }
     scene.figures
 }
 
-/// The laptop's clock is this machine's; the table's is so many seconds off it, and the server's is off the table's.
+/// The laptop's clock is this machine's; the table's clock is off from it, and the server's is off from the table's.
 #[tokio::test]
-async fn a_laptop_that_is_minutes_off_takes_nothing_from_a_server_that_is() {
-    in_both_ways("a laptop that is minutes off", a_laptop_that_is_off).await;
+async fn a_laptop_whose_clock_is_minutes_off_deletes_no_live_row() {
+    in_both_ways("a laptop that is minutes off", with_laptop_clock_off).await;
 }
 
-async fn a_laptop_that_is_off(retires: bool) -> Figures {
+async fn with_laptop_clock_off(retires: bool) -> Figures {
     let mut scene = Scene::new(retires).await;
     for ahead in amount(&[-290, 290, 600][..], &[-600, -290, -90, 0, 90, 290, 600]) {
         for off in SERVERS {
             let end = real_now() - ahead;
             let last = end + off;
             scene.server.ask(&json!({"do": "issue", "until": last}));
-            scene.clean_by_hand(end);
+            scene.clean_with_janitor(end);
             scene.use_everything(last);
-            scene.is_cleaned(end + LATER).await;
+            scene.check_cleaned(end + LATER).await;
         }
     }
     scene.figures

@@ -1,5 +1,5 @@
-//! A live application: several processes of the real library use a table while it is swept and repaired, with tokens
-//! that die within seconds of being used. Their own logs of what they were answered are the judge.
+//! A live application: several processes of the real library use a table while it is cleaned and repaired, with tokens that
+//! expire within seconds of their use. The processes log the answers they got, and the logs are checked.
 
 use bed::Invocations as _;
 use std::collections::{BTreeMap, HashMap};
@@ -21,16 +21,16 @@ use shared::time::EpochSeconds;
 
 const SCRIPT: &str = "actingweb_live.py";
 const DAY: i64 = 86_400;
-/// Everything that can die is dead by then: the longest are a refresh token and a tombstone, 30 days and an hour.
+/// By then every row that can expire has expired; refresh tokens and tombstones live longest, 30 days and an hour.
 const LATER: i64 = 45 * DAY;
 
-static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static EMITTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn endpoint() -> &'static str {
     engine(EngineKind::DynamoDbLocal).endpoint()
 }
 
-/// An application with its tables, and nobody in it yet.
+/// An application with empty tables.
 async fn application(retires: bool) -> (Bed, Application) {
     let bed = Bed::new(EngineKind::DynamoDbLocal).await;
     let bed = if retires { bed.retiring().await } else { bed };
@@ -47,15 +47,15 @@ fn now() -> EpochSeconds {
     EpochSeconds::from(SystemTime::now())
 }
 
-/// Our runs, one after another: what they say of themselves, everything that they printed, and when they were under way.
+/// The janitor's runs, one after another: their figures, their output, and when they ran.
 struct Runs {
     function: Function,
     janitor: Janitor,
     figures: Figures,
-    said: String,
-    under_way: Vec<(f64, f64)>,
+    output: String,
+    periods: Vec<(f64, f64)>,
     random: fastrand::Rng,
-    /// By how many seconds our clock is ahead.
+    /// Seconds by which the janitor's clock is ahead.
     ahead: i64,
 }
 
@@ -65,19 +65,19 @@ impl Runs {
         let expired_rows = environment.get("EXPIRED_ROWS").map_or("delete", String::as_str).to_owned();
         let function = Function::new(bed.function.client.clone(), environment);
         Self {
-            function: function.telling(|line| TOLD.lock().unwrap().push(line.to_owned())),
+            function: function.telling(|line| EMITTED.lock().unwrap().push(line.to_owned())),
             janitor: Janitor::on(endpoint(), &bed.prefix).with("EXPIRED_ROWS", &expired_rows),
             figures: Figures::default(),
-            said: String::new(),
-            under_way: Vec::new(),
+            output: String::new(),
+            periods: Vec::new(),
             random: fastrand::Rng::with_seed(seed()),
             ahead,
         }
     }
 
-    /// One after another, as long as the application lives.
-    async fn beside(&mut self, processes: &Processes) {
-        while !processes.began() && !processes.ended() {
+    /// Runs until the application has ended.
+    async fn run_during(&mut self, processes: &Processes) {
+        while !processes.have_started() && !processes.ended() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let mut turn = 0;
@@ -87,25 +87,25 @@ impl Runs {
         }
     }
 
-    /// The next one. All have the default grace of an hour: what a writer has half written looks like what a revocation
-    /// cut off has left, and only its age tells them apart. A grace of seconds would be safe only if no writer were ever
-    /// held up for seconds, which on a busy machine nobody can promise. So that the repair has something to do
-    /// nevertheless, the application leaves old half-revoked tokens, and the index rows of deleted actors.
+    /// The next run. All have the default grace period of an hour: a token that is being written looks like one whose
+    /// revocation was interrupted, and only its age tells them apart. A grace period of seconds would be safe only if no
+    /// writer were delayed for seconds, which a busy machine cannot guarantee. To give the repair work, the application
+    /// leaves old half-revoked tokens, and index rows of deleted actors.
     async fn next(&mut self, turn: usize) {
-        let (began, now) = (clock(), EpochSeconds::new(now().get() + self.ahead));
+        let (start, now) = (clock(), EpochSeconds::new(now().get() + self.ahead));
         match turn % 4 {
             1 if self.ahead == 0 => self.program("cleanup"),
             3 if self.ahead == 0 => self.program("repair"),
             2 => self.repair(now).await,
             _ => drop(self.daily(now).await),
         }
-        self.under_way.push((began, clock()));
+        self.periods.push((start, clock()));
         self.figures.attempts += 1;
-        // The runs drift against the application's seconds: some judge a row in the second in which it dies.
+        // A random delay, so that some runs judge a row in the second in which it expires.
         tokio::time::sleep(Duration::from_millis(self.random.u64(20..300))).await;
     }
 
-    /// By which clock it judged: the engine's own, when a busy machine renews that late.
+    /// Returns the time by which it judged: the engine's clock, which lags on a busy machine.
     async fn daily(&mut self, now: EpochSeconds) -> i64 {
         let report = self.function.daily_cleanup(json!({}), now, None).await.unwrap();
         self.reported(&report);
@@ -120,7 +120,7 @@ impl Runs {
     fn reported(&mut self, report: &RunReport) {
         assert_eq!(report.outcome, Outcome::Complete, "{}", report.to_json());
         self.figures.ran(report);
-        self.said.push_str(&format!("{}\n", report.to_json()));
+        self.output.push_str(&format!("{}\n", report.to_json()));
     }
 
     fn program(&mut self, command: &str) {
@@ -128,48 +128,48 @@ impl Runs {
         assert_eq!(ended.code, 0, "{ended:?}");
         let answer = ended.json();
         self.figures.answered(answer.get("report").unwrap_or(&answer));
-        self.said.push_str(&ended.out);
-        self.said.push_str(&ended.err);
+        self.output.push_str(&ended.out);
+        self.output.push_str(&ended.err);
     }
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Alive,
-    /// Its end was asked for and not confirmed: either answer is right.
+    /// Its end was requested and not confirmed: either answer is right.
     Ending,
     Ended,
 }
 
-/// What the logs come to.
+/// The result of the logs.
 #[derive(Default)]
 struct Judged {
-    /// Every entry that is alive at the end.
+    /// Entries that are alive at the end.
     alive: Vec<Value>,
     lost: Vec<String>,
     revived: Vec<String>,
     raised: Vec<String>,
     secrets: Vec<String>,
-    /// Operations, and those of them that were answered while a run of ours was under way.
+    /// All operations, and those answered during a run of the janitor.
     operations: u64,
     raced: u64,
-    /// Good answers by kind; those within the last two seconds of a life; and what died unhindered.
+    /// Accepted uses by kind, accepted uses in the last two seconds of a life, and entries that expired.
     good: BTreeMap<String, u64>,
     just_in_time: u64,
-    deaths: u64,
+    expired: u64,
 }
 
 impl Judged {
     fn of(processes: &Processes, runs: &Runs) -> Self {
         let mut judged = Self::default();
         for log in processes.logs() {
-            judged.read(&log, &runs.under_way);
+            judged.read(&log, &runs.periods);
         }
         judged
     }
 
-    /// Reads one process's log, from first to last line.
-    fn read(&mut self, log: &str, under_way: &[(f64, f64)]) {
+    /// Reads the log of one process.
+    fn read(&mut self, log: &str, periods: &[(f64, f64)]) {
         let mut known: HashMap<String, (Value, State)> = HashMap::new();
         let mut end = 0.0_f64;
         for line in log.lines() {
@@ -180,7 +180,7 @@ impl Judged {
             end = end.max(until);
             match event["did"].as_str() {
                 Some("made") => {
-                    self.operation(at, until, under_way);
+                    self.operation(at, until, periods);
                     let secrets = event["secrets"].as_array().into_iter().flatten();
                     self.secrets.extend(secrets.filter_map(Value::as_str).map(str::to_owned));
                     if !["client", "tombstone", "replay"].contains(&text("kind").as_str()) {
@@ -189,7 +189,7 @@ impl Judged {
                     known.insert(text("name"), (event, State::Alive));
                 }
                 Some("used") => {
-                    self.operation(at, until, under_way);
+                    self.operation(at, until, periods);
                     let (entry, state) = &known[&text("name")];
                     self.answered(&event, entry, *state, (at, until));
                 }
@@ -208,21 +208,21 @@ impl Judged {
         }
         for (entry, state) in known.into_values() {
             let dies = entry["dies"].as_f64();
-            self.deaths += u64::from(state == State::Alive && dies.is_some_and(|dies| dies < end));
+            self.expired += u64::from(state == State::Alive && dies.is_some_and(|dies| dies < end));
             if state == State::Alive && dies.is_none_or(|dies| dies >= end) {
                 self.alive.push(entry);
             }
         }
     }
 
-    fn operation(&mut self, at: f64, until: f64, under_way: &[(f64, f64)]) {
+    fn operation(&mut self, at: f64, until: f64, periods: &[(f64, f64)]) {
         self.operations += 1;
-        self.raced += u64::from(under_way.iter().any(|(began, ended)| at <= *ended && until >= *began));
+        self.raced += u64::from(periods.iter().any(|(start, end)| at <= *end && until >= *start));
     }
 
-    /// An answer is wrong when something alive from the first to the last moment of asking was refused, or something
-    /// that was over before it was asked for was accepted. `dies` is the first moment at which the library itself may
-    /// refuse, so that the one doubt left is an answer that a death fell into.
+    /// An answer is wrong if a credential that was alive during the whole request was refused, or one that had ended before
+    /// the request was accepted. `dies` is the first moment at which the library itself may refuse, so only a request during
+    /// which the credential expires is undecided.
     fn answered(&mut self, event: &Value, entry: &Value, state: State, (at, until): (f64, f64)) {
         let kind = entry["kind"].as_str().unwrap_or_default();
         let dies = entry["dies"].as_f64().unwrap_or(f64::INFINITY);
@@ -244,30 +244,30 @@ impl State {
     }
 }
 
-/// The processes and where their logs are; they hold every secret in the clear and go with the test.
+/// The application's processes and the folder of their logs, which contain secrets and are deleted with the test.
 struct Processes {
     running: Vec<Running>,
     folder: PathBuf,
 }
 
 impl Processes {
-    /// Each lives for so many seconds, and until it has done so much.
+    /// Each runs for at least `seconds`, and until it has done `operations`.
     fn start(application: &Application, prefix: &str, count: usize, seconds: u32, operations: u32) -> Self {
-        let folder = std::env::temp_dir().join(format!("living-{prefix}"));
+        let folder = std::env::temp_dir().join(format!("live-{prefix}"));
         std::fs::create_dir_all(&folder).unwrap();
         let start = |number: usize| {
             let log = folder.join(number.to_string());
             let [number, seed] = [number.to_string(), seed().to_string()];
             let [seconds, operations] = [seconds.to_string(), operations.to_string()];
-            let which = ["--log", log.to_str().unwrap(), "--number", &number, "--seed", &seed];
-            let much = ["--seconds", &seconds, "--operations", &operations];
-            application.start(SCRIPT, &[&which[..], &much[..]].concat())
+            let identity = ["--log", log.to_str().unwrap(), "--number", &number, "--seed", &seed];
+            let amount = ["--seconds", &seconds, "--operations", &operations];
+            application.start(SCRIPT, &[&identity[..], &amount[..]].concat())
         };
         Self { running: (0..count).map(start).collect(), folder }
     }
 
-    /// Whether all of them have begun: an empty table is nothing to attack.
-    fn began(&self) -> bool {
+    /// Whether all processes have written: an empty table is nothing to attack.
+    fn have_started(&self) -> bool {
         let wrote = |number: usize| std::fs::metadata(self.log(number)).is_ok_and(|log| log.len() > 0);
         (0..self.running.len()).all(wrote)
     }
@@ -296,27 +296,27 @@ impl Drop for Processes {
 }
 
 #[tokio::test]
-async fn an_application_in_use_loses_nothing_while_its_table_is_swept_and_repaired() {
-    in_use("live application", false).await;
+async fn a_live_application_loses_nothing_while_its_table_is_cleaned_and_repaired() {
+    attack_live_application("live application", false).await;
 }
 
 #[tokio::test]
-async fn an_application_in_use_loses_nothing_while_its_dead_rows_are_retired() {
-    in_use("live application, retire", true).await;
+async fn a_live_application_loses_nothing_while_its_dead_rows_are_retired() {
+    attack_live_application("live application, retire", true).await;
 }
 
-async fn in_use(attack: &str, retires: bool) {
+async fn attack_live_application(attack: &str, retires: bool) {
     let (bed, application) = application(retires).await;
     let mut runs = Runs::on(&bed, 0);
     let processes = Processes::start(&application, &bed.prefix, amount(3, 6), amount(25, 300), 500);
-    runs.beside(&processes).await;
+    runs.run_during(&processes).await;
     let mut judged = Judged::of(&processes, &runs);
     println!(
-        "{} operations, {} beside a run; {} deaths, {} good answers in the last two seconds of a life; {:?}",
-        judged.operations, judged.raced, judged.deaths, judged.just_in_time, judged.good
+        "{} operations, {} during a run; {} expired, {} accepted in the last two seconds of a life; {:?}",
+        judged.operations, judged.raced, judged.expired, judged.just_in_time, judged.good
     );
 
-    // Nobody writes any more: one clean sweep and repair, and nothing that is dead now is left.
+    // Without a writer, one cleanup and one repair leave no dead row.
     let end = now();
     let judged_at = runs.daily(end).await;
     assert!(end.get() - judged_at < 60, "judged at {judged_at}, at {end:?}");
@@ -325,7 +325,7 @@ async fn in_use(attack: &str, retires: bool) {
     let (dead, dangling) = (aftermath.dead(judged_at), model::dangling(&aftermath.rows));
     assert!(dead.is_empty() && dangling.is_empty(), "dead: {dead:?}, dangling: {dangling:?}");
 
-    // What is alive by the logs, and stays so for another minute, still works.
+    // Credentials that are alive by the logs for another minute still work.
     let minute_left = |entry: &&Value| entry["dies"].as_f64().is_none_or(|dies| dies > clock() + 60.0);
     let alive: Vec<&Value> = judged.alive.iter().filter(minute_left).collect();
     let answers: Vec<bool> =
@@ -336,7 +336,7 @@ async fn in_use(attack: &str, retires: bool) {
     }
     println!("{} alive at the end", alive.len());
 
-    // Much later everything that can die is dead.
+    // Much later, every row that can expire has expired.
     let later = EpochSeconds::new(now().get() + LATER);
     runs.daily(later).await;
     runs.repair(later).await;
@@ -344,19 +344,19 @@ async fn in_use(attack: &str, retires: bool) {
     let (dead, dangling) = (aftermath.dead(later.get()), model::dangling(&aftermath.rows));
     let mut figures = runs.figures;
     figures.attempts += 4;
-    // A fault is an operation of the application that was answered while a run of ours was under way.
+    // A fault is an operation that was answered during a run of the janitor.
     figures.faults = judged.raced;
     figures.live_lost = judged.lost.len() as u64;
     figures.dead_left = dead.len() as u64;
     figures.dangling = dangling.len() as u64;
-    let output = [runs.said, TOLD.lock().unwrap().join("\n"), aftermath.own].join("\n");
+    let output = [runs.output, EMITTED.lock().unwrap().join("\n"), aftermath.own].join("\n");
     figures.secrets = secrets_in(&output, judged.secrets.iter().map(String::as_str));
     assert!(judged.raised.is_empty(), "the library raised: {:#?}", judged.raised);
     assert!(judged.revived.is_empty(), "accepted after its end: {:#?}", judged.revived);
     assert!(judged.lost.is_empty(), "refused while alive: {:#?}", judged.lost);
     figures.tell(attack);
 
-    // An attack in which nothing died, or nothing was used while it died, proves nothing.
+    // The attack proves nothing if no credential expired, or none was used near its expiry.
     let kinds = judged.good.keys().map(String::as_str).collect::<Vec<_>>();
     for kind in "client mcp_access mcp_code mcp_consumed mcp_refresh nonce replay session spa_access spa_consumed \
                  spa_refresh ticket tombstone verify"
@@ -364,25 +364,25 @@ async fn in_use(attack: &str, retires: bool) {
     {
         assert!(kinds.contains(&kind), "no {kind} was used");
     }
-    assert!(judged.deaths > 30 && judged.just_in_time > 50 && judged.raced > 200 && alive.len() > 50);
-    // Most rows that die have a TTL that is near: a run that retires leaves them to it.
-    assert!(figures.attempts > 12 && figures.deleted > if retires { 5 } else { judged.deaths }, "{figures:?}");
+    assert!(judged.expired > 30 && judged.just_in_time > 50 && judged.raced > 200 && alive.len() > 50);
+    // Most expired rows have a near TTL: a run that retires leaves them to it.
+    assert!(figures.attempts > 12 && figures.deleted > if retires { 5 } else { judged.expired }, "{figures:?}");
 }
 
-/// The judge can say no: a cleaning whose clock is a few seconds ahead takes what is alive, and the log shows it.
+/// The check can fail: runs whose clock is a few seconds ahead delete live rows, and the logs show it.
 #[tokio::test]
-async fn the_log_notices_rows_that_were_taken_while_they_were_alive() {
-    // On a busy machine no run may fall into the last seconds of a life: then once more.
+async fn the_logs_show_live_rows_that_were_deleted() {
+    // On a busy machine no run may coincide with the last seconds of a life: try again.
     for _ in 0..4 {
         let (bed, application) = application(false).await;
         let mut runs = Runs::on(&bed, 4);
         let processes = Processes::start(&application, &bed.prefix, 1, 8, 150);
-        runs.beside(&processes).await;
+        runs.run_during(&processes).await;
         let judged = Judged::of(&processes, &runs);
-        println!("{} of {} operations were refused something alive", judged.lost.len(), judged.operations);
+        println!("{} of {} operations were refused for a live credential", judged.lost.len(), judged.operations);
         if !judged.lost.is_empty() {
             return;
         }
     }
-    panic!("rows were taken while they were alive, and nobody noticed");
+    panic!("live rows were deleted, and the logs do not show it");
 }

@@ -1,4 +1,4 @@
-//! The jobs on rows of the real ActingWeb library, and by the judgement of its own JSON reader. Needs Python and DynamoDB Local.
+//! The jobs on rows of the real ActingWeb library, checked by the library itself. Needs Python and DynamoDB Local.
 
 mod clients;
 mod clocks;

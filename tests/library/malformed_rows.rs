@@ -1,6 +1,6 @@
-//! Malformed rows: what is in them must neither stop a run, nor get a live row deleted, nor reach a terminal.
+//! Malformed rows must not stop a run, cause the deletion of a live row, or reach a terminal unescaped.
 //!
-//! The judge is Python (`tests/python/oracle.py`): what the writer's own JSON reader makes of a row is what counts.
+//! The oracle is Python (`tests/python/oracle.py`): a row means what the writer's own JSON reader reads.
 
 use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use serde_json::json;
 use shared::bucket::JANITOR_OWNER;
 use shared::time::EpochSeconds;
 
-/// The rows of a random table that are written: a key is written once.
+/// The rows of a random table, one per key.
 fn written(rows: &[ModelRow]) -> Vec<ModelRow> {
     let by_key: BTreeMap<Key, &ModelRow> = rows.iter().map(|row| (row.key(), row)).collect();
     by_key.into_values().cloned().collect()
@@ -52,7 +52,7 @@ fn the_oracle_agrees_with_the_model() {
         assert_eq!(sentence.repair, index_repair(&left, NOW), "seed {seed}: the repair");
         dead += sentence.daily.len() + sentence.repair.len();
     }
-    assert!(dead > 2_000, "{dead} dead rows prove little");
+    assert!(dead > 2_000, "{dead} dead rows are too few");
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ enum Which {
     Repair,
 }
 
-/// A table of malformed rows on an engine, and what the oracle says of it.
+/// A table of malformed rows on an engine, and the oracle's verdict.
 struct Attacked {
     bed: Bed,
     before: BTreeMap<Key, String>,
@@ -85,38 +85,38 @@ impl Attacked {
     async fn run(&mut self, which: Which, mode: &str) -> RunReport {
         let event = json!({"mode": mode, "max_write_units_per_second": 1e6, "max_read_units_per_second": 1e6});
         let (function, now) = (&self.bed.function, EpochSeconds::new(NOW));
-        let ran = match which {
+        let result = match which {
             Which::Cleanup => function.daily_cleanup(event, now, None).await,
             Which::Repair => function.index_repair(event, now, None).await,
         };
-        let report = ran.unwrap_or_else(|error| panic!("{which:?}: {error}"));
-        let told = match which {
+        let report = result.unwrap_or_else(|error| panic!("{which:?}: {error}"));
+        let answer = match which {
             Which::Cleanup => bed::cleanup_answer(&report),
             Which::Repair => bed::repair_answer(&report),
         };
         self.figures.attempts += 1;
-        self.figures.secrets += secrets(&format!("{told} {report:?}"));
+        self.figures.secrets += secrets(&format!("{answer} {report:?}"));
         assert_eq!(
             (report.outcome, report.counts.rows_skipped()),
             (Outcome::Complete, 0),
             "{which:?}: {:?}",
             report.notes
         );
-        assert_eq!(report.counts.lost_races(), 0, "{which:?}: nobody else was there");
+        assert_eq!(report.counts.lost_races(), 0, "{which:?}: there was no other writer");
         report
     }
 
-    /// A run, dry and then real: it does what it said, and what the oracle says.
+    /// A dry run and a real run: both match each other and the oracle.
     async fn clean(&mut self, which: Which) {
         let before = self.table().await;
         let dry = self.run(which, "dry-run").await;
         assert_eq!(self.table().await, before, "{which:?}: the dry run wrote");
         let real = self.run(which, "delete").await;
-        for (bucket, told) in dry.counts.buckets() {
+        for (bucket, counts) in dry.counts.buckets() {
             assert_eq!(
-                Some(told),
+                Some(counts),
                 real.counts.buckets().get(bucket),
-                "{which:?}: the dry run told another story of {bucket}"
+                "{which:?}: the dry run reported something else for {bucket}"
             );
         }
         assert_eq!(dry.counts.rows_deleted(), real.counts.rows_deleted());
@@ -130,8 +130,8 @@ impl Attacked {
         let lost: Vec<&String> =
             gone.difference(dead).filter(|key| !self.sentence.may.contains(*key)).map(|key| &before[key]).collect();
         let left: Vec<&String> = dead.difference(&gone).filter_map(|key| before.get(key)).collect();
-        tell(&format!("{which:?}: live rows lost"), &lost);
-        tell(&format!("{which:?}: dead rows left"), &left);
+        print_rows(&format!("{which:?}: live rows lost"), &lost);
+        print_rows(&format!("{which:?}: dead rows left"), &left);
         self.figures.live_lost += lost.len() as u64;
         self.figures.dead_left += left.len() as u64;
         assert_eq!(real.counts.rows_deleted(), gone.len() as u64, "{which:?}: the count is wrong");
@@ -140,7 +140,7 @@ impl Attacked {
         assert!(changed.is_empty(), "{which:?}: rewritten: {changed:?}");
     }
 
-    /// Runs that retire, until one has nothing to do. One run can clear the way for the other.
+    /// Runs that retire, until one has nothing to do. Rows that one run ends make others dead for the next.
     async fn retire(&mut self, client: &aws_sdk_dynamodb::Client) {
         let table = self.bed.table.clone();
         let before = items::all(client, &table).await;
@@ -155,21 +155,21 @@ impl Attacked {
         assert!(items::all(client, &table).await == after, "a run after the last one wrote");
         let new = after.keys().filter(|key| !before.contains_key(*key));
         assert_eq!(new.filter(|key| key.0 != JANITOR_OWNER).count(), 0, "a run wrote a row that is not its state");
-        for (key, mut was) in before.into_iter().filter(|(key, _)| key.0 != JANITOR_OWNER) {
-            let mut is = after.get(&key).expect("a run that retires deletes nothing").clone();
+        for (key, mut old) in before.into_iter().filter(|(key, _)| key.0 != JANITOR_OWNER) {
+            let mut new = after.get(&key).expect("a run that retires deletes nothing").clone();
             let is_dead = self.sentence.daily.contains(&key) || self.sentence.repair.contains(&key);
-            if is.remove("retired_from").is_some() {
-                was.remove("ttl_timestamp");
-                is.remove("ttl_timestamp");
+            if new.remove("retired_from").is_some() {
+                old.remove("ttl_timestamp");
+                new.remove("ttl_timestamp");
                 let is_lost = !is_dead && !self.sentence.may.contains(&key);
-                is_lost.then(|| tell("a live row is retired", &[&self.before[&key]]));
+                is_lost.then(|| print_rows("a live row is retired", &[&self.before[&key]]));
                 self.figures.live_lost += u64::from(is_lost);
             }
-            assert!(was == is, "rewritten: {}", self.before[&key]);
+            assert!(old == new, "rewritten: {}", self.before[&key]);
         }
     }
 
-    /// Both runs, twice: the second time there is nothing left to do.
+    /// Both runs, twice: the second time they find nothing to do.
     async fn attack(&mut self) {
         self.clean(Which::Cleanup).await;
         self.clean(Which::Repair).await;
@@ -181,10 +181,7 @@ impl Attacked {
         let twice = self.table().await;
         let second: Vec<&Key> = once.keys().filter(|key| !twice.contains_key(*key)).collect();
         assert_eq!(second.len() as u64, later);
-        assert!(
-            second.iter().all(|key| self.sentence.may.contains(*key)),
-            "the second runs found something: {second:?}"
-        );
+        assert!(second.iter().all(|key| self.sentence.may.contains(*key)), "the second runs deleted rows: {second:?}");
         let left = judge(&[&twice], NOW).remove(0);
         let is_index = |key: &&Key| key.0 == shared::bucket::OAUTH_OWNER && key.1.contains("_index:");
         self.figures.dangling += left.repair.iter().filter(is_index).count() as u64;
@@ -194,15 +191,15 @@ impl Attacked {
 
 const DAY: i64 = 86_400;
 
-/// Whether DynamoDB removes a row up to `end`: it ignores a TTL of more than five years ago.
+/// Whether DynamoDB removes a row by `end`: it ignores a TTL of more than five years ago.
 fn is_removed(item: &Item, end: i64) -> bool {
     let ttl = item.get("ttl_timestamp").and_then(|ttl| ttl.as_n().ok()).and_then(|ttl| ttl.parse::<f64>().ok());
-    #[expect(clippy::cast_possible_truncation, reason = "seconds; a float ends at the greatest integer")]
+    #[expect(clippy::cast_possible_truncation, reason = "seconds; the cast saturates")]
     ttl.is_some_and(|ttl| (NOW - 5 * 365 * DAY..=end).contains(&(ttl.ceil() as i64)))
 }
 
-/// Runs that retire: what is dead is marked, and nothing else is written. A TTL that is near is taken away before, so that each dead row has
-/// to be written.
+/// Runs that retire mark dead rows and write nothing else. A near TTL is removed before, so that each dead row has to be
+/// written.
 async fn retire(kind: EngineKind, items: &[Item]) -> Figures {
     let mut items = items.to_vec();
     for item in items.iter_mut().filter(|item| is_removed(item, NOW + 8 * DAY)) {
@@ -213,7 +210,7 @@ async fn retire(kind: EngineKind, items: &[Item]) -> Figures {
     attacked.bed.function = attacked.bed.through(&proxy).await;
     attacked.bed.function.environment.insert("EXPIRED_ROWS".to_owned(), "retire".to_owned());
     let client = bed::tables::client(engine(kind).endpoint()).await;
-    // Rows that are dead because others are gone are found once TTL has removed those.
+    // Rows that are dead because of other rows are found after TTL has removed those.
     for _ in 0..2 {
         attacked.retire(&client).await;
         let retired = items::all(&client, &attacked.bed.table).await.into_values();
@@ -225,19 +222,19 @@ async fn retire(kind: EngineKind, items: &[Item]) -> Figures {
     let dead = |key: &&Key| attacked.sentence.daily.contains(*key) || attacked.sentence.repair.contains(*key);
     let left = items::all(&client, &attacked.bed.table).await;
     for key in left.keys().filter(dead) {
-        tell("a dead row is left", &[&attacked.before[key]]);
+        print_rows("a dead row is left", &[&attacked.before[key]]);
         attacked.figures.dead_left += 1;
     }
     assert!(attacked.figures.deleted * 5 > items.len() as u64, "{:?}", attacked.figures);
     attacked.figures
 }
 
-fn secrets(told: &str) -> u64 {
-    told.matches(SECRET).count() as u64
+fn secrets(text: &str) -> u64 {
+    text.matches(SECRET).count() as u64
 }
 
-/// The first few of some rows, short enough to read.
-fn tell(what: &str, rows: &[&String]) {
+/// Prints the first few rows, shortened.
+fn print_rows(what: &str, rows: &[&String]) {
     for row in rows.iter().take(12) {
         println!("{what} ({}): {}", rows.len(), row.chars().take(700).collect::<String>());
     }
@@ -249,11 +246,11 @@ async fn malformed_rows_are_judged_as_python_reads_them() {
     let mut figures = Figures::default();
     for kind in [EngineKind::Embedded, EngineKind::DynamoDbLocal] {
         let mut attacked = Attacked::new(kind, &items).await;
-        assert_eq!(attacked.before.len(), items.len(), "{kind:?}: what was written is there");
+        assert_eq!(attacked.before.len(), items.len(), "{kind:?}: rows are missing");
         let dead = attacked.sentence.daily.len() + attacked.sentence.repair.len();
         assert!(
             dead * 5 > items.len() && dead * 5 < items.len() * 4,
-            "{dead} of {} are dead: too one-sided",
+            "{dead} of {} are dead: too few or too many",
             items.len()
         );
         attacked.attack().await;
@@ -267,16 +264,16 @@ async fn malformed_rows_are_judged_as_python_reads_them() {
     figures.tell("malformed rows, retire");
 }
 
-/// The janitor's own rows can be damaged like any other: a run begins at the beginning, and goes through.
+/// With a malformed state row a run starts from the beginning, and completes.
 #[tokio::test]
 async fn malformed_state_rows_do_not_stop_a_run() {
     let beds = [Bed::new(EngineKind::Embedded).await, Bed::new(EngineKind::DynamoDbLocal).await];
     let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.to_owned());
     let (now, mut stopped) = (EpochSeconds::new(NOW), Vec::new());
     let names = ["lease", "daily-cleanup", "index-repair", "index-repair-seen-07"];
-    // All of them in memory; on the other engine the lease, which every run writes on a condition.
-    let places = names.map(|name| (&beds[0], name)).into_iter().chain([(&beds[1], names[0])]);
-    for (bed, name) in places {
+    // All names on the embedded engine; on the other only the lease, which every run writes conditionally.
+    let cases = names.map(|name| (&beds[0], name)).into_iter().chain([(&beds[1], names[0])]);
+    for (bed, name) in cases {
         for data in strange_data() {
             let sort = format!("state:{name}");
             let fixed =
@@ -286,10 +283,10 @@ async fn malformed_state_rows_do_not_stop_a_run() {
             items::write(&bed.function.client, &bed.table, &[item]).await;
             let daily = bed.function.daily_cleanup(json!({}), now, None).await;
             let repair = bed.function.index_repair(json!({}), now, None).await;
-            for ran in [daily, repair] {
-                if !ran.as_ref().is_ok_and(|report| report.outcome.is_complete()) {
+            for result in [daily, repair] {
+                if !result.as_ref().is_ok_and(|report| report.outcome.is_complete()) {
                     let data = format!("{data:?}").chars().take(80).collect::<String>();
-                    stopped.push(format!("{name} {data}: {:?}", ran.map(|report| (report.outcome, report.notes))));
+                    stopped.push(format!("{name} {data}: {:?}", result.map(|report| (report.outcome, report.notes))));
                 }
             }
         }
@@ -297,22 +294,22 @@ async fn malformed_state_rows_do_not_stop_a_run() {
     assert!(stopped.is_empty(), "{} runs: {stopped:#?}", stopped.len());
 }
 
-/// What may be printed: no control characters but the line's end, nothing that turns or hides text.
-fn unprintable(told: &str) -> Option<char> {
-    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    told.chars().find(|c| *c != '\n' && (c.is_control() || turns(*c)))
+/// The first character that may not be printed: a control character other than a newline, or one that reverses or hides text.
+fn unprintable(text: &str) -> Option<char> {
+    let is_hidden = |c: char| matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    text.chars().find(|c| *c != '\n' && (c.is_control() || is_hidden(*c)))
 }
 
-fn is_sane(what: &str, ended: &Ended) {
-    let told = format!("{}{}", ended.out, ended.err);
+fn check_output(what: &str, ended: &Ended) {
+    let printed = format!("{}{}", ended.out, ended.err);
     assert!((0..=3).contains(&ended.code), "{what}: {ended:?}");
-    assert!(!told.contains("panicked"), "{what}: {told}");
-    assert_eq!(unprintable(&told), None, "{what}: {told:?}");
-    assert_eq!(secrets(&told), 0, "{what}: {told}");
+    assert!(!printed.contains("panicked"), "{what}: {printed}");
+    assert_eq!(unprintable(&printed), None, "{what}: {printed:?}");
+    assert_eq!(secrets(&printed), 0, "{what}: {printed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_shows_malformed_rows_in_plain_words() {
+async fn a_terminal_shows_malformed_rows_without_control_characters() {
     let items = malformed_rows(seed() + 1, NOW, amount(1_200, 6_000), 1);
     let kind = EngineKind::Embedded;
     let bed = Bed::new(kind).await;
@@ -322,9 +319,9 @@ async fn a_terminal_shows_malformed_rows_in_plain_words() {
     for command in
         [&["cleanup"][..], &["repair"], &["audit"], &["audit", "--json"], &["cleanup", "--json"], &["repair", "--json"]]
     {
-        is_sane(&format!("{command:?}"), &janitor(endpoint, &bed.table, command, ""));
+        check_output(&format!("{command:?}"), &janitor(endpoint, &bed.table, command, ""));
     }
-    // The oddest names, owners and buckets, and as many of the rest as there is time for.
+    // Keys with unprintable characters first, then some of the rest.
     let now = NOW.to_string();
     let odd = |item: &&Item| {
         let (owner, sort) = items::key(item);
@@ -335,21 +332,21 @@ async fn a_terminal_shows_malformed_rows_in_plain_words() {
     for (i, item) in odd.into_iter().take(few).chain(rest.into_iter().take(few)).enumerate() {
         let (owner, sort) = items::key(item);
         let Some((bucket, name)) = sort.split_once(':') else { continue };
-        // An argument cannot hold a zero, and what is typed in ends with its line.
+        // An argument cannot contain a NUL, and standard input ends at the first line.
         if [owner.as_str(), bucket].iter().any(|text| text.contains('\0')) || name.contains(['\n', '\r']) {
             continue;
         }
         let json = if i % 4 == 0 { &["--json"][..] } else { &[] };
         let arguments = [&["explain", "--now", &now][..], json, &["--", &owner, bucket, "-"]].concat();
-        let ended = janitor_row(endpoint, &bed.table, &arguments, name);
-        is_sane(&format!("{arguments:?} {name:?}"), &ended);
+        let ended = run_explain(endpoint, &bed.table, &arguments, name);
+        check_output(&format!("{arguments:?} {name:?}"), &ended);
         assert!(ended.code < 2, "{arguments:?} {name:?}: {ended:?}");
     }
     assert_eq!(items::scan(&bed.function.client, &bed.table).await, before, "nothing was written");
 }
 
-/// `explain`, whose arguments end the options.
-fn janitor_row(endpoint: &str, table: &str, arguments: &[&str], name: &str) -> Ended {
+/// Runs `explain` with the options before its arguments.
+fn run_explain(endpoint: &str, table: &str, arguments: &[&str], name: &str) -> Ended {
     let mut all = vec![arguments[0], "--endpoint", endpoint, "--table", table];
     all.extend(&arguments[1..]);
     bed::janitor::Janitor::default().run_with(&all, &format!("{name}\n"))

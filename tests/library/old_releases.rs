@@ -1,5 +1,5 @@
-//! Rows of nine releases of the real library in one table, each written by the release itself: one cleaning, and every
-//! release still accepts everything of its own that is alive.
+//! Rows of nine releases of the real library in one table, each written by its own release: after a cleanup and a repair every
+//! release still accepts its live rows.
 
 use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,26 +24,26 @@ const SCRIPT: &str = "actingweb_old.py";
 const HOUR: i64 = 3_600;
 const DAY: i64 = 86_400;
 
-static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static EMITTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn releases() -> Vec<&'static str> {
     RELEASES.lines().filter(|line| !line.starts_with('#')).collect()
 }
 
-/// Has each release do something, all at once, and returns what they answered.
-fn of_each(
+/// Runs each release concurrently, and returns their answers.
+fn with_each_release(
     releases: &[&'static str],
     prefix: &str,
-    act: impl Fn(&str, &Application) -> Value + Sync,
+    action: impl Fn(&str, &Application) -> Value + Sync,
 ) -> BTreeMap<&'static str, Value> {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let act = &act;
+    let action = &action;
     thread::scope(|scope| {
         let started: Vec<_> = releases
             .iter()
             .copied()
             .map(|release| {
-                let run = move || act(release, &Application::of_release(endpoint, prefix, release));
+                let run = move || action(release, &Application::of_release(endpoint, prefix, release));
                 (release, scope.spawn(run))
             })
             .collect();
@@ -64,46 +64,46 @@ fn names_of(keys: &BTreeSet<Key>, rows: &[ModelRow]) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_what_is_alive() {
+async fn cleans_a_table_that_nine_releases_wrote_and_each_still_accepts_its_live_rows() {
     attack("old releases", &releases(), false).await;
 }
 
 #[tokio::test]
-async fn retires_rows_of_old_releases_and_each_still_accepts_what_is_alive() {
-    attack("old releases, retire", &amount(UNDATED.to_vec(), releases()), true).await;
+async fn retires_rows_of_old_releases_and_each_still_accepts_its_live_rows() {
+    attack("old releases, retire", &amount(WITHOUT_TTL.to_vec(), releases()), true).await;
 }
 
 async fn attack(name: &str, releases: &[&'static str], retires: bool) {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let bed = Bed::new(EngineKind::DynamoDbLocal).await;
-    // The tables beside it: releases that make them at the same time get in each other's way.
+    // Creates the other tables first: releases that create them concurrently conflict.
     Application::new(endpoint, &bed.prefix).run("actingweb_live.py", &["--prepare"], "");
-    let began = Instant::now();
+    let started_at = Instant::now();
     let copies = amount(1, 2).to_string();
-    let manifests = of_each(releases, &bed.prefix, |_, application| {
+    let manifests = with_each_release(releases, &bed.prefix, |_, application| {
         serde_json::from_str(&application.run(SCRIPT, &["--write", "--copies", &copies], "")).unwrap()
     });
     let before = Aftermath::read(endpoint, &bed.table).await.rows.len();
     let bed = if retires { bed.retiring().await } else { bed };
 
-    // One cleaning by the functions, and one by the program, which finds nothing that they have left.
+    // First the functions, then `janitor`, which finds nothing left to do.
     let function = Function::new(bed.function.client.clone(), bed.function.environment.clone())
-        .telling(|line| TOLD.lock().unwrap().push(line.to_owned()));
-    // A fault is a row that another release than the newest may have spelled, dated or named differently: all of them.
+        .telling(|line| EMITTED.lock().unwrap().push(line.to_owned()));
+    // Every row counts as a fault: an older release may have spelled, dated or named it differently.
     let mut figures = Figures { faults: before as u64, ..Figures::default() };
-    let mut said = String::new();
+    let mut output = String::new();
     let mut ran = |figures: &mut Figures, report: &RunReport| {
         assert_eq!(report.outcome, Outcome::Complete, "{}", report.to_json());
         figures.attempts += 1;
         figures.ran(report);
-        said.push_str(&format!("{}\n", report.to_json()));
+        output.push_str(&format!("{}\n", report.to_json()));
         report.counts.rows_ended() + report.counts.rows_left_to_ttl()
     };
     let now = EpochSeconds::from(SystemTime::now());
-    let swept = ran(&mut figures, &function.daily_cleanup(json!({}), now, None).await.unwrap());
+    let cleaned = ran(&mut figures, &function.daily_cleanup(json!({}), now, None).await.unwrap());
     let repaired = ran(&mut figures, &function.index_repair(json!({}), now, None).await.unwrap());
-    println!("{before} rows, {swept} ended by the daily cleanup, {repaired} by the repair");
-    assert!(swept * 9 > 300 * releases.len() as u64 && repaired > releases.len() as u64);
+    println!("{before} rows, {cleaned} ended by the daily cleanup, {repaired} by the repair");
+    assert!(cleaned * 9 > 300 * releases.len() as u64 && repaired > releases.len() as u64);
     let mut printed = String::new();
     for command in ["cleanup", "repair"] {
         let janitor =
@@ -114,36 +114,36 @@ async fn attack(name: &str, releases: &[&'static str], retires: bool) {
         let report = answer.get("report").unwrap_or(&answer);
         figures.attempts += 1;
         figures.answered(report);
-        // Seconds later: what has died since is none of what was written here.
+        // Seconds later, none of these rows has expired since.
         let rows = &report["rows"];
         assert_eq!((&rows["deleted"], rows["retired"].as_u64().unwrap_or(0)), (&json!(0), 0), "{report}");
         printed.push_str(&(ended.out + &ended.err));
     }
 
-    // The table by itself: nothing dead is left, but for the tokens of 3.7.4 to 3.14.7 that a rotation gave a later
-    // TTL and not a later expiry. To see that one of those is dead, every live token would have to be read every day:
-    // they wait until their index rows are due, and no release accepts them.
+    // No dead row is left, except tokens of 3.7.4 to 3.14.7 whose rotation set a later TTL but not a later expiry. To find
+    // those, every live token would have to be read every day. They are deleted when their index rows are due, and no
+    // release accepts them.
     let aftermath = Aftermath::left(endpoint, &bed.table, now.get(), retires).await;
     let late: BTreeSet<String> = manifests.values().flat_map(|manifest| names(manifest, "late")).collect();
     let dead = names_of(&aftermath.dead(now.get()), &aftermath.rows);
-    // TTL removes some of those as well.
-    let is_so = if retires { dead.is_subset(&late) } else { dead == late };
-    assert!(is_so, "{} dead and still there, {} expected", dead.len(), late.len());
+    // With retire, TTL removes some of those, too.
+    let is_expected = if retires { dead.is_subset(&late) } else { dead == late };
+    assert!(is_expected, "{} dead rows left, {} expected", dead.len(), late.len());
     let left: BTreeSet<&str> = aftermath.rows.iter().map(|row| row.name.as_str()).collect();
-    let mut lingering = Vec::new();
+    let mut left_behind = Vec::new();
     for (release, manifest) in &manifests {
         let dead = names(manifest, "dead");
-        lingering.extend(dead.into_iter().filter(|name| left.contains(name.as_str())).map(|_| *release));
+        left_behind.extend(dead.into_iter().filter(|name| left.contains(name.as_str())).map(|_| *release));
     }
-    assert!(lingering.is_empty(), "dead by their writers, and still there: {lingering:?}");
+    assert!(left_behind.is_empty(), "dead by their release, and left: {left_behind:?}");
     figures.dangling = model::dangling(&aftermath.rows).len() as u64;
 
-    // Each release is the judge of its own. The shortest life is a ticket's, five minutes.
-    assert!(began.elapsed() < Duration::from_mins(4), "too slow a machine: what was alive dies of age");
-    let answers = of_each(releases, &bed.prefix, |release, application| {
-        let asked: Value =
+    // Each release checks its own rows. The shortest life is that of a ticket, five minutes.
+    assert!(started_at.elapsed() < Duration::from_mins(4), "too slow: live rows may expire");
+    let answers = with_each_release(releases, &bed.prefix, |release, application| {
+        let presented: Value =
             ["alive", "late"].iter().flat_map(|list| entries(&manifests[release], list)).cloned().collect();
-        serde_json::from_str(&application.run(SCRIPT, &["--judge"], &asked.to_string())).unwrap()
+        serde_json::from_str(&application.run(SCRIPT, &["--judge"], &presented.to_string())).unwrap()
     });
     for (release, manifest) in &manifests {
         let (alive, answers) = (entries(manifest, "alive"), answers[release].as_array().unwrap());
@@ -163,7 +163,7 @@ async fn attack(name: &str, releases: &[&'static str], retires: bool) {
         assert!(alive.len() >= 11 && names(manifest, "dead").len() >= 17, "{release} wrote too little");
     }
 
-    // Later everything that can die is dead. What has no age is seen twice, an hour apart.
+    // Later every row that can expire has expired. Rows of unknown age are seen twice, an hour apart.
     let later = now.get() + 90 * DAY;
     ran(&mut figures, &function.daily_cleanup(json!({}), EpochSeconds::new(later), None).await.unwrap());
     for at in [later, later + HOUR] {
@@ -171,25 +171,29 @@ async fn attack(name: &str, releases: &[&'static str], retires: bool) {
     }
     let aftermath = Aftermath::left(endpoint, &bed.table, later + HOUR, retires).await;
     let buckets: BTreeSet<&str> = aftermath.rows.iter().map(|row| row.bucket.as_str()).collect();
-    println!("after all deaths: {} rows of {buckets:?}", aftermath.rows.len());
+    println!("after everything expired: {} rows of {buckets:?}", aftermath.rows.len());
     figures.dead_left = aftermath.dead(later + HOUR).len() as u64;
     figures.dangling += model::dangling(&aftermath.rows).len() as u64;
-    let mortal = |bucket: &&&str| !["mcp_clients", "client_index", "_client_index"].contains(bucket);
-    assert_eq!(buckets.iter().filter(mortal).collect::<Vec<_>>(), Vec::<&&str>::new(), "only clients live for ever");
+    let expires = |bucket: &&&str| !["mcp_clients", "client_index", "_client_index"].contains(bucket);
+    assert_eq!(
+        buckets.iter().filter(expires).collect::<Vec<_>>(),
+        Vec::<&&str>::new(),
+        "rows other than clients are left"
+    );
 
     let secrets: Vec<&str> =
         manifests.values().flat_map(|manifest| entries(manifest, "secrets")).filter_map(Value::as_str).collect();
-    let output = [said, printed, TOLD.lock().unwrap().join("\n"), aftermath.own].join("\n");
+    let output = [output, printed, EMITTED.lock().unwrap().join("\n"), aftermath.own].join("\n");
     figures.secrets = secrets_in(&output, secrets);
     figures.tell(name);
 }
 
-/// Releases that gave no row a TTL.
-const UNDATED: [&str; 3] = ["3.3", "3.5", "3.7.3"];
+/// Releases that set no TTL.
+const WITHOUT_TTL: [&str; 3] = ["3.3", "3.5", "3.7.3"];
 
-/// The TTL with which 3.15.1 would have written a row, plainly, from docs/rows.md; `None` for one that has none, or of which
-/// nothing tells when it was written.
-fn ttl_of_the_newest(row: &ModelRow, rows: &[ModelRow]) -> Option<i64> {
+/// The TTL that 3.15.1 would have set, calculated from docs/rows.md; `None` for a row without a TTL, or without a known time of
+/// writing.
+fn ttl_of_newest_release(row: &ModelRow, rows: &[ModelRow]) -> Option<i64> {
     let fields: Value = serde_json::from_str(row.data.as_deref()?).unwrap();
     let time = |field: &str| fields[field].as_i64();
     let written = |row: &ModelRow| {
@@ -204,7 +208,7 @@ fn ttl_of_the_newest(row: &ModelRow, rows: &[ModelRow]) -> Option<i64> {
     let stored_until = match row.bucket.as_str() {
         "oauth_sessions" => time("created_at").max(time("retrieved_at"))? + 600,
         "spa_access_tokens" => time("created_at")? + HOUR,
-        // A tripwire until it expires as well.
+        // A tripwire until it expires, too.
         "spa_refresh_tokens" if fields["used"] == true => (time("used_at")? + 2 * DAY).max(time("expires_at")?),
         "spa_refresh_tokens" => time("created_at")? + 14 * DAY,
         "mcp_auth_codes" => time("created_at")? + 600,
@@ -226,11 +230,11 @@ fn ttl_of_the_newest(row: &ModelRow, rows: &[ModelRow]) -> Option<i64> {
 }
 
 #[tokio::test]
-async fn rows_of_releases_without_a_ttl_get_the_newest_one_s_and_are_otherwise_what_they_were() {
+async fn rows_of_releases_without_ttl_get_the_ttl_of_the_newest_release_and_are_otherwise_unchanged() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
     let bed = Bed::new(EngineKind::DynamoDbLocal).await;
     Application::new(endpoint, &bed.prefix).run("actingweb_live.py", &["--prepare"], "");
-    let manifests = of_each(&UNDATED, &bed.prefix, |_, application| {
+    let manifests = with_each_release(&WITHOUT_TTL, &bed.prefix, |_, application| {
         serde_json::from_str(&application.run(SCRIPT, &["--write", "--copies", "1"], "")).unwrap()
     });
     let mut expected = Aftermath::read(endpoint, &bed.table).await.rows;
@@ -238,24 +242,24 @@ async fn rows_of_releases_without_a_ttl_get_the_newest_one_s_and_are_otherwise_w
     let ended = Janitor::on(endpoint, &bed.prefix).run(&["ttl", "backfill", "--apply", "--yes", "--json"]);
     assert_eq!(ended.code, 0, "{ended:?}");
 
-    let ttls: Vec<Option<i64>> = expected.iter().map(|row| ttl_of_the_newest(row, &expected)).collect();
+    let ttls: Vec<Option<i64>> = expected.iter().map(|row| ttl_of_newest_release(row, &expected)).collect();
     for (row, ttl) in expected.iter_mut().zip(&ttls) {
         row.ttl = ttl.map_or(ModelTtl::Absent, ModelTtl::Number);
     }
     let set = ttls.iter().flatten().count();
-    println!("{set} of {} rows were given a TTL", expected.len());
+    println!("{set} of {} rows got a TTL", expected.len());
     assert_eq!(ended.json()["set"], set);
     let after = Aftermath::read(endpoint, &bed.table).await.rows;
     let wrong: BTreeSet<&str> =
         after.iter().filter(|row| !expected.contains(row)).map(|row| row.bucket.as_str()).collect();
-    assert!(after.len() == expected.len() && wrong.is_empty(), "not as they must be: rows of {wrong:?}");
+    assert!(after.len() == expected.len() && wrong.is_empty(), "unexpected rows of {wrong:?}");
 
-    // Each release still takes what it has written and what is alive.
-    let answers = of_each(&UNDATED, &bed.prefix, |release, application| {
+    // Each release still accepts its live rows.
+    let answers = with_each_release(&WITHOUT_TTL, &bed.prefix, |release, application| {
         let alive = json!(entries(&manifests[release], "alive"));
         serde_json::from_str(&application.run(SCRIPT, &["--judge"], &alive.to_string())).unwrap()
     });
     for (release, answers) in &answers {
-        assert!(answers.as_array().unwrap().iter().all(|answer| answer == true), "{release} refuses what is alive");
+        assert!(answers.as_array().unwrap().iter().all(|answer| answer == true), "{release} refuses a live row");
     }
 }

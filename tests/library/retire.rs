@@ -1,4 +1,4 @@
-//! `EXPIRED_ROWS=retire` on rows of the real library: what it costs, that every live row still works, and that it can be taken back.
+//! `EXPIRED_ROWS=retire` on rows of the real library: its costs, that every live row still works, and restore.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,12 +23,12 @@ use shared::time::EpochSeconds;
 
 const DAY: i64 = 86_400;
 const ROWS: u32 = 5_500;
-/// A run can clear the way for the next.
+/// Rows that one run ends make others dead for the next.
 const RUNS: [Which; 3] = [Which::Cleanup, Which::Repair, Which::Cleanup];
-/// Of the library's own handler on such rows (`make bench`).
+/// Units and requests of the library's own handler on such rows (`make bench`).
 const HANDLER: (f64, u64) = (8_136.0, 7_937);
 
-/// An engine that says that TTL is on, and removes nothing by itself.
+/// An engine that reports that TTL is on, and removes nothing.
 fn with_ttl_on(kind: EngineKind) -> Proxy {
     Proxy::start(engine(kind).endpoint(), |request| proxy::with_ttl_on(request, Fate::Forward))
 }
@@ -39,7 +39,7 @@ async fn retiring(bed: &Bed, proxy: &Proxy) -> Function {
     function
 }
 
-/// A table of its own with these items.
+/// A new table with these items.
 async fn copy(kind: EngineKind, items: impl Iterator<Item = Item>) -> Bed {
     let bed = Bed::new(kind).await;
     items::write(&bed.function.client, &bed.table, &items.collect::<Vec<_>>()).await;
@@ -52,7 +52,7 @@ async fn run(which: Which, function: &Function, now: i64) -> RunReport {
     report
 }
 
-/// Through a connection of its own: one that was idle while Python worked may have been closed.
+/// Uses a new connection: an idle one may have been closed while Python ran.
 async fn rows(kind: EngineKind, bed: &Bed) -> BTreeMap<Key, Item> {
     rows_at(engine(kind).endpoint(), bed).await
 }
@@ -65,7 +65,7 @@ fn ttl(item: &Item) -> Option<i64> {
     item.get("ttl_timestamp")?.as_n().ok()?.parse().ok()
 }
 
-fn bare(mut item: Item) -> Item {
+fn strip_ttl(mut item: Item) -> Item {
     item.remove("ttl_timestamp");
     item
 }
@@ -75,15 +75,15 @@ fn is_provider(item: &Item) -> bool {
 }
 
 #[tokio::test]
-async fn retires_5500_rows_of_the_real_library_and_takes_it_back() {
+async fn retires_5500_rows_of_the_real_library_and_restores_them() {
     let local = EngineKind::DynamoDbLocal;
     let bed = Bed::new(local).await;
     let application = Application::new(engine(local).endpoint(), &bed.prefix);
     let manifest = application.seed(ROWS, 1).await;
     let written = rows(local, &bed).await;
-    // Each dead row of this release has a TTL that is near: it is left to it. As releases before 3.7.4 wrote them, without a TTL, they
-    // have to be retired. Provider rows keep theirs: without it, an unreferenced one is of unknown age, and takes two runs.
-    let without_ttl = written.values().filter(|item| !is_provider(item)).cloned().map(bare).collect::<Vec<_>>();
+    // Dead rows of this release have a near TTL and are left to it. Rows without a TTL, as releases before 3.7.4 wrote them, have to be
+    // retired. Provider rows keep their TTL: without it their age is unknown, and they take two runs.
+    let without_ttl = written.values().filter(|item| !is_provider(item)).cloned().map(strip_ttl).collect::<Vec<_>>();
     items::write(&bed::tables::client(engine(local).endpoint()).await, &bed.table, &without_ttl).await;
     let before = rows(local, &bed).await;
     let now = real_now();
@@ -104,7 +104,7 @@ async fn retires_5500_rows_of_the_real_library_and_takes_it_back() {
     }
     assert_eq!(rows(local, &bed).await, after);
     println!("{}", application.judge_within(&manifest, 7 * DAY));
-    assert_eq!(rows(local, &bed).await, after, "the judge puts back what it used");
+    assert_eq!(rows(local, &bed).await, after, "the judge did not restore what it used");
 
     let clock = RunClock::start(EpochSeconds::new(now), None);
     let settings = Settings::parse(&function.environment, &serde_json::Map::new(), Purpose::Cleanup).unwrap();
@@ -113,13 +113,13 @@ async fn retires_5500_rows_of_the_real_library_and_takes_it_back() {
     let wanted = Wanted { bucket: None, owner: None, since: None, retired_for: 7 * DAY, policy };
     let restored = restore(&store, &wanted, EpochSeconds::new(now), false).await;
     assert_eq!(restored.sum(|counts| counts.restored), retired);
-    assert_eq!(rows(local, &bed).await, before, "every attribute of every row is what it was");
+    assert_eq!(rows(local, &bed).await, before, "a row differs from what it was");
 
     check_costs(&written, now).await;
-    check_only_the_dead_are_left_to_ttl(&before, &after, now).await;
+    check_only_dead_rows_are_left_to_ttl(&before, &after, now).await;
 }
 
-/// What runs that delete leave of these rows.
+/// The rows that deleting runs keep.
 async fn alive_at(now: i64, items: &BTreeMap<Key, Item>) -> BTreeMap<Key, Item> {
     let deleting = copy(EngineKind::Embedded, items.values().cloned()).await;
     for which in RUNS {
@@ -128,8 +128,8 @@ async fn alive_at(now: i64, items: &BTreeMap<Key, Item>) -> BTreeMap<Key, Item> 
     rows(EngineKind::Embedded, &deleting).await
 }
 
-/// The engine's own TTL, by its own clock: a run of more than a day ago retires for a day. What it retires is over at once, and what was
-/// dead then is gone, and nothing else. The table is small, and alone on its engine.
+/// Uses the engine's own TTL and clock: runs dated more than a day ago retire rows for one day, so the engine removes them at once. Exactly
+/// the rows that were dead then are removed. The table is small, and the only one of its engine.
 #[tokio::test]
 async fn ttl_removes_exactly_the_dead_rows_once_their_retirement_is_over() {
     let local = Engine::dynamodb_local_alone();
@@ -144,12 +144,12 @@ async fn ttl_removes_exactly_the_dead_rows_once_their_retirement_is_over() {
     for (key, item) in &written {
         let is_ours = bucket::find(&key.0, item["bucket"].as_s().map_or("", String::as_str)).is_some();
         if alive.contains_key(key) && is_ours && is_over(item) {
-            // It died since, and TTL would have taken it before the run.
+            // It expired since; TTL would have removed it before the run.
             let delete = client.delete_item().table_name(&bed.table).key("id", item["id"].clone());
             delete.key("bucket_name", item["bucket_name"].clone()).send().await.unwrap();
         } else if is_over(item) && !is_provider(item) {
-            // As releases before 3.7.4 wrote them. Provider rows keep their TTL: the run leaves them to it.
-            items::write(&client, &bed.table, &[bare(item.clone())]).await;
+            // As releases before 3.7.4 wrote it. Provider rows keep their TTL, and are left to it.
+            items::write(&client, &bed.table, &[strip_ttl(item.clone())]).await;
         }
     }
     let before = rows_at(local.endpoint(), &bed).await;
@@ -164,25 +164,29 @@ async fn ttl_removes_exactly_the_dead_rows_once_their_retirement_is_over() {
     }
     println!("{} rows, {} alive; {retired} retired, {left} left to their TTL", before.len(), expected.len());
     assert!(retired > 30 && left > 0 && expected.len() > 30, "of {} rows", before.len());
-    // Longer than two passes over the table.
+    // Longer than two TTL passes over the table.
     let end = Instant::now() + Duration::from_mins(6);
     while rows_at(local.endpoint(), &bed).await.values().any(is_over) && Instant::now() < end {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let after = rows_at(local.endpoint(), &bed).await;
-    // A TTL of its own may have passed in the meantime.
+    // A live row's own TTL may have passed in the meantime.
     expected.retain(|_, item| !is_over(item));
-    assert_eq!(after.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "exactly the dead rows are gone");
-    assert!(after == expected, "what is alive is as it was");
+    assert_eq!(
+        after.keys().collect::<Vec<_>>(),
+        expected.keys().collect::<Vec<_>>(),
+        "other rows than the dead ones are gone"
+    );
+    assert!(after == expected, "a live row was changed");
     println!("{}", application.judge_within(&manifest, 60 * DAY));
 }
 
-/// Each row that deleting runs delete is gone by its TTL within the days; rows that they keep are not retired.
-async fn check_only_the_dead_are_left_to_ttl(before: &BTreeMap<Key, Item>, after: &BTreeMap<Key, Item>, now: i64) {
+/// TTL removes each row that deleting runs would delete within RETIRE_DAYS; rows that they would keep are not retired.
+async fn check_only_dead_rows_are_left_to_ttl(before: &BTreeMap<Key, Item>, after: &BTreeMap<Key, Item>, now: i64) {
     let alive = alive_at(now, before).await;
     for (key, item) in after {
         let soon = ttl(item).is_some_and(|at| at <= now + 7 * DAY);
-        assert!(alive.contains_key(key) || soon, "a dead row is left to nothing");
+        assert!(alive.contains_key(key) || soon, "a dead row has no near TTL");
         assert!(!alive.contains_key(key) || !item.contains_key("retired_from"), "a live row is retired");
     }
 }
@@ -196,12 +200,12 @@ async fn check_costs(items: &BTreeMap<Key, Item>, now: i64) {
     println!("retire: {cost:?}");
     assert!(cost.units() <= 0.06 * HANDLER.0 && cost.requests * 50 <= HANDLER.1, "{cost:?}");
 
-    // As releases before 3.7.4 wrote them: without any TTL.
-    let bed = copy(kind, items.values().cloned().map(bare)).await;
+    // Without a TTL, as releases before 3.7.4 wrote them.
+    let bed = copy(kind, items.values().cloned().map(strip_ttl)).await;
     let proxy = with_ttl_on(kind);
     let deleted = Which::Cleanup.run(&bed.through(&proxy).await, Cost::event(), now).await.unwrap();
     let deleting = Cost::of(&deleted, &proxy);
-    let bed = copy(kind, items.values().cloned().map(bare)).await;
+    let bed = copy(kind, items.values().cloned().map(strip_ttl)).await;
     let proxy = with_ttl_on(kind);
     let retired = Which::Cleanup.run(&retiring(&bed, &proxy).await, Cost::event(), now).await.unwrap();
     let retiring = Cost::of(&retired, &proxy);

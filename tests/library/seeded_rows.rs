@@ -1,4 +1,4 @@
-//! The real ActingWeb library as writer, reader and judge, on genuine DynamoDB Local.
+//! Rows that the real ActingWeb library writes, reads and checks, on DynamoDB Local.
 
 use bed::Invocations as _;
 use std::cell::RefCell;
@@ -33,7 +33,7 @@ async fn cleans_5500_rows_of_the_real_library_and_every_live_one_still_works() {
     let function = Function::new(client, bed::deleting("AWS_DB_PREFIX", &prefix));
     let dry = function.daily_cleanup(json!({"mode": "dry-run"}), now(), None).await.unwrap();
     let report = function.daily_cleanup(json!({}), now(), None).await.unwrap();
-    // The measured figures of docs/costs.md are from here.
+    // The source of the measured figures in docs/costs.md.
     println!("{}", report.to_json());
     assert_eq!(report.outcome, Outcome::Complete);
     assert_eq!(dry.counts, report.counts);
@@ -47,7 +47,7 @@ async fn cleans_5500_rows_of_the_real_library_and_every_live_one_still_works() {
 }
 
 #[tokio::test]
-async fn the_library_reads_swaps_and_consumes_rows_that_are_spelled_by_dumps() {
+async fn the_library_reads_updates_and_consumes_rows_serialized_by_dumps() {
     let (client, prefix) = new_table(endpoint()).await;
     let application = Application::new(endpoint(), &prefix);
     let time = now();
@@ -121,7 +121,7 @@ async fn the_library_reads_swaps_and_consumes_rows_that_are_spelled_by_dumps() {
     assert!(answers[7]["access_token"].as_str().unwrap().starts_with("aw_"), "rotated");
 }
 
-/// A JSON value with everything in it that two spellings could differ in.
+/// A JSON value with everything that two serializers could write differently.
 fn random_value(random: &mut fastrand::Rng, depth: usize) -> Value {
     match random.u8(..if depth == 0 { 6 } else { 8 }) {
         0 => json!(null),
@@ -142,12 +142,12 @@ fn random_value(random: &mut fastrand::Rng, depth: usize) -> Value {
 }
 
 #[tokio::test]
-async fn spells_json_as_python_does() {
+async fn serializes_json_as_python_does() {
     let mut random = fastrand::Rng::with_seed(11);
     let values: Vec<Value> = (0..3_000).map(|_| random_value(&mut random, 3)).collect();
     let operations: Value = values.iter().map(|value| json!({"op": "dumps", "value": value})).collect();
-    let spelled = Application::new(endpoint(), "spelling").ask(&operations);
-    for (value, python) in values.iter().zip(spelled) {
+    let serialized = Application::new(endpoint(), "spelling").ask(&operations);
+    for (value, python) in values.iter().zip(serialized) {
         assert_eq!(json!(dumps(value)), python);
     }
 }
