@@ -39,7 +39,7 @@ fn arrays(source: &str) -> Vec<BTreeSet<String>> {
                     escaped = c == '\\' && !escaped;
                     ends
                 };
-                let end = rest[1..].find(is_end).expect("an unterminated string");
+                let end = rest[1..].find(is_end).expect("a closing quote");
                 open.last_mut().map(|strings| strings.insert(rest[1..=end].to_owned()));
                 length = end + 2;
             }

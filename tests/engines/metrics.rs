@@ -207,12 +207,12 @@ async fn an_hourly_count_costs_no_more_than_one_pass(kind: EngineKind) {
     println!("one pass: {units} read units in {pages} pages, {own} for the state rows; hourly: {:?}", measured.usage);
     // In addition to the system actors' rows it reads the state rows, in one small read.
     assert!(own <= 0.5, "{own} read units of state rows");
-    assert!(measured.usage.read_units <= units + own, "{} instead of {units} + {own}", measured.usage.read_units);
+    assert!(measured.usage.read_units <= units + own, "{} exceeds {units} + {own}", measured.usage.read_units);
     assert!(measured.usage.write_units == 0.0);
     // At a low rate pages are smaller, and each is rounded up by at most half a unit.
     let slow = measure(&bed, json!({"max_read_units_per_second": 60})).await;
     let bound = units + own + 0.5 * f64::from(u32::try_from(slow.usage.requests).unwrap());
-    assert!(slow.usage.read_units <= bound, "{} instead of {bound}", slow.usage.read_units);
+    assert!(slow.usage.read_units <= bound, "{} exceeds {bound}", slow.usage.read_units);
 }
 
 async fn sends_only_reads(kind: EngineKind) {

@@ -99,7 +99,7 @@ async fn doctor_checks_each_permission_and_changes_nothing(kind: EngineKind) {
             assert!(found.contains(&(format!("dynamodb:{permission}"), "ok".to_owned())), "{permission}: {found:?}");
         }
         let actions: Vec<_> =
-            found.iter().filter(|(check, _)| ACTIONS.iter().any(|action| check.ends_with(action))).collect();
+            found.iter().filter(|(check, _)| ACTIONS.iter().any(|name| check.ends_with(name))).collect();
         assert_eq!(actions, [&(format!("dynamodb:{needed}"), "ok".to_owned())]);
         assert_eq!(rows(&bed).await, before, "{row}, {action}");
         let impossible = "attribute_exists(#id) AND attribute_not_exists(#id)";
