@@ -1,6 +1,6 @@
-//! A table with every kind of row in every state that matters, each with the fate it must have.
+//! A table with every kind of row in every relevant state, each with its expected fate.
 //!
-//! The fates are written down here by hand, from docs/rows.md, and not computed by the code that they check.
+//! The fates are written by hand from docs/rows.md, not computed by the code under test.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ const DAY: i64 = 86_400;
 /// The hour that ActingWeb adds to every storage TTL.
 const SKEW: i64 = HOUR;
 const REUSE_WINDOW: i64 = 2 * DAY;
-/// A row that is dead by its own fields is kept for so long: the application's clock may be behind.
+/// How long a row that is dead by its own fields is kept: the application's clock may be behind.
 const SLACK: i64 = 300;
 
 /// Every kind of row, `copies` times under different names, as of `now`. The same seed gives the same table.
@@ -45,20 +45,20 @@ pub fn all_kinds(now: i64, copies: usize, seed: u64) -> Vec<Specimen> {
         }
         table.spa();
         table.newer_buckets();
-        table.strangers();
+        table.foreign();
     }
     table.rows
 }
 
-/// The same without the rows whose fate depends on the second in which they are judged: rows that are dead at `now`, and rows
-/// that are still alive a day later.
+/// Only rows whose fate does not depend on the second in which they are judged: rows that are dead at `now`, and rows that
+/// are still alive a day later.
 pub fn settled(now: i64, copies: usize, seed: u64) -> Vec<Specimen> {
     let dead = all_kinds(now, copies, seed).into_iter().filter(|row| row.fate == Goes);
     let alive = all_kinds(now + DAY, copies, !seed).into_iter().filter(|row| row.fate == Stays);
     dead.chain(alive).collect()
 }
 
-/// The release line whose bucket names an index row is written under.
+/// Which releases' bucket names an index row has.
 #[derive(Clone, Copy)]
 enum Generation {
     Old,
@@ -104,7 +104,7 @@ impl Table {
         });
     }
 
-    /// The row just put, with another TTL attribute than a number of seconds.
+    /// Replaces the TTL attribute of the last row, for example by one that is not a number.
     fn with_ttl(&mut self, ttl: AttributeValue) {
         if let Some(row) = self.rows.last_mut() {
             row.ttl = Some(ttl);
@@ -123,9 +123,9 @@ impl Table {
             (now - 30 * DAY, with_ttl(now - 30 * DAY), Goes),
             // Written before 3.7.4, which gave rows no TTL.
             (now - 400 * DAY, None, Goes),
-            // A server an hour ahead of us.
+            // Written by a server whose clock is an hour ahead.
             (now + HOUR, with_ttl(now + HOUR), Stays),
-            // A deployment with longer sessions than the library's: its own field says alive.
+            // A deployment with longer sessions than the library's default: alive by its own field.
             (now - 60, past, Stays),
         ] {
             let name = self.token("", 43);
@@ -166,7 +166,7 @@ impl Table {
                 "chain_id": "c1"});
             self.put(OAUTH_OWNER, "spa_access_tokens", &name, &dumps(&data), ttl, fate);
         }
-        // TTLs that DynamoDB never acts on prove nothing, one way or the other.
+        // TTLs that DynamoDB never acts on decide nothing.
         for (ttl, expires, fate) in [
             (AttributeValue::N(format!("{now}000")), now + HOUR, Stays),
             (AttributeValue::N(format!("{now}000")), now - HOUR, Goes),
@@ -185,8 +185,8 @@ impl Table {
         });
     }
 
-    /// Refresh rows in every state, SPA's and MCP's alike: `put` writes one. Its last argument is when the index row of
-    /// the same breath would carry its TTL.
+    /// Refresh rows in every state, for SPA and MCP: `put` writes one. Its last argument is the TTL of the index row that
+    /// is written with it.
     fn refresh_rows(&mut self, mut put: impl FnMut(&mut Table, Value, Option<i64>, Fate, Option<i64>)) {
         let now = self.now;
         let actor = self.actor.clone();
@@ -204,7 +204,7 @@ impl Table {
             (unused(now - SLACK), after(now - SLACK), Stays, index(now - SLACK)),
             (unused(now - SLACK - 1), after(now - SLACK - 1), Goes, index(now - SLACK - 1)),
             (unused(now - 90 * DAY), None, Goes, None),
-            // The tripwire: consumed, and still inside the window in which it reveals a thief.
+            // The tripwire: consumed, and still inside the window in which its reuse reveals theft.
             (used(now - DAY, now + 9 * DAY), after(now - DAY + window), Stays, index(now - DAY + window)),
             (used(ended, now - DAY), None, Stays, None),
             // Past the window and expired; past the window only; expired only.
@@ -213,7 +213,7 @@ impl Table {
             (used(ended, now - SLACK - 1), None, Stays, None),
             // Its TTL has passed: an hour more than the window.
             (used(now - window - 2 * HOUR, now + 5 * DAY), after(now - 2 * HOUR), Goes, index(now - 2 * HOUR)),
-            // Used, but nobody knows when: only by TTL.
+            // Used at an unknown time: decided by TTL alone.
             (json!({"actor_id": actor, "expires_at": now - 1, "used": true}), None, Stays, None),
             (json!({"actor_id": actor, "expires_at": now - 1, "used": true}), Some(now - 1), Goes, Some(now - 1)),
         ];
@@ -226,9 +226,9 @@ impl Table {
     fn mcp(&mut self, generation: Generation, copy: usize) {
         let now = self.now;
         let actor = self.actor.clone();
-        // Codes live ten minutes, access tokens an hour; both rows of a pair are written in one breath.
+        // Codes live ten minutes, access tokens an hour; both rows of a pair are written together.
         for (kind, life) in [("auth_code", 600), ("access_token", HOUR)] {
-            for (age, with_ttl, provider_goes) in [
+            for (age, with_ttl, provider_is_dead) in [
                 (life / 2, true, false),
                 (life + SLACK, true, false),
                 (life + SLACK + 1, true, true),
@@ -246,7 +246,7 @@ impl Table {
                 };
                 let ttl = |seconds: i64| with_ttl.then_some(created + seconds + SKEW);
                 let answer = json!({"access_token": self.token("ya29.", 60), "refresh_token": self.token("1//", 60)});
-                let provider_fate = if provider_goes { Goes } else { Stays };
+                let provider_fate = if provider_is_dead { Goes } else { Stays };
                 self.put(&actor, "mcp_google_tokens", &key, &dumps(&answer), ttl(HOUR), provider_fate);
                 let data = json!({"token": name, "actor_id": actor, "client_id": "mcp_x", "created_at": created,
                     "expires_at": created + life, "google_token_key": key, "used": false});
@@ -273,8 +273,8 @@ impl Table {
         self.clients(generation);
     }
 
-    /// An access token that died half an hour ago while its refresh token lives and names the same provider row; and a
-    /// pair of which both are long dead.
+    /// An access token that expired half an hour ago and a live refresh token that names the same provider row; and a pair
+    /// that is long dead.
     fn shared_provider_row(&mut self, generation: Generation) {
         let (now, actor) = (self.now, self.actor.clone());
         for (created, access, refresh, provider) in
@@ -308,7 +308,7 @@ impl Table {
         }
     }
 
-    /// Index rows whose target is not there, cannot be told, or is another bucket's.
+    /// Index rows whose target is absent, unreadable or in another bucket.
     fn lone_index_rows(&mut self, generation: Generation, copy: usize) {
         let (now, actor) = (self.now, self.actor.clone());
         let index = generation.bucket("access_token_index");
@@ -316,7 +316,7 @@ impl Table {
         for (data, ttl, fate) in [
             (pointer.as_str(), Some(now - 1), Goes),
             (pointer.as_str(), None, Goes),
-            // Not due: its token, had it not been revoked, would be alive. The weekly repair looks at these.
+            // Not due: its token would be alive if it had not been revoked. The weekly repair handles these.
             (pointer.as_str(), Some(now + 4 * HOUR), Stays),
             ("{\"no\": \"actor\"}", None, Stays),
             ("not json", Some(now - 1), Stays),
@@ -324,7 +324,7 @@ impl Table {
             let name = self.token("aw_", 43);
             self.put(OAUTH_OWNER, &index, &name, data, ttl, fate);
         }
-        // Another bucket's row under the very key of the target.
+        // A row of another bucket under the target's key.
         let name = format!("aw_:{copy}{}", self.token("", 40));
         let (bucket, rest) = name.split_once(':').unwrap_or(("", ""));
         self.put(&actor, &format!("mcp_tokens:{bucket}"), rest, "{\"x\": 1}", Some(now - 1), Stays);
@@ -345,7 +345,7 @@ impl Table {
         }
     }
 
-    /// What 3.10 to 3.13 added.
+    /// Buckets that 3.10 to 3.13 added.
     fn newer_buckets(&mut self) {
         let now = self.now;
         for (exp, ttl, fate) in [
@@ -398,8 +398,8 @@ impl Table {
         }
     }
 
-    /// Rows that are none of our business, some of them dressed up as ours. All of them look long dead.
-    fn strangers(&mut self) {
+    /// Foreign rows, some of which resemble ours. All of them look long dead.
+    fn foreign(&mut self) {
         let (actor, dead) = (self.actor.clone(), self.now - DAY);
         let data = dumps(&json!({"created_at": 1, "expires_at": 1, "used": false}));
         let peer = self.hex(32);
@@ -413,7 +413,7 @@ impl Table {
             (actor.as_str(), "oauth_sessions", self.token("", 43)),
             ("_actingweb_other", "spa_access_tokens", self.hex(40)),
             ("_mcp_system", "access_token_index", self.token("aw_", 43)),
-            // Keys that begin as ours do, in buckets that are not ours.
+            // Keys with our prefixes in foreign buckets.
             (OAUTH_OWNER, &format!("_oauth_sessions:{peer}"), "x".to_owned()),
             (OAUTH_OWNER, &format!("spa_refresh_tokens:{peer}"), "y".to_owned()),
             (OAUTH_OWNER, &format!("_access_token_index:{peer}"), "z".to_owned()),
