@@ -155,7 +155,7 @@ fn tasks(told: &Value) -> &Vec<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_state_machine_finishes_what_one_run_cannot() {
     let rows = settled(now(), copies(), 1);
-    let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count() as u64;
+    let dead = rows.iter().filter(|row| row.fate == Fate::Deleted).count() as u64;
     // A pace at which no segment can be finished in the time that a task has.
     let (timeout, units) = if rows.len() > 100_000 { (20, "8000") } else { (3, "1000") };
     let stage = Stage::set("daily-cleanup", &rows, timeout, units).await;

@@ -100,7 +100,7 @@ const EMAIL: &str = "visitor@mail.example.org";
 
 /// Tokens whose TTL is past, what hangs on them and is not, tokens that live, and rows that have nothing to do with it.
 fn living_table(now: i64) -> Vec<Specimen> {
-    use Fate::{Goes, Stays};
+    use Fate::{Deleted, Kept};
     let (past, later) = (now - 5, now + 1_000);
     let mut rows = Vec::new();
     for (n, (bucket, index)) in [
@@ -118,25 +118,25 @@ fn living_table(now: i64) -> Vec<Specimen> {
         let data = dumps(
             &json!({"token": name, "expires_at": now - 4_000, "created_at": now - 8_000, "google_token_key": key}),
         );
-        rows.push(row(&actor, bucket, &name, &data, past, Goes));
+        rows.push(row(&actor, bucket, &name, &data, past, Deleted));
         let index = if n % 2 == 0 { index.to_owned() } else { format!("_{index}") };
-        rows.push(row(OAUTH_OWNER, &index, &name, &dumps(&json!(actor)), later, Goes));
+        rows.push(row(OAUTH_OWNER, &index, &name, &dumps(&json!(actor)), later, Deleted));
         let named = n % 5 == 0;
-        let provider = if named { Stays } else { Goes };
+        let provider = if named { Kept } else { Deleted };
         rows.push(row(&actor, "mcp_google_tokens", &key, &dumps(&json!({"refresh_token": SECRET})), later, provider));
         if named {
             let live = dumps(&json!({"expires_at": now + 9_000, "created_at": now - 8_000, "google_token_key": key}));
-            rows.push(row(&actor, "mcp_refresh_tokens", &format!("token-secret-live{n}"), &live, later, Stays));
+            rows.push(row(&actor, "mcp_refresh_tokens", &format!("token-secret-live{n}"), &live, later, Kept));
         }
     }
     let chain = |expires: i64| dumps(&json!({"chain_id": "c", "expires_at": expires, "created_at": now - 9_000}));
-    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-1", &chain(now - 310), past, Goes));
-    rows.push(row(OAUTH_OWNER, "spa_access_tokens", "spa-secret-2", &chain(now + 900), later, Stays));
-    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-3", &chain(now + 900), later, Stays));
+    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-1", &chain(now - 310), past, Deleted));
+    rows.push(row(OAUTH_OWNER, "spa_access_tokens", "spa-secret-2", &chain(now + 900), later, Kept));
+    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-3", &chain(now + 900), later, Kept));
     // Removed by somebody, who leaves its index row: the weekly repair's.
     let data = dumps(&json!({"expires_at": now + 900, "created_at": now - 9_000}));
-    rows.push(row("by-hand", "mcp_tokens", "token-secret-by-hand", &data, later, Goes));
-    rows.push(row(OAUTH_OWNER, "_access_token_index", "token-secret-by-hand", "\"by-hand\"", later, Stays));
+    rows.push(row("by-hand", "mcp_tokens", "token-secret-by-hand", &data, later, Deleted));
+    rows.push(row(OAUTH_OWNER, "_access_token_index", "token-secret-by-hand", "\"by-hand\"", later, Kept));
     rows
 }
 
@@ -206,7 +206,7 @@ async fn the_filter_lets_through_what_the_function_acts_on_and_nothing_else() {
     let view = StreamViewType::NewAndOldImages;
     let stream = Stream::switch_on(client, engine(LOCAL).endpoint(), &bed.table, view).await;
     let rows = ["mcp_tokens", "mcp_google_tokens", "notes"]
-        .map(|bucket| row("ada", bucket, "x", "{}", now() + 900, Fate::Goes));
+        .map(|bucket| row("ada", bucket, "x", "{}", now() + 900, Fate::Deleted));
     bed.write(&rows).await;
     let changed = rows.clone().map(|row| Specimen { data: Some(AttributeValue::S("{\"a\": 1}".to_owned())), ..row });
     bed.write(&changed).await;
@@ -314,9 +314,9 @@ async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
             format!("google_token_access_{n}-that-nobody-may-see"),
         );
         let data = dumps(&json!({"google_token_key": key, "email": format!("{n}{EMAIL}")}));
-        rows.push(row(OAUTH_OWNER, "_access_token_index", &name, &dumps(&json!(actor)), now() + 900, Fate::Goes));
+        rows.push(row(OAUTH_OWNER, "_access_token_index", &name, &dumps(&json!(actor)), now() + 900, Fate::Deleted));
         let answer = dumps(&json!({"refresh_token": SECRET, "email": format!("{n}{EMAIL}")}));
-        rows.push(row(&actor, "mcp_google_tokens", &key, &answer, now() + 900, Fate::Goes));
+        rows.push(row(&actor, "mcp_google_tokens", &key, &answer, now() + 900, Fate::Deleted));
         secrets.extend([name.clone(), key]);
         let record = removal(&bed.table, n, &actor, "mcp_tokens", &name, Some(&data));
         if how != "good" {

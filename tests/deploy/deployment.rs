@@ -100,7 +100,7 @@ fn left_by_ttl() -> Vec<fixture::Specimen> {
         name: name.to_owned(),
         data: Some(AttributeValue::S(data.to_owned())),
         ttl: None,
-        fate: fixture::Fate::Goes,
+        fate: fixture::Fate::Deleted,
     };
     let (actor, token, provider) = LEFT;
     vec![

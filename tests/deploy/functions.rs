@@ -39,7 +39,7 @@ fn event(name: &str) -> Value {
 }
 
 fn dead(rows: &[Specimen]) -> usize {
-    rows.iter().filter(|row| row.fate == Fate::Goes).count()
+    rows.iter().filter(|row| row.fate == Fate::Deleted).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -378,7 +378,7 @@ fn live_token() -> [Specimen; 3] {
         name: name.to_owned(),
         data: Some(aws_sdk_dynamodb::types::AttributeValue::S(data.to_string())),
         ttl: Some(aws_sdk_dynamodb::types::AttributeValue::N((now() + 7_200).to_string())),
-        fate: Fate::Stays,
+        fate: Fate::Kept,
     };
     let token =
         json!({"token": "aw_live", "created_at": now(), "expires_at": now() + 3_600, "google_token_key": "key"});
@@ -402,7 +402,7 @@ async fn the_repair_runs_as_a_lambda() {
             name: "rt_dangling".to_owned(),
             data: Some(aws_sdk_dynamodb::types::AttributeValue::S("\"deleted\"".to_owned())),
             ttl: Some(aws_sdk_dynamodb::types::AttributeValue::N((now() + 900_000).to_string())),
-            fate: Fate::Goes,
+            fate: Fate::Deleted,
         };
         let rows: Vec<Specimen> = live_token().into_iter().chain([dangling]).collect();
         write_rows(&client, &table, &rows).await.unwrap();
@@ -443,7 +443,7 @@ fn hung_on_example() -> [Specimen; 2] {
         name: name.to_owned(),
         data: Some(aws_sdk_dynamodb::types::AttributeValue::S(data.to_owned())),
         ttl: Some(aws_sdk_dynamodb::types::AttributeValue::N((now() + 1_000).to_string())),
-        fate: Fate::Goes,
+        fate: Fate::Deleted,
     };
     [
         row("_actingweb_oauth2", "_access_token_index", "aw_example", &format!("\"{actor}\"")),

@@ -80,7 +80,7 @@ fn row(owner: &str, bucket: &str, name: &str, data: &str, ttl: Option<i64>, goes
         name: name.to_owned(),
         data: Some(AttributeValue::S(data.to_owned())),
         ttl: ttl.map(|at| AttributeValue::N(at.to_string())),
-        fate: if goes { Fate::Goes } else { Fate::Stays },
+        fate: if goes { Fate::Deleted } else { Fate::Kept },
     }
 }
 
@@ -237,7 +237,7 @@ async fn every_combination_of_index_row_token_and_provider_row_has_its_fate(kind
     let did = deliver_all(&bed.function, &records, 100).await;
     assert_eq!(did, would, "the dry run's report is the real run's");
     bed.check(&rows).await;
-    let goes = rows.iter().filter(|row| row.fate == Fate::Goes).count();
+    let goes = rows.iter().filter(|row| row.fate == Fate::Deleted).count();
     assert_eq!(did.rows_deleted(), goes as u64);
     println!("{} combinations, {} rows, {goes} deleted, {} requests dry", records.len(), rows.len(), seen.len());
 

@@ -67,7 +67,7 @@ fn sessions(dead: usize, alive: usize) -> Vec<Specimen> {
             session(
                 &format!("{:016x}{i:027}", random.u64(..)),
                 created,
-                if i < dead { Fate::Goes } else { Fate::Stays },
+                if i < dead { Fate::Deleted } else { Fate::Kept },
             )
         })
         .collect()
@@ -91,7 +91,7 @@ async fn deletes_every_dead_row_and_no_live_one(kind: EngineKind) {
     let report = clean(&bed, json!({})).await.unwrap();
     bed.check(&rows).await;
     assert_eq!(dry.counts, report.counts);
-    let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
+    let dead = rows.iter().filter(|row| row.fate == Fate::Deleted).count();
     assert_eq!(report.counts.rows_deleted(), dead as u64);
     assert_eq!(report.outcome, Outcome::Complete);
     let again = clean(&bed, json!({})).await.unwrap();
@@ -128,12 +128,12 @@ fn block_on<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -
 
 async fn a_row_that_changes_between_judgement_and_delete_survives(kind: EngineKind) {
     let mut rows: Vec<Specimen> =
-        ["data", "ttl", "no-ttl", "unchanged"].map(|name| session(name, NOW - 9_000, Fate::Goes)).into();
+        ["data", "ttl", "no-ttl", "unchanged"].map(|name| session(name, NOW - 9_000, Fate::Deleted)).into();
     let marker = |exp: i64| Some(AttributeValue::S(format!("{{\"seen_at\": 1, \"exp\": {exp}}}")));
     rows.push(Specimen {
         bucket: "_id_token_replay".to_owned(),
         data: marker(NOW - 900),
-        ..session("recreated", NOW - 9_000, Fate::Goes)
+        ..session("recreated", NOW - 9_000, Fate::Deleted)
     });
     let bed = Bed::with(kind, &rows).await;
     rows[0].data = Some(AttributeValue::S("{\"created_at\": 1, \"used\": true}".to_owned()));
@@ -255,7 +255,7 @@ async fn stops_by_itself_before_its_deadline_and_the_next_runs_finish(kind: Engi
 
 async fn stops_at_max_deletes_exactly_and_goes_on_from_there(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 3, 5);
-    let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
+    let dead = rows.iter().filter(|row| row.fate == Fate::Deleted).count();
     let bed = Bed::with(kind, &rows).await;
     let mut before = bed.keys().await.len();
     let mut deleted = 0;
@@ -307,7 +307,7 @@ async fn an_empty_table_is_a_success_that_says_so(kind: EngineKind) {
 
 async fn a_table_of_something_else_is_refused(kind: EngineKind) {
     let stranger =
-        Specimen { bucket: "invoices".to_owned(), owner: "customer".to_owned(), ..session("x", 1, Fate::Stays) };
+        Specimen { bucket: "invoices".to_owned(), owner: "customer".to_owned(), ..session("x", 1, Fate::Kept) };
     let bed = Bed::with(kind, std::slice::from_ref(&stranger)).await;
     let refused = clean(&bed, json!({})).await.unwrap_err();
     assert!(refused.to_string().starts_with("refused: table "), "{refused}");
@@ -320,8 +320,8 @@ async fn a_table_of_something_else_is_refused(kind: EngineKind) {
 
 async fn a_table_swept_clean_of_all_it_held_is_still_the_right_one(kind: EngineKind) {
     let stranger =
-        Specimen { bucket: "_internal".to_owned(), owner: "actor".to_owned(), ..session("x", 1, Fate::Stays) };
-    let bed = Bed::with(kind, &[stranger, session("dead", NOW - 9_000, Fate::Goes)]).await;
+        Specimen { bucket: "_internal".to_owned(), owner: "actor".to_owned(), ..session("x", 1, Fate::Kept) };
+    let bed = Bed::with(kind, &[stranger, session("dead", NOW - 9_000, Fate::Deleted)]).await;
     assert_eq!(clean(&bed, json!({})).await.unwrap().counts.rows_deleted(), 1);
     assert_eq!(clean(&bed, json!({})).await.unwrap().outcome, Outcome::Complete);
 }
@@ -333,7 +333,7 @@ const SERVER_ERROR: &str = r#"{"__type": "com.amazonaws.dynamodb.v20120810#Inter
 async fn survives_throttles_and_lost_answers(kind: EngineKind) {
     bed::clock::pause();
     let rows = fixture::all_kinds(NOW, 4, 6);
-    let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
+    let dead = rows.iter().filter(|row| row.fate == Fate::Deleted).count();
     let bed = Bed::with(kind, &rows).await;
     // Each request fails once at most: by chance one would use up all of its attempts.
     let (mut n, mut seen) = (0, HashSet::new());
@@ -433,7 +433,7 @@ async fn a_share_that_could_not_be_read_is_not_below_the_limit(kind: EngineKind)
     let dangling = |i: usize| Specimen {
         bucket: "_access_token_index".to_owned(),
         data: Some(AttributeValue::S("\"nobody\"".to_owned())),
-        ..session(&format!("aw_{i}"), NOW - 90_000, Fate::Goes)
+        ..session(&format!("aw_{i}"), NOW - 90_000, Fate::Deleted)
     };
     let bed = Bed::with(kind, &(0..150).map(dangling).chain(sessions(0, 1)).collect::<Vec<_>>()).await;
     let before = bed.keys().await;
@@ -455,7 +455,7 @@ async fn a_cursor_does_not_change_the_share(kind: EngineKind) {
     rows.extend((0..10).map(|i| Specimen {
         bucket: "_id_token_replay".to_owned(),
         data: Some(AttributeValue::S(format!("{{\"seen_at\": 1, \"exp\": {}}}", NOW - 900))),
-        ..session(&format!("marker{i}"), NOW, Fate::Goes)
+        ..session(&format!("marker{i}"), NOW, Fate::Deleted)
     }));
     let bed = Bed::with(kind, &rows).await;
     let first = clean(&bed, json!({"max_deletes": 1})).await.unwrap();
@@ -473,9 +473,9 @@ async fn a_row_with_an_impossible_pointer_does_not_stop_the_run(kind: EngineKind
         bucket: "_access_token_index".to_owned(),
         data: Some(AttributeValue::S(data.to_string())),
         ttl: None,
-        ..session(name, 0, Fate::Goes)
+        ..session(name, 0, Fate::Deleted)
     };
-    rows.push(Specimen { fate: Fate::Stays, ..index("aw_long", &json!(long)) });
+    rows.push(Specimen { fate: Fate::Kept, ..index("aw_long", &json!(long)) });
     // A dead token that names a provider row, and a refresh token that names an access token, which cannot exist.
     for (bucket, index_bucket, name) in
         [("mcp_tokens", "_access_token_index", "aw_1"), ("mcp_refresh_tokens", "_refresh_token_index", "rt_1")]
@@ -501,7 +501,7 @@ async fn a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_
         name: name.to_owned(),
         data: Some(AttributeValue::S(data.to_string())),
         ttl: None,
-        fate: Fate::Goes,
+        fate: Fate::Deleted,
     };
     let (oauth, token) = ("_actingweb_oauth2", |key: &str| json!({"expires_at": NOW - 309, "google_token_key": key}));
     let mut refresh = token("google_token_2");
@@ -548,9 +548,9 @@ async fn a_lease_row_that_cannot_be_read_is_replaced(kind: EngineKind) {
         owner: "_actingweb_janitor".to_owned(),
         bucket: "state".to_owned(),
         data: Some(AttributeValue::S("not json".to_owned())),
-        ..session("lease", NOW, Fate::Stays)
+        ..session("lease", NOW, Fate::Kept)
     };
-    let bed = Bed::with(kind, &[broken, session("dead", NOW - 9_000, Fate::Goes)]).await;
+    let bed = Bed::with(kind, &[broken, session("dead", NOW - 9_000, Fate::Deleted)]).await;
     assert_eq!(clean(&bed, json!({})).await.unwrap().counts.rows_deleted(), 1);
 }
 
@@ -719,8 +719,8 @@ async fn a_batch_that_is_refused_is_halved_until_the_row_is_found(kind: EngineKi
     let mut rows = fixture::all_kinds(NOW, 2, 31);
     // More than a few pieces of the walk in a row, without one delete that succeeds among them.
     let refused = 330;
-    rows.extend((0..refused).map(|i| session(&format!("!refused{i:04}"), NOW - 9_000, Fate::Stays)));
-    let at = rows.iter().position(|row| row.bucket == "_access_token_index" && row.fate == Fate::Goes).unwrap();
+    rows.extend((0..refused).map(|i| session(&format!("!refused{i:04}"), NOW - 9_000, Fate::Kept)));
+    let at = rows.iter().position(|row| row.bucket == "_access_token_index" && row.fate == Fate::Deleted).unwrap();
     let (unread, actor) = (rows[at].name.clone(), rows[at].data.clone().unwrap());
     let bed = Bed::with(kind, &rows).await;
     let actor: String = serde_json::from_str(actor.as_s().unwrap()).unwrap();
@@ -729,7 +729,7 @@ async fn a_batch_that_is_refused_is_halved_until_the_row_is_found(kind: EngineKi
         let of_token = row.owner == actor && row.name == unread;
         of_token || row.bucket == "_access_token_index" && row.name == unread
     };
-    rows.iter_mut().filter(|row| kept(row)).for_each(|row| row.fate = Fate::Stays);
+    rows.iter_mut().filter(|row| kept(row)).for_each(|row| row.fate = Fate::Kept);
     let key = format!("mcp_tokens:{unread}");
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         let poisoned = match request.operation.as_str() {
@@ -748,6 +748,6 @@ async fn a_batch_that_is_refused_is_halved_until_the_row_is_found(kind: EngineKi
     let provider: Value = serde_json::from_str(provider.unwrap().as_s().unwrap()).unwrap();
     rows.iter_mut()
         .filter(|row| provider["google_token_key"] == row.name.as_str())
-        .for_each(|row| row.fate = Fate::Stays);
+        .for_each(|row| row.fate = Fate::Kept);
     bed.check(&rows).await;
 }

@@ -39,7 +39,7 @@ pub(crate) fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Opti
         name: name.to_owned(),
         data: Some(AttributeValue::S(shared::pyjson::dumps(data))),
         ttl: ttl.map(|at| AttributeValue::N(at.to_string())),
-        fate: Fate::Stays,
+        fate: Fate::Kept,
     }
 }
 

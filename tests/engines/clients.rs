@@ -40,7 +40,7 @@ fn id(number: usize) -> String {
 
 fn row(owner: &str, bucket: &str, name: &str, data: &Value) -> Specimen {
     let data = Some(AttributeValue::S(dumps(data)));
-    Specimen { owner: owner.into(), bucket: bucket.into(), name: name.into(), data, ttl: None, fate: Fate::Stays }
+    Specimen { owner: owner.into(), bucket: bucket.into(), name: name.into(), data, ttl: None, fate: Fate::Kept }
 }
 
 fn record(owner: &str, number: usize, age: i64) -> Specimen {

@@ -24,7 +24,7 @@ fn put(owner: &str, bucket: &str, name: &str, data: &Value) -> Specimen {
         name: name.to_owned(),
         data: Some(AttributeValue::S(data.to_string())),
         ttl: None,
-        fate: Fate::Goes,
+        fate: Fate::Deleted,
     }
 }
 
@@ -102,7 +102,7 @@ async fn an_actor_is_read_once_to_see_who_names_its_provider_rows() {
             let token = json!({"created_at": NOW - 9_000, "expires_at": NOW - 309, "google_token_key": key});
             rows.push(put("_actingweb_oauth2", "_access_token_index", &name, &json!(actor)));
             rows.push(put(actor, "mcp_tokens", &name, &token));
-            let fate = if [3, 240].contains(&n) { Fate::Stays } else { Fate::Goes };
+            let fate = if [3, 240].contains(&n) { Fate::Kept } else { Fate::Deleted };
             rows.push(Specimen { fate, ..put(actor, "mcp_google_tokens", &key, &json!({"refresh_token": "x"})) });
         }
     }
@@ -111,7 +111,7 @@ async fn an_actor_is_read_once_to_see_who_names_its_provider_rows() {
     for (actor, name, data) in
         [("actor", "rt_1", live(3)), ("actor", "rt_2", live(240)), ("malformed", "rt_3", unreadable)]
     {
-        rows.push(Specimen { fate: Fate::Stays, ..put(actor, "mcp_refresh_tokens", name, &data) });
+        rows.push(Specimen { fate: Fate::Kept, ..put(actor, "mcp_refresh_tokens", name, &data) });
     }
     let bed = Bed::with(EngineKind::Embedded, &rows).await;
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), |_| proxy::Fate::Forward);
@@ -206,8 +206,8 @@ async fn a_token_whose_index_row_leads_elsewhere_is_unindexed_at_once() {
     let rows = [
         put("_actingweb_oauth2", "_access_token_index", "aw_1", &json!("nobody")),
         put("actor", "mcp_tokens", "aw_1", &token),
-        Specimen { fate: Fate::Stays, ..put("_actingweb_oauth2", "_access_token_index", "aw_2", &json!("actor")) },
-        Specimen { fate: Fate::Stays, ..put("actor", "mcp_tokens", "aw_2", &token) },
+        Specimen { fate: Fate::Kept, ..put("_actingweb_oauth2", "_access_token_index", "aw_2", &json!("actor")) },
+        Specimen { fate: Fate::Kept, ..put("actor", "mcp_tokens", "aw_2", &token) },
     ];
     let bed = Bed::with(EngineKind::Embedded, &rows).await;
     let repair = async |mode: &str| {
@@ -248,7 +248,7 @@ fn behind(kind: EngineKind, table: &str, replica: Behind, asked: Arc<Mutex<BTree
 /// is not there yet is looked for consistently before anything goes for its absence.
 #[tokio::test]
 async fn a_read_that_is_behind_loses_nothing() {
-    use Fate::{Goes, Stays};
+    use Fate::{Deleted, Kept};
     const INDEX: &str = "_access_token_index";
     let (alive, dead) =
         (json!({"created_at": NOW - 9_000, "expires_at": NOW + 9_000}), json!({"expires_at": NOW - 309}));
@@ -263,19 +263,19 @@ async fn a_read_that_is_behind_loses_nothing() {
     };
     let rows = [
         // Alive, and the replica has heard neither of the token nor of its index row.
-        (Stays, put("_actingweb_oauth2", INDEX, "aw_new", &json!("actor"))),
-        (Stays, put("actor", "mcp_tokens", "aw_new", &alive)),
+        (Kept, put("_actingweb_oauth2", INDEX, "aw_new", &json!("actor"))),
+        (Kept, put("actor", "mcp_tokens", "aw_new", &alive)),
         // Renewed, which the replica has not heard of.
-        (Stays, put("_actingweb_oauth2", INDEX, "aw_renewed", &json!("actor"))),
-        (Stays, put("actor", "mcp_tokens", "aw_renewed", &naming(&alive, "google_token_renewed"))),
-        (Stays, put("actor", "mcp_google_tokens", "google_token_renewed", &json!({"refresh_token": "x"}))),
+        (Kept, put("_actingweb_oauth2", INDEX, "aw_renewed", &json!("actor"))),
+        (Kept, put("actor", "mcp_tokens", "aw_renewed", &naming(&alive, "google_token_renewed"))),
+        (Kept, put("actor", "mcp_google_tokens", "google_token_renewed", &json!({"refresh_token": "x"}))),
         // Gone, and the replica still has it: dead, or alive.
-        (Goes, put("_actingweb_oauth2", INDEX, "aw_gone", &json!("actor"))),
-        (Goes, put("_actingweb_oauth2", INDEX, "aw_revoked", &json!("actor"))),
+        (Deleted, put("_actingweb_oauth2", INDEX, "aw_gone", &json!("actor"))),
+        (Deleted, put("_actingweb_oauth2", INDEX, "aw_revoked", &json!("actor"))),
         // Dead, and its provider row is not there yet for the replica.
-        (Goes, put("_actingweb_oauth2", INDEX, "aw_dead", &json!("actor"))),
-        (Goes, put("actor", "mcp_tokens", "aw_dead", &naming(&dead, "google_token_dead"))),
-        (Goes, put("actor", "mcp_google_tokens", "google_token_dead", &json!({"refresh_token": "x"}))),
+        (Deleted, put("_actingweb_oauth2", INDEX, "aw_dead", &json!("actor"))),
+        (Deleted, put("actor", "mcp_tokens", "aw_dead", &naming(&dead, "google_token_dead"))),
+        (Deleted, put("actor", "mcp_google_tokens", "google_token_dead", &json!({"refresh_token": "x"}))),
     ]
     .map(|(fate, row)| Specimen { fate, ttl: provider_ttl(&row), ..row });
     let key = |owner: &str, sort: &str| (owner.to_owned(), sort.to_owned());
@@ -298,7 +298,7 @@ async fn a_read_that_is_behind_loses_nothing() {
             let proxy = behind(kind, &bed.table, replica.clone(), Arc::clone(&asked));
             let report = which.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();
             let there = bed.keys().await;
-            for row in rows.iter().filter(|row| row.fate == Stays) {
+            for row in rows.iter().filter(|row| row.fate == Kept) {
                 assert!(
                     there.contains(&key(&row.owner, &format!("{}:{}", row.bucket, row.name))),
                     "{which:?} {}",

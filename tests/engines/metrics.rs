@@ -70,7 +70,7 @@ fn put(owner: &str, bucket: &str, name: &str, data: &str, ttl: impl Into<Option<
         name: name.to_owned(),
         data: Some(AttributeValue::S(data.to_owned())),
         ttl: ttl.into(),
-        fate: Fate::Stays,
+        fate: Fate::Kept,
     }
 }
 

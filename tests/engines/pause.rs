@@ -143,7 +143,7 @@ async fn a_paused_cascade_skips_its_records_and_sends_no_write(kind: EngineKind)
         name: "aw_removed".to_owned(),
         data: Some(aws_sdk_dynamodb::types::AttributeValue::S("\"an-actor\"".to_owned())),
         ttl: None,
-        fate: bed::fixture::Fate::Stays,
+        fate: bed::fixture::Fate::Kept,
     };
     paused.bed.write(std::slice::from_ref(&index)).await;
     let batch = event(std::slice::from_ref(&record));
@@ -203,7 +203,7 @@ async fn every_janitor_command_that_writes_is_refused_while_paused(kind: EngineK
             now + 600
         ))),
         ttl: None,
-        fate: bed::fixture::Fate::Stays,
+        fate: bed::fixture::Fate::Kept,
     };
     paused.bed.write(std::slice::from_ref(&token)).await;
     paused.bed.write(&unused(0..2)).await;

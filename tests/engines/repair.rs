@@ -59,68 +59,68 @@ struct Line {
 /// A refresh token has every state that a token can have. With an index row it stays in all of them: alive it is used
 /// through it, and dead it is the daily cleanup's. Without one:
 fn states() -> Vec<Line> {
-    use Fate::{Goes, Stays};
+    use Fate::{Deleted, Kept};
     let alive = NOW + 20 * DAY;
     let line = |state, data, ttl, unindexed| Line { state, data, ttl, unindexed };
     vec![
-        line("just written", json!({"created_at": NOW - 5, "expires_at": alive, "used": false}), Some(alive), Stays),
+        line("just written", json!({"created_at": NOW - 5, "expires_at": alive, "used": false}), Some(alive), Kept),
         line(
             "as old as the grace period",
             json!({"created_at": NOW - HOUR, "expires_at": alive, "used": false}),
             Some(alive),
-            Stays,
+            Kept,
         ),
         line(
             "older: unusable, perhaps revoked",
             json!({"created_at": NOW - HOUR - 1, "expires_at": alive, "used": false}),
             Some(alive),
-            Goes,
+            Deleted,
         ),
-        line("older, from before TTLs", json!({"created_at": NOW - 9 * DAY, "expires_at": alive}), None, Goes),
+        line("older, from before TTLs", json!({"created_at": NOW - 9 * DAY, "expires_at": alive}), None, Deleted),
         line(
             "written by a clock ahead",
             json!({"created_at": NOW + HOUR, "expires_at": alive, "used": false}),
             Some(alive),
-            Stays,
+            Kept,
         ),
-        line("expired", json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": false}), None, Goes),
+        line("expired", json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": false}), None, Deleted),
         line(
             "inside the slack, old",
             json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 300, "used": false}),
             None,
-            Goes,
+            Deleted,
         ),
         line(
             "consumed, inside its window",
             json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": true, "used_at": NOW - DAY}),
             None,
-            Stays,
+            Kept,
         ),
         line(
             "consumed, past window and expiry",
             json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": true, "used_at": NOW - 3 * DAY}),
             None,
-            Goes,
+            Deleted,
         ),
         line(
             "consumed, nobody knows when",
             json!({"created_at": NOW - 40 * DAY, "expires_at": alive, "used": true}),
             None,
-            Stays,
+            Kept,
         ),
         line(
             "consumed, TTL past",
             json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": true, "used_at": NOW - DAY}),
             Some(NOW - 1),
-            Goes,
+            Deleted,
         ),
-        line("age unknown", json!({"expires_at": alive, "used": false}), None, Stays),
-        line("age unknown, TTL past", json!({"used": false}), Some(NOW - 1), Goes),
+        line("age unknown", json!({"expires_at": alive, "used": false}), None, Kept),
+        line("age unknown, TTL past", json!({"used": false}), Some(NOW - 1), Deleted),
         line(
             "alive by its fields, TTL past, old",
             json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": false}),
             Some(NOW - 1),
-            Goes,
+            Deleted,
         ),
     ]
 }
@@ -140,12 +140,12 @@ async fn every_combination_of_index_rows_token_and_provider_row_has_its_verdict(
             for provider in [None, Some((Some(NOW - 1), true)), Some((Some(NOW + HOUR), false)), Some((None, false))] {
                 n += 1;
                 let (actor, token, key) = (format!("actor{n}"), format!("rt_{n}"), format!("google_token_access_{n}"));
-                let fate = if index.is_empty() { line.unindexed } else { Fate::Stays };
+                let fate = if index.is_empty() { line.unindexed } else { Fate::Kept };
                 let mut data = line.data.clone();
                 if let Some((ttl, past)) = provider {
                     data["google_token_key"] = json!(key);
                     // By its TTL, or with its token.
-                    let provider_fate = if past { Fate::Goes } else { fate };
+                    let provider_fate = if past { Fate::Deleted } else { fate };
                     rows.push(put(
                         &actor,
                         "mcp_google_tokens",
@@ -158,7 +158,7 @@ async fn every_combination_of_index_rows_token_and_provider_row_has_its_verdict(
                 rows.push(put(&actor, "mcp_refresh_tokens", &token, &data, line.ttl, fate));
                 // An index row outlives its time here: only its target counts.
                 rows.extend(
-                    index.iter().map(|index| put(OAUTH, index, &token, &json!(actor), Some(NOW + DAY), Fate::Stays)),
+                    index.iter().map(|index| put(OAUTH, index, &token, &json!(actor), Some(NOW + DAY), Fate::Kept)),
                 );
             }
         }
@@ -186,21 +186,21 @@ async fn every_kind_of_dangling_index_row_goes_and_lone_provider_rows_go_when_ol
     ] {
         for index in [index.to_owned(), format!("_{index}")] {
             for (name, ttl) in [("past", Some(NOW - 1)), ("ahead", Some(NOW + 20 * DAY)), ("none", None)] {
-                rows.push(put(OAUTH, &index, &format!("gone-{name}"), &json!("deleted-actor"), ttl, Fate::Goes));
+                rows.push(put(OAUTH, &index, &format!("gone-{name}"), &json!("deleted-actor"), ttl, Fate::Deleted));
             }
-            rows.push(put(OAUTH, &index, "malformed", &json!({"actor": 1}), None, Fate::Stays));
-            rows.push(put(OAUTH, &index, &format!("there{index}"), &json!("actor"), None, Fate::Stays));
+            rows.push(put(OAUTH, &index, "malformed", &json!({"actor": 1}), None, Fate::Kept));
+            rows.push(put(OAUTH, &index, &format!("there{index}"), &json!("actor"), None, Fate::Kept));
             let record = json!({"created_at": NOW - 5, "expires_at": NOW + DAY});
-            rows.push(put("actor", target, &format!("there{index}"), &record, None, Fate::Stays));
+            rows.push(put("actor", target, &format!("there{index}"), &record, None, Fate::Kept));
         }
     }
     // A provider row's age is in its TTL: two hours from when it was written.
     for (name, ttl, fate) in [
-        ("dead", Some(NOW - 1), Fate::Goes),
-        ("just written", Some(NOW + 2 * HOUR), Fate::Stays),
-        ("as old as the grace period", Some(NOW + HOUR), Fate::Stays),
-        ("older", Some(NOW + HOUR - 1), Fate::Goes),
-        ("age unknown", None, Fate::Stays),
+        ("dead", Some(NOW - 1), Fate::Deleted),
+        ("just written", Some(NOW + 2 * HOUR), Fate::Kept),
+        ("as old as the grace period", Some(NOW + HOUR), Fate::Kept),
+        ("older", Some(NOW + HOUR - 1), Fate::Deleted),
+        ("age unknown", None, Fate::Kept),
     ] {
         rows.push(put("another", "mcp_google_tokens", name, &json!({"refresh_token": "x"}), ttl, fate));
     }
@@ -211,13 +211,13 @@ async fn every_kind_of_dangling_index_row_goes_and_lone_provider_rows_go_when_ol
         "google_token_nan",
         &json!({"refresh_token": "x"}),
         Some(NOW + HOUR - 1),
-        Fate::Stays,
+        Fate::Kept,
     ));
     rows.push(Specimen {
         data: Some(AttributeValue::S("{\"score\": NaN, \"google_token_key\": \"google_token_nan\"}".to_owned())),
-        ..put("third", "mcp_tokens", "aw_nan", &json!(1), Some(NOW + HOUR), Fate::Stays)
+        ..put("third", "mcp_tokens", "aw_nan", &json!(1), Some(NOW + HOUR), Fate::Kept)
     });
-    rows.push(put(OAUTH, "_access_token_index", "aw_nan", &json!("third"), None, Fate::Stays));
+    rows.push(put(OAUTH, "_access_token_index", "aw_nan", &json!("third"), None, Fate::Kept));
     for kind in kinds() {
         let bed = Bed::with(kind, &rows).await;
         assert_eq!(repair(&bed, json!({})).await.outcome, Outcome::Complete);
@@ -234,9 +234,9 @@ async fn an_unreachable_row_of_unknown_age_goes_when_it_is_seen_again_the_grace_
             "rt_ageless",
             &json!({"expires_at": NOW + 90 * DAY, "used": false}),
             None,
-            Fate::Goes,
+            Fate::Deleted,
         ),
-        put("actor", "mcp_google_tokens", "google_token_ageless", &json!({"refresh_token": "x"}), None, Fate::Goes),
+        put("actor", "mcp_google_tokens", "google_token_ageless", &json!({"refresh_token": "x"}), None, Fate::Deleted),
     ];
     for kind in kinds() {
         let bed = Bed::with(kind, &rows).await;
@@ -252,7 +252,7 @@ async fn an_unreachable_row_of_unknown_age_goes_when_it_is_seen_again_the_grace_
             "aw_1",
             &json!({"created_at": NOW - DAY, "expires_at": NOW + DAY}),
             None,
-            Fate::Goes,
+            Fate::Deleted,
         );
         let more = [more.clone(), Specimen { name: "aw_2".to_owned(), ..more }];
         write_rows(&bed.function.client, &bed.table, &more).await.unwrap();
@@ -273,7 +273,7 @@ async fn a_writer_that_is_half_way_loses_nothing() {
             "google_token_access_1",
             &json!({"refresh_token": "x"}),
             Some(NOW + 2 * HOUR),
-            Fate::Stays,
+            Fate::Kept,
         ),
         put(
             "actor",
@@ -281,9 +281,9 @@ async fn a_writer_that_is_half_way_loses_nothing() {
             "aw_1",
             &json!({"created_at": NOW, "expires_at": NOW + HOUR, "google_token_key": "google_token_access_1"}),
             Some(NOW + 2 * HOUR),
-            Fate::Stays,
+            Fate::Kept,
         ),
-        put(OAUTH, "_access_token_index", "aw_1", &json!("actor"), Some(NOW + 4 * HOUR), Fate::Stays),
+        put(OAUTH, "_access_token_index", "aw_1", &json!("actor"), Some(NOW + 4 * HOUR), Fate::Kept),
     ];
     for kind in kinds() {
         for so_far in 1..=3 {
@@ -377,9 +377,9 @@ async fn leftovers_of_3_2_1_go_only_on_request() {
         let mut rows: Vec<Specimen> = ["_mcp_system", "_mcp_global"]
             .into_iter()
             .flat_map(|owner| ["auth_code_index", "access_token_index", "client_index"].map(|bucket| (owner, bucket)))
-            .map(|(owner, bucket)| put(owner, bucket, "n", &json!("actor"), None, Fate::Stays))
+            .map(|(owner, bucket)| put(owner, bucket, "n", &json!("actor"), None, Fate::Kept))
             .collect();
-        rows.push(put("_mcp_system", "something_else", "n", &json!("x"), None, Fate::Stays));
+        rows.push(put("_mcp_system", "something_else", "n", &json!("x"), None, Fate::Kept));
         let bed = Bed::with(kind, &rows).await;
         let report = repair(&bed, json!({})).await;
         assert_eq!((report.counts.rows_deleted(), &report.findings["legacy_rows"]), (0, &json!(7)));
@@ -417,9 +417,9 @@ async fn rows_of_absent_actors_are_reported_and_never_deleted() {
         ("_actingweb_other", "x"),
         (OAUTH, "_client_index_archive"),
     ]
-    .map(|(owner, bucket)| put(owner, bucket, "n", &json!({"x": 1}), None, Fate::Stays))
+    .map(|(owner, bucket)| put(owner, bucket, "n", &json!({"x": 1}), None, Fate::Kept))
     .into_iter()
-    .chain([put("there", "mcp_clients", "mcp_1", &json!({"client_id": "mcp_1"}), None, Fate::Stays)])
+    .chain([put("there", "mcp_clients", "mcp_1", &json!({"client_id": "mcp_1"}), None, Fate::Kept)])
     .collect();
     for kind in kinds() {
         // Without the table, and with an empty one, nothing is called absent.
@@ -451,9 +451,9 @@ async fn a_row_under_a_key_that_is_not_its_buckets_shifts_nothing() {
             .flat_map(|i| {
                 let (actor, token) = (format!("actor{}", i / 4), format!("rt_{i}"));
                 let indexed = i % 2 == 0;
-                let fate = if indexed { Fate::Stays } else { Fate::Goes };
+                let fate = if indexed { Fate::Kept } else { Fate::Deleted };
                 let row = put(&actor, "mcp_refresh_tokens", &token, &alive, None, fate);
-                let index = put(OAUTH, "_refresh_token_index", &token, &json!(actor), None, Fate::Stays);
+                let index = put(OAUTH, "_refresh_token_index", &token, &json!(actor), None, Fate::Kept);
                 if indexed { vec![row, index] } else { vec![row] }
             })
             .collect();
@@ -501,7 +501,7 @@ fn damage(actors: usize) -> Vec<Specimen> {
     (0..actors)
         .map(|i| {
             let data = json!({"created_at": NOW - 2 * DAY, "expires_at": NOW + DAY, "actor_id": format!("a{i}")});
-            put(&format!("actor{i:04}"), "mcp_tokens", &format!("aw_{i}"), &data, None, Fate::Goes)
+            put(&format!("actor{i:04}"), "mcp_tokens", &format!("aw_{i}"), &data, None, Fate::Deleted)
         })
         .collect()
 }
@@ -610,7 +610,7 @@ async fn a_read_that_failed_is_not_absence() {
         damage(40)
             .into_iter()
             .chain((0..40).map(|i| {
-                put(OAUTH, "_access_token_index", &format!("dangling{i}"), &json!("nobody"), None, Fate::Goes)
+                put(OAUTH, "_access_token_index", &format!("dangling{i}"), &json!("nobody"), None, Fate::Deleted)
             }))
             .collect();
     for kind in kinds() {
@@ -723,17 +723,17 @@ async fn a_client_that_is_deleted_after_its_restore_is_not_revived_by_another() 
     let (old, new) = (index_row("client_index"), index_row("_client_index"));
     for kind in [EngineKind::Embedded, EngineKind::DynamoDbLocal] {
         let rows = [
-            put("actor", "mcp_clients", "mcp_1", &record, None, Fate::Stays),
-            put(OAUTH, "client_index", "mcp_1", &json!("actor"), None, Fate::Goes),
+            put("actor", "mcp_clients", "mcp_1", &record, None, Fate::Kept),
+            put(OAUTH, "client_index", "mcp_1", &json!("actor"), None, Fate::Deleted),
             // An earlier restore left the old-name row.
-            put("actor", "mcp_clients", "mcp_2", &record, None, Fate::Stays),
-            put(OAUTH, "client_index", "mcp_2", &json!("actor"), None, Fate::Goes),
-            put(OAUTH, "_client_index", "mcp_2", &json!("actor"), None, Fate::Stays),
+            put("actor", "mcp_clients", "mcp_2", &record, None, Fate::Kept),
+            put(OAUTH, "client_index", "mcp_2", &json!("actor"), None, Fate::Deleted),
+            put(OAUTH, "_client_index", "mcp_2", &json!("actor"), None, Fate::Kept),
             // The new-name row leads to another client.
-            put("actor", "mcp_clients", "mcp_3", &record, None, Fate::Stays),
-            put("other", "mcp_clients", "mcp_3", &record, None, Fate::Stays),
-            put(OAUTH, "client_index", "mcp_3", &json!("actor"), None, Fate::Stays),
-            put(OAUTH, "_client_index", "mcp_3", &json!("other"), None, Fate::Stays),
+            put("actor", "mcp_clients", "mcp_3", &record, None, Fate::Kept),
+            put("other", "mcp_clients", "mcp_3", &record, None, Fate::Kept),
+            put(OAUTH, "client_index", "mcp_3", &json!("actor"), None, Fate::Kept),
+            put(OAUTH, "_client_index", "mcp_3", &json!("other"), None, Fate::Kept),
         ];
         let bed = Bed::with(kind, &rows).await;
         assert_eq!(repair(&bed, json!({})).await.counts.rows_deleted(), 0, "only on request");
@@ -741,7 +741,7 @@ async fn a_client_that_is_deleted_after_its_restore_is_not_revived_by_another() 
         let old_release = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
         assert_eq!(old_release.counts.rows_deleted(), 0);
         let session = json!({"created_at": NOW - 60});
-        bed.write(&[put(OAUTH, "_oauth_sessions", "s", &session, None, Fate::Stays)]).await;
+        bed.write(&[put(OAUTH, "_oauth_sessions", "s", &session, None, Fate::Kept)]).await;
         let dry = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
         let real = repair(&bed, json!({"restore_clients": true})).await;
         assert_eq!(dry.counts, real.counts, "the dry run told another story");

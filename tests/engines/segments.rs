@@ -154,7 +154,7 @@ async fn an_execution_has_one_lease_and_leaves_a_complete_run(kind: EngineKind) 
         .await
         .unwrap();
     assert_eq!(ended["complete"], true);
-    let dead = specimens.iter().filter(|row| row.fate == Fate::Goes).count();
+    let dead = specimens.iter().filter(|row| row.fate == Fate::Deleted).count();
     assert_eq!(ended["totals"]["deleted"], dead);
     bed.check(&specimens).await;
     // What the metrics and the next run know of it is what a complete run leaves.

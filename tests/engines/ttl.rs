@@ -74,7 +74,7 @@ fn row(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) ->
         name: name.to_owned(),
         data: Some(AttributeValue::S(shared::pyjson::dumps(data))),
         ttl: ttl.map(|at| AttributeValue::N(at.to_string())),
-        fate: Fate::Stays,
+        fate: Fate::Kept,
     }
 }
 

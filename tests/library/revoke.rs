@@ -185,7 +185,7 @@ fn specimen(owner: &str, bucket: &str, name: &str, data: &Value) -> Specimen {
         name: name.to_owned(),
         data: Some(AttributeValue::S(dumps(data))),
         ttl: None,
-        fate: fixture::Fate::Stays,
+        fate: fixture::Fate::Kept,
     }
 }
 

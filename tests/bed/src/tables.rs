@@ -140,9 +140,9 @@ pub fn misjudged(rows: &[Specimen], left: &[Seen]) -> Vec<String> {
     for row in rows {
         let exists = left.contains(&(row.owner.as_str(), format!("{}:{}", row.bucket, row.name).as_str()));
         match (row.fate, exists) {
-            (Fate::Stays, true) | (Fate::Goes, false) => {}
-            (Fate::Stays, false) => *wrong.entry(format!("a live row of {} is gone", row.bucket)).or_default() += 1,
-            (Fate::Goes, true) => *wrong.entry(format!("a dead row of {} is left", row.bucket)).or_default() += 1,
+            (Fate::Kept, true) | (Fate::Deleted, false) => {}
+            (Fate::Kept, false) => *wrong.entry(format!("a live row of {} is gone", row.bucket)).or_default() += 1,
+            (Fate::Deleted, true) => *wrong.entry(format!("a dead row of {} is left", row.bucket)).or_default() += 1,
         }
     }
     wrong.into_iter().map(|(what, times)| format!("{what} ({times} times)")).collect()
@@ -177,7 +177,7 @@ mod random {
                     ModelTtl::Number(at) => Some(AttributeValue::N(at.to_string())),
                     ModelTtl::Text(text) => Some(AttributeValue::S(text.clone())),
                 },
-                fate: Fate::Stays,
+                fate: Fate::Kept,
             })
             .collect()
     }

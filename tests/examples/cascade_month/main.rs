@@ -148,7 +148,7 @@ impl Simulation {
             name: name.to_owned(),
             data: Some(AttributeValue::S(dumps(data))),
             ttl: Some(ttl_text),
-            fate: Fate::Goes,
+            fate: Fate::Deleted,
         };
         let written = Written { removed_at: ttl + self.random.i64(0..MAX_LAG), image: item(&row) };
         self.written.insert((row.owner.clone(), format!("{bucket}:{name}")), written);
