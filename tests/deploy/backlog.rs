@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Fate, Specimen, all_kinds, settled};
 use bed::lambda::{Rie, function};
@@ -200,7 +200,7 @@ async fn the_state_machine_finishes_what_one_run_cannot() {
 async fn the_same_state_machine_repairs_the_indexes() {
     // Half a day from any second that decides.
     let rows = all_kinds(now() + 43_977, 8, 3);
-    let whole = Bed::with(EngineKind::Embedded, &rows).await;
+    let whole = Testbed::with(EngineKind::Embedded, &rows).await;
     whole.function.index_repair(json!({}), EpochSeconds::new(now()), None).await.unwrap();
     let stage = Stage::set("index-repair", &rows, 60, "100000").await;
     let told = stage.execute("run", &input("index-repair", 3), || ());

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, DeleteRequest, StreamViewType, WriteRequest};
-use bed::Bed;
+use bed::Testbed;
 use bed::aftermath::secrets_in;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Fate, Specimen};
@@ -144,7 +144,7 @@ fn living_table(now: i64) -> Vec<Specimen> {
 /// chooses, and the function does the rest.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_engines_own_ttl_removes_takes_along_what_hung_on_it() {
-    let bed = Bed::new(LOCAL).await;
+    let bed = Testbed::new(LOCAL).await;
     let endpoint = engine(LOCAL).endpoint();
     let told = set_up(&start("enable-ttl", endpoint, &bed.table), &bed.table, json!({"Stream": "true"}));
     assert_eq!((&told["Status"], &told["Data"]["TtlStatus"]), (&json!("SUCCESS"), &json!("ENABLED")), "{told}");
@@ -201,7 +201,7 @@ fn is_ttls(record: &Value) -> bool {
 /// and nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_filter_lets_through_what_the_function_acts_on_and_nothing_else() {
-    let bed = Bed::new(LOCAL).await;
+    let bed = Testbed::new(LOCAL).await;
     let client = &bed.function.client;
     let view = StreamViewType::NewAndOldImages;
     let stream = Stream::switch_on(client, engine(LOCAL).endpoint(), &bed.table, view).await;
@@ -295,7 +295,7 @@ fn failing(endpoint: &'static str, fails: Arc<AtomicBool>) -> impl FnMut(&Reques
 
 #[tokio::test(flavor = "multi_thread")]
 async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
-    let bed = Bed::new(LOCAL).await;
+    let bed = Testbed::new(LOCAL).await;
     let endpoint = engine(LOCAL).endpoint();
     let fails = Arc::new(AtomicBool::new(true));
     let proxy = Proxy::start(endpoint, failing(endpoint, Arc::clone(&fails)));
@@ -345,7 +345,7 @@ async fn exactly_what_failed_is_reported_and_the_next_delivery_finishes_it() {
 /// log line, the only one, has the counts: there is no metric of the cascade.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_may_not_be_read_fails_the_invocation() {
-    let bed = Bed::new(LOCAL).await;
+    let bed = Testbed::new(LOCAL).await;
     for denied in ["DescribeTable", "BatchGetItem"] {
         let proxy = Proxy::start(engine(LOCAL).endpoint(), move |request| {
             let answer = json!({"__type": "AccessDeniedException", "message": ""});
@@ -480,7 +480,7 @@ async fn a_stream_that_is_there_is_used_or_refused_and_never_changed() {
         (StreamViewType::NewImage, false),
         (StreamViewType::KeysOnly, false),
     ] {
-        let bed = Bed::new(LOCAL).await;
+        let bed = Testbed::new(LOCAL).await;
         let client = &bed.function.client;
         let stream = Stream::switch_on(client, endpoint, &bed.table, view.clone()).await;
         let before = described(client, &bed.table).await;
@@ -504,7 +504,7 @@ async fn a_stream_that_is_there_is_used_or_refused_and_never_changed() {
         assert_eq!(asked, BTreeSet::from(["DescribeTable".to_owned()]), "no update, and TTL was not asked about");
     }
     // Switched on once, and left on by a delete.
-    let bed = Bed::new(LOCAL).await;
+    let bed = Testbed::new(LOCAL).await;
     let rie = start("enable-ttl", endpoint, &bed.table);
     let told = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
     assert!(told["Reason"].as_str().unwrap().ends_with("(OLD_IMAGE) was switched on"), "{told}");

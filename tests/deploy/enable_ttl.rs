@@ -22,7 +22,7 @@ use shared::time::EpochSeconds;
 const BOTH: [EngineKind; 2] = [EngineKind::DynamoDbLocal, EngineKind::Embedded];
 
 /// A table, and the function in front of it.
-struct Bed {
+struct Testbed {
     client: Client,
     table: String,
     proxy: Proxy,
@@ -30,7 +30,7 @@ struct Bed {
     rie: Rie,
 }
 
-impl Bed {
+impl Testbed {
     async fn new(kind: EngineKind) -> Self {
         Self::with(kind, 60, &[], |_| Fate::Forward).await
     }
@@ -177,7 +177,7 @@ const SWITCHED_OFF_LATELY: &str =
 #[tokio::test(flavor = "multi_thread")]
 async fn ttl_is_on_after_create_and_update_and_stays_on_after_delete() {
     for kind in BOTH {
-        let bed = Bed::new(kind).await;
+        let bed = Testbed::new(kind).await;
         assert_eq!(bed.ttl().await, None);
         let created = bed.create();
         assert_eq!(created["Status"], "SUCCESS", "{created}");
@@ -209,10 +209,10 @@ async fn ttl_is_on_after_create_and_update_and_stays_on_after_delete() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_that_names_another_table_switches_that_and_keeps_the_id() {
-    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let bed = Testbed::new(EngineKind::DynamoDbLocal).await;
     let id = bed.create()["PhysicalResourceId"].clone();
     let (_, prefix) = new_table(engine(EngineKind::DynamoDbLocal).endpoint()).await;
-    let other = Bed { table: format!("{prefix}_attributes"), ..bed };
+    let other = Testbed { table: format!("{prefix}_attributes"), ..bed };
     let mut event = other.event("Update");
     event["PhysicalResourceId"] = id.clone();
     let answer = other.ask(&event).json();
@@ -234,7 +234,7 @@ fn stale_first_look() -> impl FnMut(&Request) -> Fate + Send + 'static {
 async fn already_enabled_is_as_good_as_enabled() {
     // The refusal is the engine's own.
     for kind in BOTH {
-        let bed = Bed::with(kind, 60, &[], stale_first_look()).await;
+        let bed = Testbed::with(kind, 60, &[], stale_first_look()).await;
         bed.switch("ttl_timestamp").await;
         let answer = bed.create();
         assert_eq!(answer["Status"], "SUCCESS", "{answer}");
@@ -247,7 +247,7 @@ async fn already_enabled_is_as_good_as_enabled() {
 #[tokio::test(flavor = "multi_thread")]
 async fn already_enabled_for_another_attribute_is_not() {
     for kind in BOTH {
-        let bed = Bed::with(kind, 60, &[], stale_first_look()).await;
+        let bed = Testbed::with(kind, 60, &[], stale_first_look()).await;
         bed.switch("valid_until").await;
         let reason = bed.fails_to_create();
         assert!(reason.contains("is on for attribute valid_until, not ttl_timestamp"), "{reason}");
@@ -258,7 +258,7 @@ async fn already_enabled_for_another_attribute_is_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ttl_on_another_attribute_is_refused_and_left_alone() {
     for kind in BOTH {
-        let bed = Bed::new(kind).await;
+        let bed = Testbed::new(kind).await;
         bed.switch("valid_until").await;
         let reason = bed.fails_to_create();
         let start = format!("refused: TTL of table {} is on for attribute valid_until, not ttl_timestamp", bed.table);
@@ -271,7 +271,7 @@ async fn ttl_on_another_attribute_is_refused_and_left_alone() {
 /// It takes DynamoDB up to an hour, and nothing but another change can stop it: a stack need not wait for that.
 #[tokio::test(flavor = "multi_thread")]
 async fn accepts_at_once_that_dynamodb_is_turning_ttl_on() {
-    let bed = Bed::with(EngineKind::Embedded, 60, &[], |request| match request.operation.as_str() {
+    let bed = Testbed::with(EngineKind::Embedded, 60, &[], |request| match request.operation.as_str() {
         "DescribeTimeToLive" => Fate::Rewrite(|body| body.replace("\"ENABLED\"", "\"ENABLING\"")),
         _ => Fate::Forward,
     })
@@ -287,7 +287,7 @@ async fn accepts_at_once_that_dynamodb_is_turning_ttl_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_until_ttl_is_off_to_switch_it_on() {
     let mut looks = 0;
-    let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
+    let bed = Testbed::with(EngineKind::Embedded, 60, &[], move |request| {
         looks += u32::from(request.operation == "DescribeTimeToLive");
         match (request.operation.as_str(), looks) {
             ("DescribeTimeToLive", 1) => described("DISABLING", Some("valid_until")),
@@ -310,7 +310,7 @@ async fn says_to_deploy_again_later_when_ttl_was_switched_off_lately() {
         "DescribeTimeToLive" => described("DISABLING", Some("ttl_timestamp")),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], disabling).await;
+    let bed = Testbed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], disabling).await;
     assert_eq!(bed.fails_to_create(), SWITCHED_OFF_LATELY);
     assert_eq!(bed.sent("UpdateTimeToLive"), 0);
 
@@ -318,7 +318,7 @@ async fn says_to_deploy_again_later_when_ttl_was_switched_off_lately() {
         "UpdateTimeToLive" => rejected("ValidationException", TOO_SOON),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], too_soon).await;
+    let bed = Testbed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], too_soon).await;
     assert_eq!(bed.fails_to_create(), SWITCHED_OFF_LATELY);
     assert_eq!(bed.ttl().await, None);
 }
@@ -326,7 +326,7 @@ async fn says_to_deploy_again_later_when_ttl_was_switched_off_lately() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_table_and_a_foreign_one_are_named() {
     for kind in BOTH {
-        let bed = Bed::new(kind).await;
+        let bed = Testbed::new(kind).await;
         let answer = bed.ask(&event("Create", "nosuch_attributes", &bed.bucket)).json();
         assert_eq!(
             reason_of_failure(&answer),
@@ -360,7 +360,7 @@ async fn what_dynamodb_denies_throttles_or_has_no_time_for_is_named() {
         ("UpdateTimeToLive", "ValidationException", "UpdateTimeToLive on table", 1),
     ] {
         let words = "User: arn:aws:iam::1:role/secret is not authorized";
-        let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
+        let bed = Testbed::with(EngineKind::Embedded, 60, &[], move |request| {
             if request.operation == operation { rejected(code, words) } else { Fate::Forward }
         })
         .await;
@@ -374,7 +374,7 @@ async fn what_dynamodb_denies_throttles_or_has_no_time_for_is_named() {
         "UpdateTimeToLive" => rejected("ResourceInUseException", "the table is being updated"),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], busy).await;
+    let bed = Testbed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[], busy).await;
     let reason = bed.fails_to_create();
     assert!(reason.starts_with("another change to table"), "{reason}");
 }
@@ -382,7 +382,7 @@ async fn what_dynamodb_denies_throttles_or_has_no_time_for_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_throttle_that_passes_is_no_failure() {
     let mut throttles = 3;
-    let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
+    let bed = Testbed::with(EngineKind::Embedded, 60, &[], move |request| {
         if request.operation == "UpdateTimeToLive" && throttles > 0 {
             throttles -= 1;
             return rejected("ThrottlingException", "slow down");
@@ -417,7 +417,7 @@ async fn an_endpoint_that_is_dead_or_silent_is_named_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_is_wrong_is_answered_as_long_as_it_says_where() {
-    let bed = Bed::new(EngineKind::Embedded).await;
+    let bed = Testbed::new(EngineKind::Embedded).await;
     let with = |change: fn(&mut Value)| {
         let mut event = bed.event("Create");
         change(&mut event);
@@ -472,7 +472,7 @@ async fn an_answer_that_does_not_arrive_is_sent_again() {
         vec![Reception::HangUp, Reception::HangUp],
         vec![Reception::Silence],
     ] {
-        let bed = Bed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
+        let bed = Testbed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
         assert_eq!(bed.create()["Status"], "SUCCESS");
         let received = bed.bucket.received();
         assert_eq!(received.len(), receptions.len() + 1, "{receptions:?}");
@@ -488,7 +488,7 @@ async fn the_invocation_fails_when_the_answer_cannot_be_delivered() {
         (vec![Reception::Status(500); 9], 4, "could not deliver status SUCCESS to CloudFormation: HTTP 500, 4 times"),
         (vec![Reception::HangUp; 9], 4, "could not deliver status SUCCESS to CloudFormation: no connection, 4 times"),
     ] {
-        let bed = Bed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
+        let bed = Testbed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
         let invocation = bed.invoke(&bed.event("Create"));
         assert!(invocation.is_error);
         assert_eq!(invocation.payload["errorType"], "NotDelivered");
@@ -496,7 +496,7 @@ async fn the_invocation_fails_when_the_answer_cannot_be_delivered() {
         assert_eq!(bed.bucket.received().len(), received);
     }
     // By itself, before Lambda ends it.
-    let bed = Bed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[Reception::Silence; 9], |_| Fate::Forward).await;
+    let bed = Testbed::with(EngineKind::Embedded, TIME_RUNS_OUT, &[Reception::Silence; 9], |_| Fate::Forward).await;
     let invocation = bed.invoke(&bed.event("Delete"));
     assert_eq!(invocation.payload["errorType"], "NotDelivered", "{}", invocation.payload);
     for url in

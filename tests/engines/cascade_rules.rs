@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Fate, Specimen};
 use bed::on_both_engines;
@@ -210,8 +210,8 @@ async fn deliver_all(function: &Function, records: &[Value], size: usize) -> Tal
     counts
 }
 
-async fn bed_with_all(kind: EngineKind) -> (Bed, Vec<Specimen>, Vec<Value>) {
-    let bed = Bed::new(kind).await;
+async fn bed_with_all(kind: EngineKind) -> (Testbed, Vec<Specimen>, Vec<Value>) {
+    let bed = Testbed::new(kind).await;
     let (rows, records) = all(&bed.table);
     bed.write(&rows).await;
     (bed, rows, records)
@@ -260,7 +260,7 @@ async fn the_order_and_the_size_of_batches_do_not_matter(kind: EngineKind) {
 
 /// Index rows in doubt are looked at before the token: of the system actor's own tokens just as of anybody's.
 async fn a_token_of_a_client_that_registered_itself_leaves_nothing_behind(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let pointer = dumps(&json!(OAUTH_OWNER));
     let rows = [
         row(OAUTH_OWNER, "_access_token_index", "aw_1", &pointer, Some(NOW + 60), true),
@@ -275,7 +275,7 @@ async fn a_token_of_a_client_that_registered_itself_leaves_nothing_behind(kind: 
 
 /// A provider row that two removed tokens of one batch named, one of which is there again: it is left alone.
 async fn one_that_is_there_again_keeps_what_another_one_gave_up(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let data = dumps(&json!({"google_token_key": "google_token_access_1", "expires_at": NOW - 301}));
     let rows = [
         row("ada", "mcp_google_tokens", "google_token_access_1", "{}", Some(NOW + 1_000), false),
@@ -294,7 +294,7 @@ async fn one_that_is_there_again_keeps_what_another_one_gave_up(kind: EngineKind
 
 /// A refresh token with a minute to live names the provider row; this machine's clock is five minutes ahead of the table's.
 async fn a_clock_that_is_ahead_takes_no_provider_row_early(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let data = dumps(&json!({"google_token_key": "google_token_access_1", "expires_at": NOW + 60, "used": false}));
     let rows = [
         row("ada", "mcp_google_tokens", "google_token_access_1", "{}", Some(NOW + 1_000), false),
@@ -313,7 +313,7 @@ async fn a_clock_that_is_ahead_takes_no_provider_row_early(kind: EngineKind) {
 /// Two actors, one name: the index row goes with the one that it leads to, whoever is judged first.
 async fn an_index_row_goes_with_the_actor_that_it_leads_to(kind: EngineKind) {
     for (first, second) in [("ada", "bea"), ("bea", "ada")] {
-        let bed = Bed::new(kind).await;
+        let bed = Testbed::new(kind).await;
         let rows = [row(OAUTH_OWNER, "_access_token_index", "aw_1", "\"ada\"", Some(NOW + 60), true)];
         bed.write(&rows).await;
         let records = [first, second].map(|actor| removal(&bed.table, 1, actor, "mcp_tokens", "aw_1", Some("{}")));
@@ -323,7 +323,7 @@ async fn an_index_row_goes_with_the_actor_that_it_leads_to(kind: EngineKind) {
 }
 
 async fn a_row_that_changes_while_it_is_judged_is_left_and_counted(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     bed.write(&[row(OAUTH_OWNER, "_access_token_index", "aw_1", "\"ada\"", Some(NOW + 60), false)]).await;
     let (endpoint, table) = (engine(kind).endpoint().to_owned(), bed.table.clone());
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -343,7 +343,7 @@ async fn a_row_that_changes_while_it_is_judged_is_left_and_counted(kind: EngineK
 
 /// A ceiling stops a batch; what is over it comes again, and is finished by later deliveries.
 async fn a_ceiling_stops_a_batch_and_the_rest_comes_again(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let rows: Vec<Specimen> = (0..5)
         .map(|n| row(OAUTH_OWNER, "_access_token_index", &format!("aw_{n}"), "\"ada\"", Some(NOW + 60), true))
         .collect();
@@ -368,7 +368,7 @@ async fn a_ceiling_stops_a_batch_and_the_rest_comes_again(kind: EngineKind) {
 /// later deliveries, no longer, finish it.
 async fn a_delivery_that_runs_out_of_time_reports_exactly_the_rest(kind: EngineKind) {
     bed::clock::pause();
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let name = |n: usize| format!("aw_{n:03}");
     let rows: Vec<Specimen> =
         (0..350).map(|n| row(OAUTH_OWNER, "_access_token_index", &name(n), "\"ada\"", Some(NOW + 60), true)).collect();
@@ -423,7 +423,7 @@ on_both_engines!(
 /// What is not the cascade's is counted and passed over, also when the filter lets it in; what no stream sends as well.
 #[tokio::test]
 async fn strange_records_are_counted_and_cost_nothing() {
-    let bed = Bed::new(EngineKind::Embedded).await;
+    let bed = Testbed::new(EngineKind::Embedded).await;
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), |_| RequestFate::Forward);
     let function = bed.through(&proxy).await;
     let removed = |bucket: &str| removal(&bed.table, 1, "ada", bucket, "x", Some("{}"));
@@ -454,7 +454,7 @@ static TOLD: Mutex<Vec<Value>> = Mutex::new(Vec::new());
 /// A batch of which nothing could be done has counts, too: its records come again, and somebody looks at the dashboard.
 #[tokio::test]
 async fn a_batch_that_fails_as_a_whole_fails_the_invocation_without_a_metric() {
-    let bed = Bed::new(EngineKind::Embedded).await;
+    let bed = Testbed::new(EngineKind::Embedded).await;
     let removed = |n: usize| removal(&bed.table, n, "ada", "mcp_tokens", &format!("aw_{n}"), Some("{}"));
     let ignored = removal(&bed.table, 3, "ada", "notes", "x", Some("{}"));
     // Before the first of them is tried, and while they are.

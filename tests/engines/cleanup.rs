@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ProvisionedThroughput,
     ScalarAttributeType,
 };
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
 use bed::proxy::{self, Proxy};
@@ -54,7 +54,7 @@ bed::on_both_engines!(
     a_batch_that_is_refused_is_halved_until_the_row_is_found,
 );
 
-async fn clean(bed: &Bed, event: Value) -> Result<RunReport, RunError> {
+async fn clean(bed: &Testbed, event: Value) -> Result<RunReport, RunError> {
     bed.function.daily_cleanup(event, EpochSeconds::new(NOW), None).await
 }
 
@@ -86,7 +86,7 @@ fn session(name: &str, created: i64, fate: Fate) -> Specimen {
 
 async fn deletes_every_dead_row_and_no_live_one(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 10, 1);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let dry = clean(&bed, json!({"mode": "dry-run"})).await.unwrap();
     let report = clean(&bed, json!({})).await.unwrap();
     bed.check(&rows).await;
@@ -100,14 +100,14 @@ async fn deletes_every_dead_row_and_no_live_one(kind: EngineKind) {
 
 async fn asks_for_little(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 30, 2);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let report = clean(&bed, json!({})).await.unwrap();
     let allowed = report.counts.rows_deleted() / 10 + report.counts.rows_read() / 50;
     assert!(report.usage.requests < allowed, "{} requests, {allowed} allowed", report.usage.requests);
 }
 
 async fn a_dry_run_sends_no_write(kind: EngineKind) {
-    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 2, 3)).await.retiring().await;
+    let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 2, 3)).await.retiring().await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
     let before = bed.keys().await;
     let event = json!({"mode": "dry-run", "max_delete_share": 1, "expired_rows": "retire"});
@@ -135,7 +135,7 @@ async fn a_row_that_changes_between_judgement_and_delete_survives(kind: EngineKi
         data: marker(NOW - 900),
         ..session("recreated", NOW - 9_000, Fate::Deleted)
     });
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     rows[0].data = Some(AttributeValue::S("{\"created_at\": 1, \"used\": true}".to_owned()));
     rows[1].ttl = Some(AttributeValue::N((NOW + 9_000).to_string()));
     rows[2].ttl = None;
@@ -166,7 +166,7 @@ async fn a_row_that_changes_between_judgement_and_delete_survives(kind: EngineKi
 
 async fn a_second_run_sees_the_lease_and_does_nothing(kind: EngineKind) {
     let rows = sessions(30, 5);
-    let bed = Arc::new(Bed::with(kind, &rows).await);
+    let bed = Arc::new(Testbed::with(kind, &rows).await);
     let second: Arc<Mutex<Option<RunReport>>> = Arc::default();
     let (other, result) = (Arc::clone(&bed), Arc::clone(&second));
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -194,7 +194,7 @@ async fn a_second_run_sees_the_lease_and_does_nothing(kind: EngineKind) {
 async fn a_killed_run_is_finished_by_the_next(kind: EngineKind) {
     let rows = fixture::settled(NOW, 6, 4);
     for kill_at in [1, 2, 3, 5, 8, 13] {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         let (mut deletes, (died, mut death)) = (0, unbounded_channel());
         // From the nth delete on nothing gets through any more: what a killed process looks like from the table.
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -221,7 +221,7 @@ async fn a_killed_run_is_finished_by_the_next(kind: EngineKind) {
 /// By a clock that moves with requests: however busy the machine is, each run ends in time and gives its lease back.
 async fn stops_by_itself_before_its_deadline_and_the_next_runs_finish(kind: EngineKind) {
     let rows = sessions(7_000, 3_000);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let clock = Driven::start();
     let pass = clock.pass();
     let proxy = Proxy::start(engine(kind).endpoint(), move |_| {
@@ -256,7 +256,7 @@ async fn stops_by_itself_before_its_deadline_and_the_next_runs_finish(kind: Engi
 async fn stops_at_max_deletes_exactly_and_goes_on_from_there(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 3, 5);
     let dead = rows.iter().filter(|row| row.fate == Fate::Deleted).count();
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let mut before = bed.keys().await.len();
     let mut deleted = 0;
     loop {
@@ -279,7 +279,7 @@ async fn stops_at_max_deletes_exactly_and_goes_on_from_there(kind: EngineKind) {
 
 async fn refuses_above_the_delete_share_and_deletes_nothing(kind: EngineKind) {
     let rows = sessions(60, 40);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let before = bed.keys().await;
     for mode in ["delete", "dry-run"] {
         let refused = clean(&bed, json!({"max_delete_share": 0.59, "mode": mode})).await.unwrap_err();
@@ -295,7 +295,7 @@ async fn refuses_above_the_delete_share_and_deletes_nothing(kind: EngineKind) {
 }
 
 async fn an_empty_table_is_a_success_that_says_so(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     for _ in 0..2 {
         let report = clean(&bed, json!({})).await.unwrap();
         assert_eq!(report.outcome, Outcome::EmptyTable);
@@ -308,7 +308,7 @@ async fn an_empty_table_is_a_success_that_says_so(kind: EngineKind) {
 async fn a_table_of_something_else_is_refused(kind: EngineKind) {
     let stranger =
         Specimen { bucket: "invoices".to_owned(), owner: "customer".to_owned(), ..session("x", 1, Fate::Kept) };
-    let bed = Bed::with(kind, std::slice::from_ref(&stranger)).await;
+    let bed = Testbed::with(kind, std::slice::from_ref(&stranger)).await;
     let refused = clean(&bed, json!({})).await.unwrap_err();
     assert!(refused.to_string().starts_with("refused: table "), "{refused}");
     assert!(refused.to_string().contains("check AWS_DB_PREFIX or ATTRIBUTES_TABLE"), "{refused}");
@@ -321,7 +321,7 @@ async fn a_table_of_something_else_is_refused(kind: EngineKind) {
 async fn a_table_swept_clean_of_all_it_held_is_still_the_right_one(kind: EngineKind) {
     let stranger =
         Specimen { bucket: "_internal".to_owned(), owner: "actor".to_owned(), ..session("x", 1, Fate::Kept) };
-    let bed = Bed::with(kind, &[stranger, session("dead", NOW - 9_000, Fate::Deleted)]).await;
+    let bed = Testbed::with(kind, &[stranger, session("dead", NOW - 9_000, Fate::Deleted)]).await;
     assert_eq!(clean(&bed, json!({})).await.unwrap().counts.rows_deleted(), 1);
     assert_eq!(clean(&bed, json!({})).await.unwrap().outcome, Outcome::Complete);
 }
@@ -334,7 +334,7 @@ async fn survives_throttles_and_lost_answers(kind: EngineKind) {
     bed::clock::pause();
     let rows = fixture::all_kinds(NOW, 4, 6);
     let dead = rows.iter().filter(|row| row.fate == Fate::Deleted).count();
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     // Each request fails once at most: by chance one would use up all of its attempts.
     let (mut n, mut seen) = (0, HashSet::new());
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -367,7 +367,7 @@ async fn survives_throttles_and_lost_answers(kind: EngineKind) {
 async fn a_store_fault_is_never_read_as_absence(kind: EngineKind) {
     bed::clock::pause();
     let rows = fixture::all_kinds(NOW, 4, 7);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let before = bed.keys().await;
     for answer in [
         |_: &proxy::Request| proxy::Fate::Answer(500, SERVER_ERROR.to_owned()),
@@ -395,7 +395,7 @@ async fn a_store_fault_is_never_read_as_absence(kind: EngineKind) {
 
 async fn a_provisioned_table_is_left_half_of_its_units(kind: EngineKind) {
     bed::clock::pause();
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let table = format!("{}_provisioned", bed.table);
     let text = |name| {
         AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build().unwrap()
@@ -435,7 +435,7 @@ async fn a_share_that_could_not_be_read_is_not_below_the_limit(kind: EngineKind)
         data: Some(AttributeValue::S("\"nobody\"".to_owned())),
         ..session(&format!("aw_{i}"), NOW - 90_000, Fate::Deleted)
     };
-    let bed = Bed::with(kind, &(0..150).map(dangling).chain(sessions(0, 1)).collect::<Vec<_>>()).await;
+    let bed = Testbed::with(kind, &(0..150).map(dangling).chain(sessions(0, 1)).collect::<Vec<_>>()).await;
     let before = bed.keys().await;
     let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
         "BatchGetItem" if request.is_work("BatchGetItem") => proxy::unprocessed(request),
@@ -457,7 +457,7 @@ async fn a_cursor_does_not_change_the_share(kind: EngineKind) {
         data: Some(AttributeValue::S(format!("{{\"seen_at\": 1, \"exp\": {}}}", NOW - 900))),
         ..session(&format!("marker{i}"), NOW, Fate::Deleted)
     }));
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let first = clean(&bed, json!({"max_deletes": 1})).await.unwrap();
     assert_eq!(first.outcome, Outcome::MaxDeletes);
     let second = clean(&bed, json!({"max_delete_share": 0.5})).await.unwrap();
@@ -484,7 +484,7 @@ async fn a_row_with_an_impossible_pointer_does_not_stop_the_run(kind: EngineKind
         rows.push(Specimen { owner: "actor".to_owned(), bucket: bucket.to_owned(), ..index(name, &data) });
         rows.push(Specimen { bucket: index_bucket.to_owned(), ..index(name, &json!("actor")) });
     }
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let report = clean(&bed, json!({})).await.unwrap();
     assert_eq!(report.outcome, Outcome::Complete);
     bed.check(&rows).await;
@@ -514,7 +514,7 @@ async fn a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_
         put("actor", "mcp_refresh_tokens", "rt_1", &refresh),
         put(oauth, "_refresh_token_index", "rt_1", &json!("actor")),
     ];
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let dry = clean(&bed, json!({"mode": "dry-run"})).await.unwrap();
     assert_eq!(dry.counts, clean(&bed, json!({})).await.unwrap().counts, "the dry run told another story");
     bed.check(&rows).await;
@@ -522,7 +522,7 @@ async fn a_refresh_token_takes_its_own_provider_row_along_when_its_access_token_
 
 async fn a_fault_leaves_a_cursor_behind(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 2, 12);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     // The store denies the last step only.
     let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}"#;
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -550,13 +550,13 @@ async fn a_lease_row_that_cannot_be_read_is_replaced(kind: EngineKind) {
         data: Some(AttributeValue::S("not json".to_owned())),
         ..session("lease", NOW, Fate::Kept)
     };
-    let bed = Bed::with(kind, &[broken, session("dead", NOW - 9_000, Fate::Deleted)]).await;
+    let bed = Testbed::with(kind, &[broken, session("dead", NOW - 9_000, Fate::Deleted)]).await;
     assert_eq!(clean(&bed, json!({})).await.unwrap().counts.rows_deleted(), 1);
 }
 
 async fn a_state_row_that_cannot_be_written_does_not_lose_the_report(kind: EngineKind) {
     bed::clock::pause();
-    let bed = Bed::with(kind, &sessions(10, 1)).await;
+    let bed = Testbed::with(kind, &sessions(10, 1)).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |request| {
         if request.operation == "PutItem" && request.body.contains("state:daily-cleanup") {
             return proxy::Fate::Answer(400, THROTTLED.to_owned());
@@ -571,7 +571,7 @@ async fn a_state_row_that_cannot_be_written_does_not_lose_the_report(kind: Engin
 }
 
 async fn answers_in_time_though_its_last_words_hang(kind: EngineKind) {
-    let bed = Bed::with(kind, &sessions(10, 1)).await;
+    let bed = Testbed::with(kind, &sessions(10, 1)).await;
     let clock = Driven::start();
     let pass = clock.pass();
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -593,7 +593,7 @@ async fn answers_in_time_though_its_last_words_hang(kind: EngineKind) {
 #[tokio::test]
 async fn an_on_demand_table_is_paced_at_half_of_what_a_partition_takes() {
     bed::clock::pause();
-    let bed = Bed::with(EngineKind::Embedded, &sessions(2_500, 0)).await;
+    let bed = Testbed::with(EngineKind::Embedded, &sessions(2_500, 0)).await;
     let began = Instant::now();
     let report = clean(&bed, json!({})).await.unwrap();
     assert_eq!(report.counts.rows_deleted(), 2_500);
@@ -666,7 +666,7 @@ async fn credentials_that_are_not_accepted_are_named() {
 async fn a_denied_permission_is_named() {
     let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "User: arn:aws:sts::1:assumed-role/r is not authorized"}"#;
     for operation in ["DescribeTable", "Query", "BatchGetItem", "BatchExecuteStatement", "PutItem"] {
-        let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 1, 9)).await;
+        let bed = Testbed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 1, 9)).await;
         let before = bed.keys().await;
         let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
             if request.is_work(operation) { proxy::Fate::Answer(400, denied.to_owned()) } else { proxy::Fate::Forward }
@@ -722,7 +722,7 @@ async fn a_batch_that_is_refused_is_halved_until_the_row_is_found(kind: EngineKi
     rows.extend((0..refused).map(|i| session(&format!("!refused{i:04}"), NOW - 9_000, Fate::Kept)));
     let at = rows.iter().position(|row| row.bucket == "_access_token_index" && row.fate == Fate::Deleted).unwrap();
     let (unread, actor) = (rows[at].name.clone(), rows[at].data.clone().unwrap());
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let actor: String = serde_json::from_str(actor.as_s().unwrap()).unwrap();
     // A token that cannot be looked at is kept, with its index row and its provider row.
     let kept = |row: &Specimen| {

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
 use bed::golden::{matches_golden, no_orphans};
@@ -74,7 +74,7 @@ pub(crate) fn calm_rows(copies: i64) -> Vec<Specimen> {
         .collect()
 }
 
-pub(crate) fn of(kind: EngineKind, bed: &Bed) -> Janitor {
+pub(crate) fn of(kind: EngineKind, bed: &Testbed) -> Janitor {
     Janitor::on(engine(kind).endpoint(), &bed.prefix)
 }
 
@@ -88,7 +88,7 @@ fn timeless(mut answer: Value) -> Value {
 
 async fn a_dry_run_of_any_table_says_what_the_function_s_dry_run_says(kind: EngineKind) {
     let rows = fixture::all_kinds(now(), 3, 5);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let cleanup = of(kind, &bed).run(&["cleanup", "--json"]).json();
     let at = |answer: &Value| EpochSeconds::new(answer["report"]["now"].as_i64().unwrap());
     let lambda = bed.function.daily_cleanup(json!({"mode": "dry-run"}), at(&cleanup), None).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_dry_run_of_any_table_says_what_the_function_s_dry_run_says(kind: Engi
 
 async fn a_cleanup_is_what_the_function_does(kind: EngineKind) {
     let rows = calm_rows(20);
-    let (by_hand, by_lambda) = (Bed::with(kind, &rows).await, Bed::with(kind, &rows).await);
+    let (by_hand, by_lambda) = (Testbed::with(kind, &rows).await, Testbed::with(kind, &rows).await);
     let janitor = of(kind, &by_hand);
     let now = EpochSeconds::new(now());
     // Without --apply an environment that says delete does not delete either.
@@ -117,7 +117,7 @@ async fn a_cleanup_is_what_the_function_does(kind: EngineKind) {
 
 async fn a_repair_is_what_the_function_does(kind: EngineKind) {
     let rows = calm_rows(20);
-    let (by_hand, by_lambda) = (Bed::with(kind, &rows).await, Bed::with(kind, &rows).await);
+    let (by_hand, by_lambda) = (Testbed::with(kind, &rows).await, Testbed::with(kind, &rows).await);
     let janitor = of(kind, &by_hand);
     let dry = janitor.run(&["repair", "--json"]);
     let now = EpochSeconds::new(now());
@@ -141,7 +141,7 @@ fn place(kind: EngineKind) -> String {
 
 /// What differs from run to run, or between the engines. A question, and a headline, is one line, so that it does not matter how
 /// long a table's name is; an account or a region that is not the engine's stays as it is, and is seen.
-fn steady(text: &str, bed: &Bed, kind: EngineKind) -> String {
+fn steady(text: &str, bed: &Testbed, kind: EngineKind) -> String {
     let line = |line: &str| match line.split_once(' ') {
         Some(("used", _)) => "used … read and … write units, … requests, … s".to_owned(),
         Some(("cost", _)) => "cost      … read units, … requests, … s".to_owned(),
@@ -178,7 +178,7 @@ fn write_units_used(text: &str) -> f64 {
 
 async fn says_the_same_in_text_and_asks_before_it_deletes(kind: EngineKind) {
     let rows = calm_rows(20);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let janitor = of(kind, &bed);
     let plain = janitor.run(&["cleanup"]);
     assert_eq!((plain.code, plain.err.as_str()), (0, ""));
@@ -220,7 +220,7 @@ async fn every_command_works_in_a_terminal(kind: EngineKind) {
     let mut rows = calm_rows(2);
     let expires = now() + 9 * DAY + HALF_AN_HOUR;
     rows.push(put(OAUTH, "spa_refresh_tokens", "old", &json!({"expires_at": expires, "used": false}), None));
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let janitor = of(kind, &bed).with("NO_COLOR", "1");
     let seen = |options: &[&str], arguments: &[&str], code: i32| {
         let ended = janitor.in_terminal(100, options, &[arguments, &["--quiet"]].concat());
@@ -280,7 +280,7 @@ fn without_moments(text: &str) -> String {
 async fn ctrl_c_at_a_question_is_a_no_at_once() {
     let kind = EngineKind::Embedded;
     let rows = calm_rows(2);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     for (command, undone) in [
         (&["cleanup"][..], "nothing was deleted"),
         (&["revoke", "--actor", "actor0"], "nothing was deleted"),
@@ -299,7 +299,7 @@ async fn ctrl_c_at_a_question_is_a_no_at_once() {
 #[tokio::test]
 async fn tables_fit_the_screen() {
     let kind = EngineKind::Embedded;
-    let bed = Bed::with(kind, &calm_rows(120)).await;
+    let bed = Testbed::with(kind, &calm_rows(120)).await;
     for columns in ["60", "80"] {
         for command in
             [&["cleanup"][..], &["repair"], &["audit"], &["revoke", "--actor", "actor0"], &["ttl", "backfill"]]
@@ -457,7 +457,7 @@ fn the_demo_fills_only_local_tables_that_say_demo() {
 async fn ctrl_c_ends_after_what_is_in_flight_and_the_next_run_goes_on() {
     let kind = EngineKind::Embedded;
     let rows = calm_rows(400);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let janitor = of(kind, &bed);
     let slow = ["cleanup", "--apply", "--yes", "--max-write-units", "100"];
     let stopped = janitor.in_terminal(100, &["--interrupt-at", " deleted/s"], &slow);
@@ -474,7 +474,7 @@ async fn ctrl_c_ends_after_what_is_in_flight_and_the_next_run_goes_on() {
 async fn the_long_running_form_cleans_until_it_is_told_to_stop() {
     let kind = EngineKind::Embedded;
     let rows = calm_rows(30);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let janitor = of(kind, &bed);
     let mut reaper = janitor.command(&["run", "--every", "10s", "--repair-every", "1d", "--apply"]).spawn().unwrap();
     let mut lines = BufReader::new(reaper.stdout.take().unwrap()).lines();
@@ -503,7 +503,7 @@ fn healthy(line: &str) -> String {
 #[tokio::test]
 async fn what_is_wrong_is_told_at_once() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let bed = Testbed::new(EngineKind::DynamoDbLocal).await;
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
     let hangs = format!("http://{}", hanging.local_addr().unwrap());
     let dead = format!("http://127.0.0.1:{}", bed::process::free_port());
@@ -511,7 +511,7 @@ async fn what_is_wrong_is_told_at_once() {
         let body = json!({"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "User: arn:aws:iam::1:user/x"});
         proxy::Fate::Answer(400, body.to_string())
     });
-    let other_keys = Bed::new(EngineKind::DynamoDbLocal).await;
+    let other_keys = Testbed::new(EngineKind::DynamoDbLocal).await;
     foreign_table(&other_keys).await;
     let good = Janitor::on(endpoint, &bed.prefix);
     let cases = [
@@ -569,7 +569,7 @@ async fn what_is_wrong_is_told_at_once() {
     drop(hanging);
 }
 
-async fn foreign_table(bed: &Bed) {
+async fn foreign_table(bed: &Testbed) {
     use aws_sdk_dynamodb::types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType};
     let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash).build().unwrap();
     let text =
@@ -593,7 +593,7 @@ fn listed_keys(command: &str) -> BTreeSet<String> {
 #[tokio::test]
 async fn the_guide_lists_the_keys_of_every_document() {
     let kind = EngineKind::Embedded;
-    let bed = Bed::with(kind, &calm_rows(1)).await;
+    let bed = Testbed::with(kind, &calm_rows(1)).await;
     let of_row = [OAUTH, "_oauth_sessions", "alive0"];
     for (command, more) in [
         ("demo", &["--copies", "1"][..]),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
 use bed::load::Which;
@@ -39,7 +39,7 @@ fn dead_token() -> [Specimen; 3] {
 }
 
 /// The requests of a daily cleanup and a repair, as `(operation, body)`.
-async fn requests(bed: &Bed) -> Vec<(String, Value)> {
+async fn requests(bed: &Testbed) -> Vec<(String, Value)> {
     let seen: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
     let log = Arc::clone(&seen);
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
@@ -55,7 +55,7 @@ async fn requests(bed: &Bed) -> Vec<(String, Value)> {
 }
 
 /// The keys that a BatchGetItem asks for, and whether consistently.
-fn looked_up(bed: &Bed, operation: &str, body: &Value) -> (Vec<(String, String)>, bool) {
+fn looked_up(bed: &Testbed, operation: &str, body: &Value) -> (Vec<(String, String)>, bool) {
     let of_table = &body["RequestItems"][&bed.table];
     let text = |key: &Value, name: &str| key[name]["S"].as_str().unwrap_or_default().to_owned();
     let keys = of_table["Keys"].as_array().filter(|_| operation == "BatchGetItem").cloned().unwrap_or_default();
@@ -64,7 +64,7 @@ fn looked_up(bed: &Bed, operation: &str, body: &Value) -> (Vec<(String, String)>
 
 #[tokio::test]
 async fn what_absence_is_told_from_is_read_consistently() {
-    let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 2, 21)).await;
+    let bed = Testbed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 2, 21)).await;
     let before = bed.keys().await;
     let (mut glanced_at, mut looked_at, mut referrers) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (operation, body) in requests(&bed).await {
@@ -113,7 +113,7 @@ async fn an_actor_is_read_once_to_see_who_names_its_provider_rows() {
     {
         rows.push(Specimen { fate: Fate::Kept, ..put(actor, "mcp_refresh_tokens", name, &data) });
     }
-    let bed = Bed::with(EngineKind::Embedded, &rows).await;
+    let bed = Testbed::with(EngineKind::Embedded, &rows).await;
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), |_| proxy::Fate::Forward);
     Which::Cleanup.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();
     bed.check(&rows).await;
@@ -130,7 +130,7 @@ async fn an_actor_is_read_once_to_see_who_names_its_provider_rows() {
 
 #[tokio::test]
 async fn the_provider_row_goes_before_the_token_row_and_that_before_its_index_row() {
-    let bed = Bed::with(EngineKind::Embedded, &dead_token()).await;
+    let bed = Testbed::with(EngineKind::Embedded, &dead_token()).await;
     let deletes = requests(&bed).await.into_iter().filter(|(operation, _)| operation == "BatchExecuteStatement");
     let gone: Vec<String> = deletes
         .flat_map(|(_, body)| body["Statements"].as_array().cloned().unwrap_or_default())
@@ -160,7 +160,7 @@ async fn refresh_tokens_wait_for_the_last_of_the_access_tokens() {
     // Fewer than a lookup holds, and just as many: then the last piece does not know that it is the last.
     for tokens in [37, 100] {
         let rows: Vec<Specimen> = (0..tokens).flat_map(issued_together).collect();
-        let bed = Bed::with(EngineKind::Embedded, &rows).await;
+        let bed = Testbed::with(EngineKind::Embedded, &rows).await;
         let requests = requests(&bed).await;
         let is = |request: &(String, Value), operation: &str, bucket: &str| {
             request.0 == operation && request.1.to_string().contains(bucket)
@@ -179,7 +179,7 @@ async fn refresh_tokens_wait_for_the_last_of_the_access_tokens() {
 async fn a_row_whose_key_another_bucket_took_over_survives() {
     for kind in kinds() {
         let session = put("_actingweb_oauth2", "_oauth_sessions", "peer:x", &json!({"created_at": 1}));
-        let bed = Bed::with(kind, std::slice::from_ref(&session)).await;
+        let bed = Testbed::with(kind, std::slice::from_ref(&session)).await;
         let usurper = Specimen { bucket: "_oauth_sessions:peer".to_owned(), name: "x".to_owned(), ..session };
         let (client, table) = (bed.function.client.clone(), bed.table.clone());
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -209,7 +209,7 @@ async fn a_token_whose_index_row_leads_elsewhere_is_unindexed_at_once() {
         Specimen { fate: Fate::Kept, ..put("_actingweb_oauth2", "_access_token_index", "aw_2", &json!("actor")) },
         Specimen { fate: Fate::Kept, ..put("actor", "mcp_tokens", "aw_2", &token) },
     ];
-    let bed = Bed::with(EngineKind::Embedded, &rows).await;
+    let bed = Testbed::with(EngineKind::Embedded, &rows).await;
     let repair = async |mode: &str| {
         bed.function.index_repair(json!({"mode": mode}), EpochSeconds::new(NOW), None).await.unwrap().counts
     };
@@ -293,7 +293,7 @@ async fn a_read_that_is_behind_loses_nothing() {
     .into();
     for kind in kinds() {
         for which in Which::BOTH {
-            let bed = Bed::with(kind, &rows).await;
+            let bed = Testbed::with(kind, &rows).await;
             let asked: Arc<Mutex<BTreeSet<(String, String)>>> = Arc::default();
             let proxy = behind(kind, &bed.table, replica.clone(), Arc::clone(&asked));
             let report = which.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();

@@ -3,8 +3,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Command;
 
-use bed::Bed;
 use bed::Invocations as _;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Specimen, all_kinds};
 use bed::items;
@@ -42,7 +42,7 @@ const WRITES: [&str; 6] =
     ["PutItem", "UpdateItem", "DeleteItem", "BatchExecuteStatement", "UpdateTimeToLive", "UpdateTable"];
 
 struct Paused {
-    bed: Bed,
+    bed: Testbed,
     proxy: Proxy,
     /// The same table through the proxy, which counts.
     function: Function,
@@ -51,7 +51,7 @@ struct Paused {
 impl Paused {
     /// Paused until `seconds` from `now`, with rows that a run would delete.
     async fn new(kind: EngineKind, now: i64, seconds: i64) -> Self {
-        let bed = Bed::with(kind, &all_kinds(now, 3, 7)).await;
+        let bed = Testbed::with(kind, &all_kinds(now, 3, 7)).await;
         let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Forward);
         let function = bed.through(&proxy).await;
         let paused = Self { bed, proxy, function };

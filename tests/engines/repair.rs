@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
-use bed::Bed;
+use bed::Testbed;
 use bed::deleting;
 use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fixture::{Fate, Specimen};
@@ -44,7 +44,7 @@ fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>, fa
     }
 }
 
-async fn repair(bed: &Bed, event: Value) -> jobs::run::report::RunReport {
+async fn repair(bed: &Testbed, event: Value) -> jobs::run::report::RunReport {
     bed.function.index_repair(event, EpochSeconds::new(NOW), None).await.unwrap()
 }
 
@@ -165,7 +165,7 @@ async fn every_combination_of_index_rows_token_and_provider_row_has_its_verdict(
     }
     assert_eq!(n, 14 * 4 * 4);
     for kind in kinds() {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         let dry = repair(&bed, json!({"mode": "dry-run"})).await;
         let report = repair(&bed, json!({})).await;
         assert_eq!((report.outcome, &report.counts), (Outcome::Complete, &dry.counts));
@@ -219,7 +219,7 @@ async fn every_kind_of_dangling_index_row_goes_and_lone_provider_rows_go_when_ol
     });
     rows.push(put(OAUTH, "_access_token_index", "aw_nan", &json!("third"), None, Fate::Kept));
     for kind in kinds() {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         assert_eq!(repair(&bed, json!({})).await.outcome, Outcome::Complete);
         bed.check(&rows).await;
     }
@@ -239,7 +239,7 @@ async fn an_unreachable_row_of_unknown_age_goes_when_it_is_seen_again_the_grace_
         put("actor", "mcp_google_tokens", "google_token_ageless", &json!({"refresh_token": "x"}), None, Fate::Deleted),
     ];
     for kind in kinds() {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         let at = async |now: i64, event: Value| {
             bed.function.index_repair(event, EpochSeconds::new(now), None).await.unwrap()
         };
@@ -288,7 +288,7 @@ async fn a_writer_that_is_half_way_loses_nothing() {
     for kind in kinds() {
         for so_far in 1..=3 {
             for age in [0, 1, 60, HOUR] {
-                let bed = Bed::with(kind, &written[..so_far]).await;
+                let bed = Testbed::with(kind, &written[..so_far]).await;
                 let now = EpochSeconds::new(NOW + age);
                 bed.function.index_repair(json!({}), now, None).await.unwrap();
                 bed.function.daily_cleanup(json!({}), now, None).await.unwrap();
@@ -302,7 +302,7 @@ async fn a_writer_that_is_half_way_loses_nothing() {
 #[tokio::test]
 async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Bed::with(EngineKind::DynamoDbLocal, &[]).await;
+    let bed = Testbed::with(EngineKind::DynamoDbLocal, &[]).await;
     let application = Application::new(endpoint, &bed.prefix);
     let create = json!({"op": "mcp_create_access", "owner": "actor", "client_id": "mcp_c"});
     let tokens = application.ask(&json!([create, create]));
@@ -342,7 +342,7 @@ async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
 #[tokio::test]
 async fn a_stranded_client_is_reported_and_restored_only_on_request() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Bed::with(EngineKind::DynamoDbLocal, &[]).await;
+    let bed = Testbed::with(EngineKind::DynamoDbLocal, &[]).await;
     let application = Application::new(endpoint, &bed.prefix);
     let record =
         json!({"client_id": "mcp_stranded", "client_name": "Zoë's", "redirect_uris": ["https://x.example/cb"]});
@@ -380,7 +380,7 @@ async fn leftovers_of_3_2_1_go_only_on_request() {
             .map(|(owner, bucket)| put(owner, bucket, "n", &json!("actor"), None, Fate::Kept))
             .collect();
         rows.push(put("_mcp_system", "something_else", "n", &json!("x"), None, Fate::Kept));
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         let report = repair(&bed, json!({})).await;
         assert_eq!((report.counts.rows_deleted(), &report.findings["legacy_rows"]), (0, &json!(7)));
         bed.check(&rows).await;
@@ -423,7 +423,7 @@ async fn rows_of_absent_actors_are_reported_and_never_deleted() {
     .collect();
     for kind in kinds() {
         // Without the table, and with an empty one, nothing is called absent.
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         let report = repair(&bed, json!({})).await;
         assert_eq!(report.findings["absent_actors"], Value::Null);
         assert!(report.notes[0].contains("_actors does not exist"), "{:?}", report.notes);
@@ -432,7 +432,7 @@ async fn rows_of_absent_actors_are_reported_and_never_deleted() {
         assert_eq!(report.findings["rows_of_absent_actors"], Value::Null);
         assert!(report.notes[0].contains("the actors' table is empty"), "{:?}", report.notes);
 
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         actors_table(&bed.function.client, &bed.prefix, &["there", "somebody"]).await;
         let report = repair(&bed, json!({})).await;
         assert_eq!(
@@ -457,7 +457,7 @@ async fn a_row_under_a_key_that_is_not_its_buckets_shifts_nothing() {
                 if indexed { vec![row, index] } else { vec![row] }
             })
             .collect();
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         // Claims to be a token, under a key that no token has; sorted before, between and after the others.
         for sort in ["a", "mcp_refresh_tokens", "mcp_refresh_tokens-", "z"] {
             for actor in ["actor0", "actor3"] {
@@ -480,7 +480,7 @@ async fn a_row_under_a_key_that_is_not_its_buckets_shifts_nothing() {
 #[tokio::test]
 async fn a_denied_read_of_the_actors_does_not_stop_the_repair() {
     let rows = damage(30);
-    let bed = Bed::with(EngineKind::Embedded, &rows).await;
+    let bed = Testbed::with(EngineKind::Embedded, &rows).await;
     actors_table(&bed.function.client, &bed.prefix, &["somebody"]).await;
     let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}"#;
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
@@ -510,7 +510,7 @@ fn damage(actors: usize) -> Vec<Specimen> {
 async fn a_run_that_dies_in_segment_3_of_8_is_resumed_in_segment_3() {
     let rows = damage(400);
     for kind in kinds() {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         // One after another, as under a ceiling, so that the segment in which it dies is a known one.
         let event = || json!({"max_deletes": 1_000_000});
         let died = Arc::new(AtomicBool::new(false));
@@ -563,7 +563,7 @@ async fn stops_at_its_deadline_and_at_its_ceiling_and_goes_on_from_there() {
         (json!({"max_deletes": 700}), None),
         (json!({"max_write_units_per_second": 400}), Some(Duration::from_secs(3))),
     ] {
-        let bed = Bed::with(EngineKind::Embedded, &rows).await;
+        let bed = Testbed::with(EngineKind::Embedded, &rows).await;
         let mut runs = 0;
         loop {
             let report = bed.function.index_repair(event.clone(), EpochSeconds::new(NOW), budget).await.unwrap();
@@ -583,7 +583,7 @@ async fn stops_at_its_deadline_and_at_its_ceiling_and_goes_on_from_there() {
 
 #[tokio::test]
 async fn the_lease_is_one_for_the_repair_and_the_daily_run() {
-    let bed = Arc::new(Bed::with(EngineKind::Embedded, &damage(50)).await);
+    let bed = Arc::new(Testbed::with(EngineKind::Embedded, &damage(50)).await);
     let (other, met) = (Arc::clone(&bed), Arc::new(AtomicBool::new(false)));
     let seen = Arc::clone(&met);
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
@@ -614,7 +614,7 @@ async fn a_read_that_failed_is_not_absence() {
             }))
             .collect();
     for kind in kinds() {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         let before = bed.keys().await;
         let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
             "BatchGetItem" if request.is_work("BatchGetItem") => proxy::unprocessed(request),
@@ -735,7 +735,7 @@ async fn a_client_that_is_deleted_after_its_restore_is_not_revived_by_another() 
             put(OAUTH, "client_index", "mcp_3", &json!("actor"), None, Fate::Kept),
             put(OAUTH, "_client_index", "mcp_3", &json!("other"), None, Fate::Kept),
         ];
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         assert_eq!(repair(&bed, json!({})).await.counts.rows_deleted(), 0, "only on request");
         // Nothing shows that 3.10 or later writes here: an older release would no longer find its clients.
         let old_release = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;

@@ -4,7 +4,7 @@ use bed::Invocations as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::EngineKind;
 use bed::fixture::{Fate, all_kinds};
 use bed::tables::scan;
@@ -35,7 +35,7 @@ enum Job {
     Repair,
 }
 
-async fn ask(bed: &Bed, job: Job, event: Value, budget: Option<Duration>) -> Result<Value, RunError> {
+async fn ask(bed: &Testbed, job: Job, event: Value, budget: Option<Duration>) -> Result<Value, RunError> {
     let now = EpochSeconds::new(NOW);
     match job {
         Job::Cleanup => bed.function.answer_daily_cleanup(event, now, budget).await,
@@ -48,7 +48,7 @@ fn begin(name: &str, segments: u16, settings: &Value) -> Value {
 }
 
 /// Asks on until the part is done, as the state machine does; what it came to.
-async fn through(bed: &Bed, job: Job, mut event: Value, budget: Option<Duration>) -> Value {
+async fn through(bed: &Testbed, job: Job, mut event: Value, budget: Option<Duration>) -> Value {
     loop {
         let answer = ask(bed, job, event, budget).await.unwrap();
         assert_eq!(answer["next"].is_null(), answer["segment"]["done"] == true, "{answer}");
@@ -60,7 +60,7 @@ async fn through(bed: &Bed, job: Job, mut event: Value, budget: Option<Duration>
 }
 
 /// Begins, does all parts at once, ends; the last answer.
-async fn execute(bed: &Bed, job: Job, segments: u16, settings: &Value) -> Value {
+async fn execute(bed: &Testbed, job: Job, segments: u16, settings: &Value) -> Value {
     let begun = ask(bed, job, begin("execution-1", segments, settings), None).await.unwrap();
     let parts = begun["segments"].as_array().unwrap();
     let done =
@@ -69,19 +69,19 @@ async fn execute(bed: &Bed, job: Job, segments: u16, settings: &Value) -> Value 
 }
 
 /// The application's rows: ours are not among them.
-async fn rows(bed: &Bed) -> BTreeMap<(String, String), bool> {
+async fn rows(bed: &Testbed) -> BTreeMap<(String, String), bool> {
     let all = scan(&bed.function.client, &bed.table).await.unwrap();
     all.into_iter().filter(|row| row.0 != JANITOR_OWNER).map(|(owner, sort, _)| ((owner, sort), true)).collect()
 }
 
 async fn together_as_one(kind: EngineKind, job: Job) {
     let specimens = all_kinds(NOW, COPIES, 1);
-    let whole = Bed::with(kind, &specimens).await;
+    let whole = Testbed::with(kind, &specimens).await;
     let one_run = ask(&whole, job, json!({}), None).await.unwrap();
     let expected = rows(&whole).await;
     assert!(expected.len() < specimens.len());
     for segments in [1, 2, 5, 64] {
-        let bed = Bed::with(kind, &specimens).await;
+        let bed = Testbed::with(kind, &specimens).await;
         let ended = execute(&bed, job, segments, &json!({})).await;
         assert_eq!(rows(&bed).await, expected, "{segments} segments");
         assert_eq!(ended["complete"], true, "{ended}");
@@ -105,9 +105,9 @@ async fn segments_of_the_repair_do_together_what_one_run_does(kind: EngineKind) 
 async fn a_part_that_is_cut_off_again_and_again_misses_nothing(kind: EngineKind) {
     let specimens = all_kinds(NOW, COPIES, 2);
     for job in [Job::Cleanup, Job::Repair] {
-        let whole = Bed::with(kind, &specimens).await;
+        let whole = Testbed::with(kind, &specimens).await;
         ask(&whole, job, json!({}), None).await.unwrap();
-        let bed = Bed::with(kind, &specimens).await;
+        let bed = Testbed::with(kind, &specimens).await;
         let mut runs = 0;
         for segment in 0..3 {
             let event = json!({"segment": {"index": segment, "count": 3}, "max_deletes": 20});
@@ -122,7 +122,7 @@ async fn a_part_that_is_cut_off_again_and_again_misses_nothing(kind: EngineKind)
 async fn a_dry_execution_finds_what_the_real_one_deletes_and_writes_nothing(kind: EngineKind) {
     let specimens = all_kinds(NOW, COPIES, 3);
     for job in [Job::Cleanup, Job::Repair] {
-        let bed = Bed::with(kind, &specimens).await;
+        let bed = Testbed::with(kind, &specimens).await;
         let before = bed.keys().await;
         let dry = execute(&bed, job, 4, &json!({"mode": "dry-run"})).await;
         assert_eq!(bed.keys().await, before);
@@ -134,7 +134,7 @@ async fn a_dry_execution_finds_what_the_real_one_deletes_and_writes_nothing(kind
 
 async fn an_execution_has_one_lease_and_leaves_a_complete_run(kind: EngineKind) {
     let specimens = all_kinds(NOW, COPIES, 4);
-    let bed = Bed::with(kind, &specimens).await;
+    let bed = Testbed::with(kind, &specimens).await;
     let begun = ask(&bed, Job::Cleanup, begin("execution-1", 2, &json!({})), None).await.unwrap();
     // Nobody else may, and the same execution may ask again: its first answer may have been lost.
     let other = ask(&bed, Job::Cleanup, begin("execution-2", 2, &json!({})), None).await.unwrap_err();
@@ -166,7 +166,7 @@ async fn an_execution_has_one_lease_and_leaves_a_complete_run(kind: EngineKind) 
 }
 
 async fn an_execution_that_failed_recalls_its_lease_and_completes_nothing(kind: EngineKind) {
-    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 5)).await;
+    let bed = Testbed::with(kind, &all_kinds(NOW, COPIES, 5)).await;
     let begun = ask(&bed, Job::Cleanup, begin("execution-1", 2, &json!({})), None).await.unwrap();
     let first = through(&bed, Job::Cleanup, begun["segments"][0]["next"].clone(), None).await;
     for parts in [json!([]), json!([first]), json!([first, first])] {
@@ -185,7 +185,7 @@ async fn an_execution_that_failed_recalls_its_lease_and_completes_nothing(kind: 
 
 /// What was skipped is the next run's, which need not wait: every part has said that it is through.
 async fn an_execution_that_skipped_rows_gives_its_lease_back_and_completes_nothing(kind: EngineKind) {
-    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 8)).await;
+    let bed = Testbed::with(kind, &all_kinds(NOW, COPIES, 8)).await;
     let begun = ask(&bed, Job::Cleanup, begin("execution-1", 1, &json!({})), None).await.unwrap();
     let mut done = through(&bed, Job::Cleanup, begun["segments"][0]["next"].clone(), None).await;
     done["totals"]["skipped"] = json!(1);
@@ -201,7 +201,7 @@ async fn an_execution_that_skipped_rows_gives_its_lease_back_and_completes_nothi
 }
 
 async fn ceilings_hold_for_an_execution(kind: EngineKind) {
-    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 6)).await;
+    let bed = Testbed::with(kind, &all_kinds(NOW, COPIES, 6)).await;
     let before = bed.keys().await;
     for settings in [json!({"max_deletes": 10}), json!({"max_delete_share": 0.01})] {
         let error = ask(&bed, Job::Cleanup, begin("execution-1", 2, &settings), None).await.unwrap_err();
@@ -218,7 +218,7 @@ async fn ceilings_hold_for_an_execution(kind: EngineKind) {
 
 /// The name of an execution is no proof that it was allowed to begin: anybody can write one into an event.
 async fn ceilings_hold_for_a_part_that_nobody_began(kind: EngineKind) {
-    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 9)).await;
+    let bed = Testbed::with(kind, &all_kinds(NOW, COPIES, 9)).await;
     let before = bed.keys().await;
     let part = |settings: Value| {
         let mut event = settings;
@@ -250,13 +250,13 @@ async fn ceilings_hold_for_a_part_that_nobody_began(kind: EngineKind) {
 #[tokio::test]
 async fn a_cleanup_that_is_cut_off_again_and_again_hands_over() {
     bed::clock::pause();
-    let mut bed = Bed::with(EngineKind::Embedded, &all_kinds(NOW, COPIES, 7)).await;
+    let mut bed = Testbed::with(EngineKind::Embedded, &all_kinds(NOW, COPIES, 7)).await;
     // A pace at which it cannot be done in the time.
     for (setting, value) in [("BACKLOG_AFTER_INCOMPLETE_RUNS", "2"), ("MAX_WRITE_UNITS_PER_SECOND", "20")] {
         bed.function.environment.insert(setting.to_owned(), value.to_owned());
     }
     let short = Some(Duration::from_secs(3));
-    let run = async |bed: &Bed, event: Value, budget: Option<Duration>| {
+    let run = async |bed: &Testbed, event: Value, budget: Option<Duration>| {
         ask(bed, Job::Cleanup, event, budget).await.unwrap()["report"].clone()
     };
     let first = run(&bed, json!({}), short).await;

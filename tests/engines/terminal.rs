@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Stdio;
 
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture;
 use bed::janitor::Janitor;
@@ -20,7 +20,7 @@ const EMBEDDED: EngineKind = EngineKind::Embedded;
 #[tokio::test]
 async fn a_yes_that_was_typed_before_the_question_is_no_answer() {
     let rows = calm_rows(2);
-    let bed = Bed::with(EMBEDDED, &rows).await;
+    let bed = Testbed::with(EMBEDDED, &rows).await;
     for command in [&["cleanup"][..], &["revoke", "--actor", "actor0"], &["ttl", "enable"], &["ttl", "backfill"]] {
         let arguments = [command, &["--apply"]].concat();
         let options = ["--ahead", "yes", "--reply", "Type yes=no"];
@@ -38,7 +38,7 @@ async fn a_yes_that_was_typed_before_the_question_is_no_answer() {
 #[tokio::test]
 async fn where_standard_input_is_a_pipe_the_question_is_asked_at_the_terminal() {
     let rows = calm_rows(2);
-    let bed = Bed::with(EMBEDDED, &rows).await;
+    let bed = Testbed::with(EMBEDDED, &rows).await;
     let revoke = |answer: &str| {
         let options = ["--pipe", "aw_0\nyes\n", "--reply", answer];
         of(EMBEDDED, &bed).in_terminal(100, &options, &["revoke", "--token", "-", "--apply"])
@@ -54,7 +54,7 @@ async fn where_standard_input_is_a_pipe_the_question_is_asked_at_the_terminal() 
 
 #[tokio::test]
 async fn a_secret_that_is_typed_is_not_shown() {
-    let bed = Bed::with(EMBEDDED, &calm_rows(1)).await;
+    let bed = Testbed::with(EMBEDDED, &calm_rows(1)).await;
     let typed = format!("(not shown): ={TOKEN}");
     for command in [
         &["explain", "-"][..],
@@ -95,7 +95,7 @@ fn long_rows() -> Vec<fixture::Specimen> {
 
 #[tokio::test]
 async fn the_list_of_a_revocation_is_a_table_at_100_columns_and_is_printed_once() {
-    let bed = Bed::with(EMBEDDED, &long_rows()).await;
+    let bed = Testbed::with(EMBEDDED, &long_rows()).await;
     let arguments = ["revoke", "--actor", "6a1f0c9be3d94a5f8b7c2d1e0f3a4b5c", "--apply", "--quiet"];
     let janitor = of(EMBEDDED, &bed).with("NO_COLOR", "1");
     let ended = janitor.in_terminal(100, &["--reply", "Type yes=yes"], &arguments);
@@ -108,7 +108,7 @@ async fn the_list_of_a_revocation_is_a_table_at_100_columns_and_is_printed_once(
 
 #[tokio::test]
 async fn an_audit_that_did_not_count_prints_no_numbers_of_rows() {
-    let bed = Bed::with(EMBEDDED, &calm_rows(400)).await;
+    let bed = Testbed::with(EMBEDDED, &calm_rows(400)).await;
     let page = std::env::temp_dir().join(format!("janitor-audit-{}.html", bed.prefix));
     let janitor = of(EMBEDDED, &bed);
     let budget = janitor.run(&["audit", "--max-audit-units", "1", "--html", page.to_str().unwrap()]);
@@ -131,7 +131,7 @@ async fn an_audit_that_did_not_count_prints_no_numbers_of_rows() {
 
 #[tokio::test]
 async fn a_dry_run_that_stops_early_stores_nothing_and_says_so() {
-    let bed = Bed::with(EMBEDDED, &calm_rows(20)).await;
+    let bed = Testbed::with(EMBEDDED, &calm_rows(20)).await;
     let dry = of(EMBEDDED, &bed).with("COLUMNS", "200").run(&["cleanup", "--max-deletes", "5"]);
     assert_eq!(dry.code, 0, "{dry:?}");
     let note = "note: stopped at --max-deletes: a dry run stores nothing, so the next run starts where this one did";
@@ -151,7 +151,7 @@ fn number(text: &str, lead: &str) -> u64 {
 
 #[tokio::test]
 async fn the_numbers_of_a_backlog_add_up() {
-    let bed = Bed::with(EMBEDDED, &calm_rows(20)).await;
+    let bed = Testbed::with(EMBEDDED, &calm_rows(20)).await;
     let janitor = of(EMBEDDED, &bed);
     let (audit, cleanup) = (janitor.run(&["audit"]).out, janitor.run(&["cleanup"]).out);
     assert_eq!(number(&audit, "backlog"), 60, "{audit}");
@@ -174,7 +174,7 @@ async fn the_numbers_of_a_backlog_add_up() {
 /// system actors is one number.
 #[tokio::test]
 async fn audit_status_and_cleanup_agree_on_every_kind_of_row() {
-    let bed = Bed::with(EMBEDDED, &fixture::all_kinds(now() - 12_345, 3, 5)).await;
+    let bed = Testbed::with(EMBEDDED, &fixture::all_kinds(now() - 12_345, 3, 5)).await;
     let janitor = of(EMBEDDED, &bed);
     let [audit, status, cleanup] =
         ["audit", "status", "cleanup"].map(|command| janitor.run(&[command, "--json"]).json());
@@ -200,7 +200,7 @@ async fn a_lease_that_is_held_is_found_before_the_plan() {
     let mut rows = calm_rows(2);
     let lease = json!({"holder": "index-repair-0123456789abcdef", "until": now() + 600});
     rows.push(put("_actingweb_janitor", "state", "lease", &lease, None));
-    let bed = Bed::with(EMBEDDED, &rows).await;
+    let bed = Testbed::with(EMBEDDED, &rows).await;
     let held = of(EMBEDDED, &bed).in_terminal(100, &[], &["cleanup", "--apply"]);
     assert_eq!(held.code, 3, "{}", held.out);
     assert!(held.out.contains("another run (index-repair-0123456789abcdef) holds the lease"), "{}", held.out);
@@ -211,7 +211,7 @@ async fn a_lease_that_is_held_is_found_before_the_plan() {
 
 #[tokio::test]
 async fn a_reader_that_has_seen_enough_is_no_error() {
-    let bed = Bed::with(EMBEDDED, &calm_rows(2)).await;
+    let bed = Testbed::with(EMBEDDED, &calm_rows(2)).await;
     for arguments in [&["cleanup"][..], &["audit"], &["completions", "bash"], &["settings"]] {
         let mut child = of(EMBEDDED, &bed).command(arguments).stdout(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
@@ -225,7 +225,7 @@ async fn a_reader_that_has_seen_enough_is_no_error() {
 async fn a_list_has_the_rows_that_apply_then_deletes(kind: EngineKind) {
     // The moments around which the fixture's rows live and die have passed hours ago: none dies between the two runs.
     let rows = [fixture::all_kinds(now() - 12_345, 3, 5), calm_rows(30)].concat();
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let janitor = of(kind, &bed);
     for command in ["cleanup", "repair"] {
         let dry = janitor.run(&[command, "--list", "--limit", "10000", "--json"]).json();
@@ -262,7 +262,7 @@ async fn a_list_has_the_rows_that_apply_then_deletes(kind: EngineKind) {
 
 #[tokio::test]
 async fn a_list_is_masked_and_as_short_as_wanted() {
-    let bed = Bed::with(EMBEDDED, &[long_rows(), calm_rows(20)].concat()).await;
+    let bed = Testbed::with(EMBEDDED, &[long_rows(), calm_rows(20)].concat()).await;
     let janitor = of(EMBEDDED, &bed);
     let list = |more: &[&str]| janitor.run(&[&["cleanup", "--list"], more].concat());
     let short = list(&["--bucket", "mcp_tokens", "--limit", "2"]);
@@ -299,7 +299,7 @@ fn drawn(output: &str, columns: u16) -> Vec<String> {
 #[tokio::test]
 async fn a_bar_shows_rows_read_and_deleted_by_bucket_and_the_time_left_at_any_width() {
     for columns in [60, 100, 200] {
-        let bed = Bed::with(EMBEDDED, &calm_rows(20)).await;
+        let bed = Testbed::with(EMBEDDED, &calm_rows(20)).await;
         let options = ["--reply", "Type yes=yes", "--interrupt-at", "4 deleted", "--interrupt-at", "stopping"];
         let ended =
             of(EMBEDDED, &bed).in_terminal(columns, &options, &["cleanup", "--apply", "--max-write-units", "2"]);

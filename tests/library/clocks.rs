@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use bed::Bed;
+use bed::Testbed;
 use bed::aftermath::Aftermath;
 use bed::attack::{Figures, amount, in_both_ways};
 use bed::engine::{EngineKind, shared as engine};
@@ -26,7 +26,7 @@ fn endpoint() -> &'static str {
 
 /// A table whose clock the test sets, and a server of the application that uses it.
 struct Scene {
-    bed: Bed,
+    bed: Testbed,
     proxy: Proxy,
     /// The table's clock.
     table: Arc<AtomicI64>,
@@ -37,7 +37,7 @@ struct Scene {
 
 impl Scene {
     async fn new(retires: bool) -> Self {
-        let mut bed = Bed::new(EngineKind::DynamoDbLocal).await;
+        let mut bed = Testbed::new(EngineKind::DynamoDbLocal).await;
         let expired_rows = if retires { "retire" } else { "delete" };
         bed.function.environment.insert("EXPIRED_ROWS".to_owned(), expired_rows.to_owned());
         let table: Arc<AtomicI64> = Arc::default();

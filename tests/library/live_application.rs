@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-use bed::Bed;
+use bed::Testbed;
 use bed::aftermath::{Aftermath, secrets_in};
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, shared as engine};
@@ -31,8 +31,8 @@ fn endpoint() -> &'static str {
 }
 
 /// An application with its tables, and nobody in it yet.
-async fn application(retires: bool) -> (Bed, Application) {
-    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+async fn application(retires: bool) -> (Testbed, Application) {
+    let bed = Testbed::new(EngineKind::DynamoDbLocal).await;
     let bed = if retires { bed.retiring().await } else { bed };
     let application = Application::new(endpoint(), &bed.prefix);
     application.run(SCRIPT, &["--prepare"], "");
@@ -60,7 +60,7 @@ struct Runs {
 }
 
 impl Runs {
-    fn on(bed: &Bed, ahead: i64) -> Self {
+    fn on(bed: &Testbed, ahead: i64) -> Self {
         let environment = bed.function.environment.clone();
         let expired_rows = environment.get("EXPIRED_ROWS").map_or("delete", String::as_str).to_owned();
         let function = Function::new(bed.function.client.clone(), environment);

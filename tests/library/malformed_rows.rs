@@ -5,7 +5,7 @@
 use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
 
-use bed::Bed;
+use bed::Testbed;
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, shared as engine};
 use bed::items::{self, Item, Sentence, judge};
@@ -63,7 +63,7 @@ enum Which {
 
 /// A table of malformed rows on an engine, and what the oracle says of it.
 struct Attacked {
-    bed: Bed,
+    bed: Testbed,
     before: BTreeMap<Key, String>,
     sentence: Sentence,
     figures: Figures,
@@ -71,7 +71,7 @@ struct Attacked {
 
 impl Attacked {
     async fn new(kind: EngineKind, items: &[Item]) -> Self {
-        let bed = Bed::new(kind).await;
+        let bed = Testbed::new(kind).await;
         items::write(&bed.function.client, &bed.table, items).await;
         let before = items::scan(&bed.function.client, &bed.table).await;
         let sentence = judge(&[&before], NOW).remove(0);
@@ -270,7 +270,7 @@ async fn malformed_rows_are_judged_as_python_reads_them() {
 /// The janitor's own rows can be damaged like any other: a run begins at the beginning, and goes through.
 #[tokio::test]
 async fn malformed_state_rows_do_not_stop_a_run() {
-    let beds = [Bed::new(EngineKind::Embedded).await, Bed::new(EngineKind::DynamoDbLocal).await];
+    let beds = [Testbed::new(EngineKind::Embedded).await, Testbed::new(EngineKind::DynamoDbLocal).await];
     let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.to_owned());
     let (now, mut stopped) = (EpochSeconds::new(NOW), Vec::new());
     let names = ["lease", "daily-cleanup", "index-repair", "index-repair-seen-07"];
@@ -315,7 +315,7 @@ fn is_sane(what: &str, ended: &Ended) {
 async fn a_terminal_shows_malformed_rows_in_plain_words() {
     let items = malformed_rows(seed() + 1, NOW, amount(1_200, 6_000), 1);
     let kind = EngineKind::Embedded;
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     items::write(&bed.function.client, &bed.table, &items).await;
     let before = items::scan(&bed.function.client, &bed.table).await;
     let endpoint = engine(kind).endpoint();

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use bed::Bed;
+use bed::Testbed;
 use bed::aftermath::{Aftermath, secrets_in};
 use bed::attack::{Figures, amount};
 use bed::engine::{EngineKind, shared as engine};
@@ -75,7 +75,7 @@ async fn retires_rows_of_old_releases_and_each_still_accepts_what_is_alive() {
 
 async fn attack(name: &str, releases: &[&'static str], retires: bool) {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let bed = Testbed::new(EngineKind::DynamoDbLocal).await;
     // The tables beside it: releases that make them at the same time get in each other's way.
     Application::new(endpoint, &bed.prefix).run("actingweb_live.py", &["--prepare"], "");
     let began = Instant::now();
@@ -228,7 +228,7 @@ fn ttl_of_the_newest(row: &ModelRow, rows: &[ModelRow]) -> Option<i64> {
 #[tokio::test]
 async fn rows_of_releases_without_a_ttl_get_the_newest_one_s_and_are_otherwise_what_they_were() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let bed = Testbed::new(EngineKind::DynamoDbLocal).await;
     Application::new(endpoint, &bed.prefix).run("actingweb_live.py", &["--prepare"], "");
     let manifests = of_each(&UNDATED, &bed.prefix, |_, application| {
         serde_json::from_str(&application.run(SCRIPT, &["--write", "--copies", "1"], "")).unwrap()

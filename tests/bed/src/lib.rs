@@ -52,4 +52,4 @@ mod testbed;
 #[cfg(feature = "testing")]
 pub use invocations::{Invocations, cleanup_answer, repair_answer};
 #[cfg(feature = "testing")]
-pub use testbed::{Bed, deleting};
+pub use testbed::{Testbed, deleting};

@@ -21,7 +21,7 @@ use crate::janitor::Janitor;
 use crate::proxy::Proxy;
 use crate::stream::removal;
 use crate::tables::{random_table, specimens};
-use crate::testbed::Bed;
+use crate::testbed::Testbed;
 use model::random::SECRET_MEMBERS;
 use model::{self, Key, ModelRow};
 
@@ -161,7 +161,7 @@ pub fn crowd(seed: u64, tables: u64, now: i64) -> Vec<ModelRow> {
 }
 
 pub struct Load {
-    pub bed: Bed,
+    pub bed: Testbed,
     pub rows: Vec<ModelRow>,
     /// Tokens that TTL removed before; the stream has their records.
     pub removed: Vec<ModelRow>,
@@ -171,7 +171,7 @@ pub struct Load {
 /// The methods panic if the engine fails.
 impl Load {
     pub async fn new(kind: EngineKind, rows: Vec<ModelRow>) -> Self {
-        let bed = Bed::with(kind, &specimens(&rows)).await;
+        let bed = Testbed::with(kind, &specimens(&rows)).await;
         Self { bed, rows, removed: Vec::new(), endpoint: engine(kind).endpoint() }
     }
 

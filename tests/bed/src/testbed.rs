@@ -17,14 +17,14 @@ pub fn deleting(setting: &str, table: &str) -> Environment {
     [(setting, table), ("MODE", "delete")].map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-pub struct Bed {
+pub struct Testbed {
     pub function: Function,
     pub prefix: String,
     pub table: String,
 }
 
 /// The methods panic if the engine fails.
-impl Bed {
+impl Testbed {
     pub async fn new(kind: EngineKind) -> Self {
         Self::on(engine(kind).endpoint()).await
     }

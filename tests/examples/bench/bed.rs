@@ -19,7 +19,7 @@ const WRITERS: usize = 4;
 const SCANNED: u64 = 50_000;
 
 /// An engine that serves one section.
-pub(crate) struct Bed {
+pub(crate) struct Testbed {
     kind: EngineKind,
     endpoint: String,
     _running: Server,
@@ -46,7 +46,7 @@ pub(crate) struct Filled {
     pub rows: u64,
 }
 
-impl Bed {
+impl Testbed {
     pub(crate) fn start(kind: EngineKind) -> Self {
         match kind {
             EngineKind::DynamoDbLocal => {

@@ -10,7 +10,7 @@ use bed::proxy::{Fate, Proxy};
 use bed::python::Application;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, Filled};
+use crate::bed::{Filled, Testbed};
 use crate::meter;
 
 /// Far above what any run needs, so that none hits its deadline.
@@ -42,7 +42,7 @@ impl Contestant {
     }
 
     /// Cleans the table, and returns the cost.
-    pub(crate) fn clean(self, bed: &Bed, table: &Filled) -> Value {
+    pub(crate) fn clean(self, bed: &Testbed, table: &Filled) -> Value {
         match self {
             Contestant::Ours => ours(bed.endpoint(), table, &[]),
             Contestant::Retiring => ours(bed.endpoint(), table, &[("EXPIRED_ROWS", "retire")]),
@@ -65,7 +65,7 @@ pub(crate) fn unpaced(prefix: &str) -> Vec<(String, String)> {
 }
 
 /// The function's requests for a table by operation, counted by a proxy; and the number that it reports.
-pub(crate) fn requests_seen(bed: &Bed, table: &Filled) -> (BTreeMap<String, u64>, Value) {
+pub(crate) fn requests_seen(bed: &Testbed, table: &Filled) -> (BTreeMap<String, u64>, Value) {
     let proxy = Proxy::start(bed.endpoint(), |_| Fate::Forward);
     let report = ours(proxy.endpoint(), table, &[]);
     let mut seen = BTreeMap::new();
@@ -98,7 +98,7 @@ fn ours(endpoint: &str, table: &Filled, settings: &[(&str, &str)]) -> Value {
     })
 }
 
-fn python(bed: &Bed, table: &Filled, script: &str) -> Value {
+fn python(bed: &Testbed, table: &Filled, script: &str) -> Value {
     let answer = Application::new(bed.endpoint(), &table.prefix).run(script, &[], "");
     let answer: Value = serde_json::from_str(&answer).expect("the script answers JSON");
     json!({
@@ -111,7 +111,7 @@ fn python(bed: &Bed, table: &Filled, script: &str) -> Value {
     })
 }
 
-fn limit(bed: &Bed, table: &Filled, concurrency: usize) -> Value {
+fn limit(bed: &Testbed, table: &Filled, concurrency: usize) -> Value {
     let program = std::env::current_exe().expect("this program has a path");
     let numbers =
         [table.plan.seed.to_string(), table.plan.copies.to_string(), table.later.to_string(), concurrency.to_string()];

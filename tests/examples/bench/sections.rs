@@ -3,7 +3,7 @@
 use bed::engine::EngineKind;
 use serde_json::{Map, Value, json};
 
-use crate::bed::{Bed, Filled};
+use crate::bed::{Filled, Testbed};
 use crate::contestants::{Contestant, requests_seen, settle};
 use crate::pass::least_read_units;
 use crate::stock::{Plan, Stock};
@@ -76,7 +76,7 @@ pub(crate) async fn run(wanted: &[String]) {
 /// All contestants on tables of all sizes, on one engine. The library is left out where it would take hours, and there, on DynamoDB
 /// Local, also the script: it would take minutes more, and has no target.
 async fn contest(kind: EngineKind, sizes: &[usize], options: &Options, with_library: bool) -> Value {
-    let bed = Bed::start(kind);
+    let bed = Testbed::start(kind);
     let mut tables = Vec::new();
     let mut best_width = None;
     for rows in sizes {
@@ -110,7 +110,7 @@ async fn contest(kind: EngineKind, sizes: &[usize], options: &Options, with_libr
 /// without TTL, as releases before 3.7.4 wrote them, each of which costs a write in both. An engine with TTL on may remove rows by
 /// itself: `check` rejects such a run.
 async fn retire(options: &Options) -> Value {
-    let bed = Bed::start(EngineKind::Embedded);
+    let bed = Testbed::start(EngineKind::Embedded);
     let rows = options.sizes(&SIZES)[0];
     let stock = Stock::load(Plan::of(rows).seed).await;
     let contestants = [Contestant::Library, Contestant::Ours, Contestant::Retiring];
@@ -124,7 +124,7 @@ async fn retire(options: &Options) -> Value {
 }
 
 /// Runs the contestants in turns, each on its own tables with the same rows.
-async fn measure(bed: &Bed, stock: &Stock, rows: usize, contestants: &[Contestant], options: &Options) -> Value {
+async fn measure(bed: &Testbed, stock: &Stock, rows: usize, contestants: &[Contestant], options: &Options) -> Value {
     let plan = Plan::of(rows);
     let mut runs: Vec<Vec<Value>> = vec![Vec::new(); contestants.len()];
     for repeat in 0..options.repeats {
@@ -217,7 +217,7 @@ fn keep_the_best_limit(table: &mut Value) -> usize {
     width
 }
 
-fn print_table(bed: &Bed, table: &Value) {
+fn print_table(bed: &Testbed, table: &Value) {
     println!("\n  {} rows ({} dead) on {}", table["rows"], table["dead"], bed.name());
     println!(
         "  {:<30}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}{:>9}",
