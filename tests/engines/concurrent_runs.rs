@@ -73,7 +73,7 @@ fn several_at_once_do_the_work_of_one() {
         (0..amount(4, 60_usize)).map(|round| (kinds()[round % kinds().len()], random.u64(..), round % 4 > 1)).collect();
     let figures = all_at_once(2, &rounds, fight);
     assert!(figures.faults > 0, "nobody ever met a lease");
-    figures.tell("several janitors at once");
+    figures.report("several janitors at once");
 }
 
 /// Replay markers and tombstones: rows that are written again under the same name.
@@ -92,8 +92,8 @@ fn reused(name: &str, at: i64) -> Vec<ModelRow> {
 }
 
 async fn one_that_wakes_up_late_deletes_nothing_that_was_written_since(kind: EngineKind) {
-    wakes_up_late(kind, false).await.tell("a lease holder that wakes up late");
-    wakes_up_late(kind, true).await.tell("a lease holder that wakes up late, retire");
+    wakes_up_late(kind, false).await.report("a lease holder that wakes up late");
+    wakes_up_late(kind, true).await.report("a lease holder that wakes up late, retire");
 }
 
 async fn wakes_up_late(kind: EngineKind, retires: bool) -> Figures {
@@ -164,8 +164,8 @@ async fn when_its_turn_comes(which: Which, function: &Function) -> RunReport {
 }
 
 async fn the_cascade_beside_the_other_runs_loses_nothing(kind: EngineKind) {
-    cascade_beside(kind, amount(2, 40), false).await.tell("the cascade beside the other runs");
-    cascade_beside(kind, amount(1, 40), true).await.tell("the cascade beside the other runs, retire");
+    cascade_beside(kind, amount(2, 40), false).await.report("the cascade beside the other runs");
+    cascade_beside(kind, amount(1, 40), true).await.report("the cascade beside the other runs, retire");
 }
 
 async fn cascade_beside(kind: EngineKind, rounds: u64, retires: bool) -> Figures {

@@ -113,8 +113,8 @@ fn is_attacked(operation: &str, retires: bool) -> bool {
 
 /// Makes an attack on runs that delete and on runs that retire, and tells the figures of each.
 fn in_both_ways(name: &str, attack: impl Fn(bool) -> Figures) {
-    attack(false).tell(name);
-    attack(true).tell(&format!("{name}, retire"));
+    attack(false).report(name);
+    attack(true).report(&format!("{name}, retire"));
 }
 
 /// The requests that a run sends when nothing goes wrong, by kind.
@@ -255,7 +255,7 @@ fn faults_at_random_under_the_cascade_lose_nothing() {
     let mut random = fastrand::Rng::with_seed(seed() + 5);
     let scenes: Vec<(EngineKind, u64)> =
         (0..amount(6, 80)).map(|round| (kinds()[round % kinds().len()], random.u64(..))).collect();
-    all_at_once(6, &scenes, cascade_under_faults).tell("faults under the cascade");
+    all_at_once(6, &scenes, cascade_under_faults).report("faults under the cascade");
 }
 
 #[test]
@@ -391,6 +391,6 @@ async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
         let mut figures = Figures { attempts: 1, faults: 2, ..Figures::default() };
         load.ran(&report, &mut figures);
         load.settle(LATER, &mut figures).await;
-        figures.tell(if retires { "a reset that hid a retirement" } else { "a reset that hid a delete" });
+        figures.report(if retires { "a reset that hid a retirement" } else { "a reset that hid a delete" });
     }
 }

@@ -129,17 +129,17 @@ fn deaths(which: Which, retires: bool, points: usize) -> Vec<Death> {
 
 #[test]
 fn a_cleanup_that_is_killed_anywhere_is_finished_by_the_next() {
-    all_at_once(4, &deaths(Which::Cleanup, false, amount(20, 320)), die).tell("killed cleanups");
+    all_at_once(4, &deaths(Which::Cleanup, false, amount(20, 320)), die).report("killed cleanups");
 }
 
 #[test]
 fn a_repair_that_is_killed_anywhere_is_finished_by_the_next() {
-    all_at_once(4, &deaths(Which::Repair, false, amount(20, 320)), die).tell("killed repairs");
+    all_at_once(4, &deaths(Which::Repair, false, amount(20, 320)), die).report("killed repairs");
 }
 
 #[test]
 fn a_retiring_run_that_is_killed_anywhere_is_finished_by_the_next() {
     let mut all = deaths(Which::Cleanup, true, amount(6, 160));
     all.extend(deaths(Which::Repair, true, amount(6, 160)));
-    all_at_once(4, &all, die).tell("killed runs that retire");
+    all_at_once(4, &all, die).report("killed runs that retire");
 }

@@ -354,7 +354,7 @@ async fn in_use(attack: &str, retires: bool) {
     assert!(judged.raised.is_empty(), "the library raised: {:#?}", judged.raised);
     assert!(judged.revived.is_empty(), "accepted after its end: {:#?}", judged.revived);
     assert!(judged.lost.is_empty(), "refused while alive: {:#?}", judged.lost);
-    figures.tell(attack);
+    figures.report(attack);
 
     // An attack in which nothing died, or nothing was used while it died, proves nothing.
     let kinds = judged.good.keys().map(String::as_str).collect::<Vec<_>>();

@@ -259,12 +259,12 @@ async fn malformed_rows_are_judged_as_python_reads_them() {
         attacked.attack().await;
         figures.add(attacked.figures);
     }
-    figures.tell("malformed rows");
+    figures.report("malformed rows");
     let mut figures = Figures::default();
     for kind in [EngineKind::Embedded, EngineKind::DynamoDbLocal] {
         figures.add(retire(kind, &items).await);
     }
-    figures.tell("malformed rows, retire");
+    figures.report("malformed rows, retire");
 }
 
 /// The janitor's own rows can be damaged like any other: a run begins at the beginning, and goes through.

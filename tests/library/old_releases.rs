@@ -181,7 +181,7 @@ async fn attack(name: &str, releases: &[&'static str], retires: bool) {
         manifests.values().flat_map(|manifest| entries(manifest, "secrets")).filter_map(Value::as_str).collect();
     let output = [said, printed, TOLD.lock().unwrap().join("\n"), aftermath.own].join("\n");
     figures.secrets = secrets_in(&output, secrets);
-    figures.tell(name);
+    figures.report(name);
 }
 
 /// Releases that gave no row a TTL.

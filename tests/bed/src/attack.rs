@@ -74,7 +74,7 @@ impl Figures {
     ///
     /// # Panics
     /// When a guarantee was broken, or the attack made no run.
-    pub fn tell(self, attack: &str) {
+    pub fn report(self, attack: &str) {
         let program = std::env::current_exe().expect("the test binary has a path");
         let binary = program.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let figures = json!({
@@ -99,8 +99,8 @@ impl Figures {
 /// Attacks runs that delete and runs that retire, and reports the figures of each.
 ///
 /// # Panics
-/// As [`Figures::tell`].
+/// As [`Figures::report`].
 pub async fn in_both_ways(name: &str, attack: impl AsyncFn(bool) -> Figures) {
-    attack(false).await.tell(name);
-    attack(true).await.tell(&format!("{name}, retire"));
+    attack(false).await.report(name);
+    attack(true).await.report(&format!("{name}, retire"));
 }
