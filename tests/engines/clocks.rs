@@ -39,7 +39,7 @@ async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64, retires: 
     let told = report.notes.iter().any(|note| note.contains("behind the table's"));
     assert_eq!(told, ahead <= -4, "{:?}", report.notes);
     let mut figures = Figures { attempts: 1, faults: 1, live_lost: load.live_lost(NOW).await, ..Figures::default() };
-    load.ran(&report, &mut figures);
+    load.add_run(&report, &mut figures);
     load.settle(NOW + 120, &mut figures).await;
     load.drop_table().await;
     figures
@@ -127,7 +127,7 @@ async fn janitor_judges_by_the_tables_clock_when_its_machines_is_ahead(kind: Eng
                 secrets: load.secrets_in(&printed),
                 ..Figures::default()
             });
-            figures.answered(&answer["report"]);
+            figures.add_answer(&answer["report"]);
             load.settle(real_now() + 120, &mut figures).await;
             load.drop_table().await;
         }
@@ -165,7 +165,7 @@ async fn time_that_goes_backwards_between_runs_loses_nothing(kind: EngineKind) {
                 let which = Which::BOTH[(i + usize::from(round % 2 == 0)) % 2];
                 let report = which.run(&load.bed.function, json!({}), at).await.unwrap();
                 assert!(report.outcome.is_complete(), "{}", report.to_json());
-                load.ran(&report, &mut figures);
+                load.add_run(&report, &mut figures);
                 figures.attempts += 1;
                 figures.faults += 1;
                 figures.live_lost += load.live_lost(NOW).await;

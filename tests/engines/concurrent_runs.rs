@@ -42,7 +42,7 @@ async fn fight(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
         // Two that ask in the same moment: one gets the lease, and the other is told.
         let report = report.unwrap();
         figures.faults += u64::from(report.outcome == Outcome::LeaseHeld);
-        load.ran(&report, &mut figures);
+        load.add_run(&report, &mut figures);
         ended += report.counts.rows_ended();
         unsure += report.counts.uncertain();
     }
@@ -54,7 +54,7 @@ async fn fight(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
         let report = &answer["report"];
         assert!(report["outcome"].is_string(), "{printed}");
         figures.faults += u64::from(report["outcome"] == "lease-held");
-        figures.answered(report);
+        figures.add_answer(report);
         ended += ["deleted", "retired"].map(|done| report["rows"][done].as_u64().unwrap()).iter().sum::<u64>();
         unsure += report["rows"]["uncertain"].as_u64().unwrap();
     }
@@ -135,9 +135,9 @@ async fn wakes_up_late(kind: EngineKind, retires: bool) -> Figures {
         let (first, (second, fresh)) = tokio::join!(first, second);
         figures.attempts += 2;
         figures.faults += 1;
-        load.ran(&second, &mut figures);
+        load.add_run(&second, &mut figures);
         match first {
-            Ok(report) => load.ran(&report, &mut figures),
+            Ok(report) => load.add_run(&report, &mut figures),
             Err(RunError::LeaseLost) => {}
             Err(error) => panic!("{error}"),
         }
@@ -196,7 +196,7 @@ async fn cascade_beside(kind: EngineKind, rounds: u64, retires: bool) -> Figures
         figures.faults += load.removed.len() as u64;
         let runs: Vec<&RunReport> = batches.iter().map(|batch| &batch.run).chain([&daily, &repair]).collect();
         for report in &runs {
-            load.ran(report, &mut figures);
+            load.add_run(report, &mut figures);
         }
         // What two of them wanted gone at once, both may call theirs; what nobody did is not gone.
         let gone = (load.rows.len() - load.rest().await.len()) as u64;

@@ -78,7 +78,7 @@ async fn play(scene: &Scene, check: Check) -> Figures {
     };
     match &ran {
         Ok(report) => {
-            load.ran(report, &mut figures);
+            load.add_run(report, &mut figures);
             load.check_counts(report, load.rows.len()).await;
             ending.outcome = Some(report.outcome);
             ending.retried = report.usage.retries + report.usage.throttles;
@@ -235,7 +235,7 @@ async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
         assert!(figures.attempts < 300, "{} records come again and again", records.len());
         match function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await {
             Ok(report) => {
-                load.ran(&report.run, &mut figures);
+                load.add_run(&report.run, &mut figures);
                 records.retain(|record| report.failed.iter().any(|one| record["dynamodb"]["SequenceNumber"] == **one));
             }
             Err(error) => figures.secrets += load.secrets_in(&format!("{error} {error:?}")),
@@ -389,7 +389,7 @@ async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
         assert!(report.notes.iter().any(|note| note.contains("not answered")), "{:?}", report.notes);
         load.check_counts(&report, load.rows.len()).await;
         let mut figures = Figures { attempts: 1, faults: 2, ..Figures::default() };
-        load.ran(&report, &mut figures);
+        load.add_run(&report, &mut figures);
         load.settle(LATER, &mut figures).await;
         figures.report(if retires { "a reset that hid a retirement" } else { "a reset that hid a delete" });
     }

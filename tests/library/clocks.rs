@@ -57,7 +57,7 @@ impl Scene {
             assert!(report.outcome.is_complete(), "{}", report.to_json());
             is_judged_at(table, report.now);
             self.figures.attempts += 1;
-            self.figures.ran(&report);
+            self.figures.add_run(&report);
         }
     }
 
@@ -72,7 +72,7 @@ impl Scene {
             let report = &ended.json()["report"];
             is_judged_at(table, report["now"].as_i64().unwrap());
             self.figures.attempts += 1;
-            self.figures.answered(report);
+            self.figures.add_answer(report);
         }
     }
 
@@ -96,7 +96,7 @@ impl Scene {
             let report = which.run(&function, json!({}), now).await.unwrap();
             judged = judged.min(report.now);
             ended += report.counts.rows_ended() + report.counts.rows_left_to_ttl();
-            self.figures.ran(&report);
+            self.figures.add_run(&report);
         }
         let dead = Aftermath::left(endpoint(), &self.bed.table, judged, self.retires).await.dead(judged);
         assert!(dead.is_empty() && ended > 0, "{dead:?}");

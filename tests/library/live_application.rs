@@ -119,7 +119,7 @@ impl Runs {
 
     fn reported(&mut self, report: &RunReport) {
         assert_eq!(report.outcome, Outcome::Complete, "{}", report.to_json());
-        self.figures.ran(report);
+        self.figures.add_run(report);
         self.said.push_str(&format!("{}\n", report.to_json()));
     }
 
@@ -127,7 +127,7 @@ impl Runs {
         let ended = self.janitor.run(&[command, "--apply", "--yes", "--json"]);
         assert_eq!(ended.code, 0, "{ended:?}");
         let answer = ended.json();
-        self.figures.answered(answer.get("report").unwrap_or(&answer));
+        self.figures.add_answer(answer.get("report").unwrap_or(&answer));
         self.said.push_str(&ended.out);
         self.said.push_str(&ended.err);
     }

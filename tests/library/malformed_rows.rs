@@ -120,7 +120,7 @@ impl Attacked {
             );
         }
         assert_eq!(dry.counts.rows_deleted(), real.counts.rows_deleted());
-        self.figures.ran(&real);
+        self.figures.add_run(&real);
         let after = self.table().await;
         let gone: BTreeSet<Key> = before.keys().filter(|key| !after.contains_key(*key)).cloned().collect();
         let dead = match which {
@@ -146,7 +146,7 @@ impl Attacked {
         let before = items::all(client, &table).await;
         for which in [Which::Cleanup, Which::Repair, Which::Cleanup, Which::Repair] {
             let report = self.run(which, "delete").await;
-            self.figures.ran(&report);
+            self.figures.add_run(&report);
         }
         let after = items::all(client, &table).await;
         for which in [Which::Cleanup, Which::Repair] {

@@ -95,7 +95,7 @@ async fn attack(name: &str, releases: &[&'static str], retires: bool) {
     let mut ran = |figures: &mut Figures, report: &RunReport| {
         assert_eq!(report.outcome, Outcome::Complete, "{}", report.to_json());
         figures.attempts += 1;
-        figures.ran(report);
+        figures.add_run(report);
         said.push_str(&format!("{}\n", report.to_json()));
         report.counts.rows_ended() + report.counts.rows_left_to_ttl()
     };
@@ -113,7 +113,7 @@ async fn attack(name: &str, releases: &[&'static str], retires: bool) {
         let answer = ended.json();
         let report = answer.get("report").unwrap_or(&answer);
         figures.attempts += 1;
-        figures.answered(report);
+        figures.add_answer(report);
         // Seconds later: what has died since is none of what was written here.
         let rows = &report["rows"];
         assert_eq!((&rows["deleted"], rows["retired"].as_u64().unwrap_or(0)), (&json!(0), 0), "{report}");

@@ -44,14 +44,14 @@ pub struct Figures {
 
 impl Figures {
     /// Adds the counts of a run's report.
-    pub fn ran(&mut self, report: &RunReport) {
+    pub fn add_run(&mut self, report: &RunReport) {
         self.judged += report.counts.rows_read();
         self.deleted += report.counts.rows_ended();
         self.lost_races += report.counts.lost_races();
     }
 
     /// Adds the counts of a run's JSON report, which is all that a binary returns.
-    pub fn answered(&mut self, report: &serde_json::Value) {
+    pub fn add_answer(&mut self, report: &serde_json::Value) {
         let rows = |of: &str| report["rows"][of].as_u64().unwrap_or(0);
         self.judged += rows("read");
         self.deleted += rows("deleted") + rows("retired");

@@ -273,8 +273,8 @@ impl Load {
     }
 
     /// Adds the counts of a run's report, and the secrets in it.
-    pub fn ran(&self, report: &RunReport, figures: &mut Figures) {
-        figures.ran(report);
+    pub fn add_run(&self, report: &RunReport, figures: &mut Figures) {
+        figures.add_run(report);
         figures.secrets += self.secrets_in(&report.to_json().to_string());
     }
 
@@ -295,7 +295,7 @@ impl Load {
                     report => report.unwrap(),
                 };
                 assert!(report.outcome.is_complete(), "{}", report.to_json());
-                self.ran(&report, figures);
+                self.add_run(&report, figures);
                 // A resumed run has not read the rows that the run before it skipped.
                 if !report.resumed {
                     break;
