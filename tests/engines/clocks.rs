@@ -4,7 +4,7 @@
 use bed::attack::{Figures, amount, in_both_ways, seed};
 use bed::engine::{EngineKind, shared as engine};
 use bed::lambda::{Rie, function};
-use bed::load::{Load, Which, crowd, real_now};
+use bed::load::{Load, Which, random_rows, real_now};
 use bed::proxy::{Fate, Proxy};
 use bed::stream::{event, removal};
 use jobs::run::RunError;
@@ -28,7 +28,7 @@ bed::on_both_engines!(
 
 /// The table's clock is at `NOW`, and this machine's is `ahead` of it.
 async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64, retires: bool) -> Figures {
-    let load = Load::of(kind, crowd(seed, 10, NOW), NOW, retires).await;
+    let load = Load::of(kind, random_rows(seed, 10, NOW), NOW, retires).await;
     let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::Dated(-ahead));
     let function = load.bed.through(&proxy).await;
     let report = which.run(&function, json!({}), NOW + ahead).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_clock_that_is_behind_judges_by_the_tables(kind: EngineKind) {
 }
 
 async fn a_clock_that_is_far_ahead_is_refused(kind: EngineKind) {
-    let load = Load::new(kind, crowd(seed(), 4, NOW)).await;
+    let load = Load::new(kind, random_rows(seed(), 4, NOW)).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-86_400));
     let function = load.bed.through(&proxy).await;
     for which in Which::BOTH {
@@ -84,7 +84,7 @@ async fn a_clock_that_is_far_ahead_is_refused(kind: EngineKind) {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_function_logs_that_its_clock_was_set_back() {
     let kind = EngineKind::Embedded;
-    let load = Load::new(kind, crowd(seed(), 2, real_now())).await;
+    let load = Load::new(kind, random_rows(seed(), 2, real_now())).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
     let settings = [("ATTRIBUTES_TABLE", load.bed.table.as_str()), ("AWS_DB_HOST", proxy.endpoint())];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -112,7 +112,7 @@ async fn janitor_judges_by_the_tables_clock_when_its_machines_is_ahead(kind: Eng
         let mut figures = Figures::default();
         for (i, which) in Which::BOTH.into_iter().enumerate() {
             let tables_now = real_now() - 300;
-            let rows = crowd(seed() + 50 + i as u64, 10, tables_now);
+            let rows = random_rows(seed() + 50 + i as u64, 10, tables_now);
             let load = Load::of(kind, rows, tables_now, retires).await;
             let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
             let mut janitor = which.janitor(proxy.endpoint(), &load.bed.prefix);
@@ -140,8 +140,8 @@ async fn rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times(ki
     in_both_ways("a writer that is an hour ahead", async |retires| {
         let mut figures = Figures::default();
         for round in 0..amount(2, 20) {
-            let mut rows = crowd(seed() + 60 + round, 5, NOW);
-            let ahead = crowd(seed() + 80 + round, 5, NOW + 3_600);
+            let mut rows = random_rows(seed() + 60 + round, 5, NOW);
+            let ahead = random_rows(seed() + 80 + round, 5, NOW + 3_600);
             rows.extend(ahead.into_iter().filter(|row| row.name != "a-session-that-lives-on"));
             let load = Load::of(kind, rows, NOW, retires).await;
             figures.attempts += 2;
@@ -160,7 +160,7 @@ async fn time_that_goes_backwards_between_runs_loses_nothing(kind: EngineKind) {
     in_both_ways("time that goes backwards", async |retires| {
         let mut figures = Figures::default();
         for round in 0..amount(2, 20) {
-            let load = Load::of(kind, crowd(seed() + 100 + round, 8, NOW), NOW, retires).await;
+            let load = Load::of(kind, random_rows(seed() + 100 + round, 8, NOW), NOW, retires).await;
             for (i, at) in [NOW, NOW - 900, NOW - 40 * 86_400, NOW - 60].into_iter().enumerate() {
                 let which = Which::BOTH[(i + usize::from(round % 2 == 0)) % 2];
                 let report = which.run(&load.bed.function, json!({}), at).await.unwrap();
@@ -181,7 +181,7 @@ async fn time_that_goes_backwards_between_runs_loses_nothing(kind: EngineKind) {
 /// A run on a machine that is minutes behind writes a lease that a run on a machine that is right finds held, and the other
 /// way round.
 async fn a_lease_holds_whichever_clock_wrote_it(kind: EngineKind) {
-    let load = Load::new(kind, crowd(seed(), 1, NOW)).await;
+    let load = Load::new(kind, random_rows(seed(), 1, NOW)).await;
     for off in [-290, -30, -3, 3, 30, 290] {
         let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::Dated(-off));
         let client = bed::tables::client(proxy.endpoint()).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, kinds, shared as engine};
-use bed::load::{Load, Which, all_at_once, crowd, real_now};
+use bed::load::{Load, Which, all_at_once, random_rows, real_now};
 use bed::proxy::{Fate, Proxy};
 use bed::stream::event;
 use jobs::run::RunError;
@@ -25,7 +25,7 @@ bed::on_both_engines!(
 );
 
 async fn fight(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
-    let load = Load::of(kind, crowd(seed, 8, real_now()), real_now(), retires).await;
+    let load = Load::of(kind, random_rows(seed, 8, real_now()), real_now(), retires).await;
     // Slow enough to be beside each other.
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Slow(Duration::from_millis(20)));
     let action = if retires { "retire" } else { "delete" };
@@ -101,7 +101,7 @@ async fn wakes_up_late(kind: EngineKind, retires: bool) -> Figures {
     for round in 0..amount(1, 20) {
         let names: Vec<String> = (0..40).map(|i| format!("reused-{round}-{i:04}")).collect();
         let long_ago = NOW - 90 * 86_400;
-        let mut rows = crowd(seed() + 20 + round, 6, NOW);
+        let mut rows = random_rows(seed() + 20 + round, 6, NOW);
         rows.extend(names.iter().flat_map(|name| reused(name, long_ago)));
         let mut load = Load::of(kind, rows, NOW, retires).await;
 
@@ -171,7 +171,7 @@ async fn the_cascade_beside_the_other_runs_loses_nothing(kind: EngineKind) {
 async fn cascade_beside(kind: EngineKind, rounds: u64, retires: bool) -> Figures {
     let mut figures = Figures::default();
     for round in 0..rounds {
-        let load = Load::of_after_ttl(kind, crowd(seed() + 200 + round, 12, NOW), NOW, retires).await;
+        let load = Load::of_after_ttl(kind, random_rows(seed() + 200 + round, 12, NOW), NOW, retires).await;
         // Late, in no order, and each twice.
         let mut records = [load.records(), load.records()].concat();
         fastrand::Rng::with_seed(round).shuffle(&mut records);

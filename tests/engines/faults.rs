@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fault::{Fault, When, faulty};
-use bed::load::{Load, Which, all_at_once, crowd};
+use bed::load::{Load, Which, all_at_once, random_rows};
 use bed::proxy::{self, Proxy};
 use bed::stream::event;
 use jobs::run::report::Outcome;
@@ -60,7 +60,7 @@ struct Ending {
 }
 
 async fn play(scene: &Scene, check: Check) -> Figures {
-    let load = Load::of(scene.kind, crowd(scene.seed, TABLES, NOW), NOW, scene.retires).await;
+    let load = Load::of(scene.kind, random_rows(scene.seed, TABLES, NOW), NOW, scene.retires).await;
     let (proxy, faults) = faulty(engine(scene.kind).endpoint(), scene.faults.clone(), scene.when);
     let function = load.bed.through(&proxy).await;
     let began = Instant::now();
@@ -119,7 +119,7 @@ fn in_both_ways(name: &str, attack: impl Fn(bool) -> Figures) {
 
 /// The requests that a run sends when nothing goes wrong, by kind.
 async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> BTreeMap<String, u64> {
-    let load = Load::of(kind, crowd(seed, TABLES, NOW), NOW, retires).await;
+    let load = Load::of(kind, random_rows(seed, TABLES, NOW), NOW, retires).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
     which.run(&load.bed.through(&proxy).await, json!({}), NOW).await.unwrap();
     load.drop_table().await;
@@ -224,7 +224,7 @@ fn faults_at_random_lose_nothing() {
 
 /// Whatever fails comes again, as the stream's mapping does it, until nothing does.
 async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
-    let load = Load::of_after_ttl(kind, crowd(seed, TABLES, NOW), NOW, false).await;
+    let load = Load::of_after_ttl(kind, random_rows(seed, TABLES, NOW), NOW, false).await;
     let when = When::Random { share: 300, seed };
     let (proxy, faults) = faulty(engine(kind).endpoint(), quick_faults(), when);
     let function = load.bed.through(&proxy).await;
@@ -364,7 +364,7 @@ fn silence(retires: bool) -> Figures {
 #[tokio::test]
 async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
     for (kind, retires) in kinds().into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
-        let load = Load::of(kind, crowd(seed(), 6, NOW), NOW, retires).await;
+        let load = Load::of(kind, random_rows(seed(), 6, NOW), NOW, retires).await;
         let mut hidden = None;
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
             match (request.operation.as_str(), &hidden) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, kinds, shared as engine};
-use bed::load::{Load, Which, all_at_once, crowd, real_now};
+use bed::load::{Load, Which, all_at_once, random_rows, real_now};
 use bed::proxy::{Fate, Proxy, Request};
 
 /// Of the model's random tables in one: some hundred rows, and as many requests as there are buckets and batches.
@@ -45,7 +45,7 @@ fn program(which: Which, retires: bool, endpoint: &str, prefix: &str) -> Command
 
 /// The numbers of the requests from the lease to the end: what comes before is the dry run that `--apply` shows first.
 async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> std::ops::RangeInclusive<usize> {
-    let load = Load::of(kind, crowd(seed, TABLES, real_now()), real_now(), retires).await;
+    let load = Load::of(kind, random_rows(seed, TABLES, real_now()), real_now(), retires).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Forward);
     let ended = program(which, retires, proxy.endpoint(), &load.bed.prefix).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
@@ -56,7 +56,7 @@ async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> s
 }
 
 async fn die(death: &Death) -> Figures {
-    let load = Load::of(death.kind, crowd(death.seed, TABLES, real_now()), real_now(), death.retires).await;
+    let load = Load::of(death.kind, random_rows(death.seed, TABLES, real_now()), real_now(), death.retires).await;
     let victim: Arc<AtomicU32> = Arc::default();
     let (mut seen, id, at) = (0, Arc::clone(&victim), *death);
     let proxy = Proxy::start(engine(death.kind).endpoint(), move |_: &Request| {

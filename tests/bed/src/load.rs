@@ -145,7 +145,7 @@ impl Cost {
 
 /// Random rows for many requests: `tables` random tables in one, and a session that marks it as an ActingWeb table.
 #[must_use]
-pub fn crowd(seed: u64, tables: u64, now: i64) -> Vec<ModelRow> {
+pub fn random_rows(seed: u64, tables: u64, now: i64) -> Vec<ModelRow> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut rows: Vec<ModelRow> = (0..tables).flat_map(|_| random_table(random.u64(..), now)).collect();
     rows.push(ModelRow {
