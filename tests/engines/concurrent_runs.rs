@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, kinds, shared as engine};
-use bed::load::{Load, Which, all_at_once, random_rows, real_now};
+use bed::load::{Load, Which, random_rows, real_now, run_concurrently};
 use bed::proxy::{Fate, Proxy};
 use bed::stream::event;
 use jobs::run::RunError;
@@ -71,7 +71,7 @@ fn several_at_once_do_the_work_of_one() {
     let mut random = fastrand::Rng::with_seed(seed() + 10);
     let rounds: Vec<_> =
         (0..amount(4, 60_usize)).map(|round| (kinds()[round % kinds().len()], random.u64(..), round % 4 > 1)).collect();
-    let figures = all_at_once(2, &rounds, fight);
+    let figures = run_concurrently(2, &rounds, fight);
     assert!(figures.faults > 0, "nobody ever met a lease");
     figures.report("several janitors at once");
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fault::{Fault, When, faulty};
-use bed::load::{Load, Which, all_at_once, random_rows};
+use bed::load::{Load, Which, random_rows, run_concurrently};
 use bed::proxy::{self, Proxy};
 use bed::stream::event;
 use jobs::run::report::Outcome;
@@ -164,7 +164,7 @@ fn one_fault_at_each_kind_of_request(retires: bool) -> Figures {
         }
     }
     random.shuffle(&mut scenes);
-    let figures = all_at_once(16, &scenes, async |scene| {
+    let figures = run_concurrently(16, &scenes, async |scene| {
         play(scene, |scene, ending| {
             let fault = scene.faults[0];
             let complete = ending.outcome.is_some_and(Outcome::is_complete);
@@ -209,7 +209,7 @@ fn at_random(rounds: usize, seed: u64, retires: bool) -> Figures {
             }
         }
     }
-    all_at_once(12, &scenes, async |scene| {
+    run_concurrently(12, &scenes, async |scene| {
         play(scene, |scene, ending| {
             assert!(ending.outcome.is_none() || ending.faults == 0 || ending.retried + ending.skipped > 0, "{scene:?}");
         })
@@ -255,7 +255,7 @@ fn faults_at_random_under_the_cascade_lose_nothing() {
     let mut random = fastrand::Rng::with_seed(seed() + 5);
     let scenes: Vec<(EngineKind, u64)> =
         (0..amount(6, 80)).map(|round| (kinds()[round % kinds().len()], random.u64(..))).collect();
-    all_at_once(6, &scenes, cascade_under_faults).report("faults under the cascade");
+    run_concurrently(6, &scenes, cascade_under_faults).report("faults under the cascade");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn storms(retires: bool) -> Figures {
             }
         }
     }
-    all_at_once(12, &scenes, async |scene| {
+    run_concurrently(12, &scenes, async |scene| {
         play(scene, |scene, ending| {
             assert!(ending.took < Duration::from_mins(2), "{scene:?} took {:?}", ending.took);
         })
@@ -309,7 +309,7 @@ fn without_end(retires: bool) -> Figures {
             }
         }
     }
-    all_at_once(16, &scenes, async |scene| {
+    run_concurrently(16, &scenes, async |scene| {
         play(scene, |scene, ending| {
             let parts = [Fault::ThrottledStatements, Fault::FailedStatements, Fault::UnprocessedKeys];
             let complete = ending.outcome.is_some_and(Outcome::is_complete);
@@ -345,7 +345,7 @@ fn silence(retires: bool) -> Figures {
             }
         }
     }
-    let figures = all_at_once(18, &scenes, async |scene| {
+    let figures = run_concurrently(18, &scenes, async |scene| {
         play(scene, |scene, ending| {
             assert!(scene.budget.is_some_and(|budget| ending.took < budget), "{scene:?} took {:?}", ending.took);
             assert!(ending.alike <= MAX_ATTEMPTS, "{scene:?}: one request was sent {} times", ending.alike);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, kinds, shared as engine};
-use bed::load::{Load, Which, all_at_once, random_rows, real_now};
+use bed::load::{Load, Which, random_rows, real_now, run_concurrently};
 use bed::proxy::{Fate, Proxy, Request};
 
 /// Of the model's random tables in one: some hundred rows, and as many requests as there are buckets and batches.
@@ -129,17 +129,17 @@ fn deaths(which: Which, retires: bool, points: usize) -> Vec<Death> {
 
 #[test]
 fn a_cleanup_that_is_killed_anywhere_is_finished_by_the_next() {
-    all_at_once(4, &deaths(Which::Cleanup, false, amount(20, 320)), die).report("killed cleanups");
+    run_concurrently(4, &deaths(Which::Cleanup, false, amount(20, 320)), die).report("killed cleanups");
 }
 
 #[test]
 fn a_repair_that_is_killed_anywhere_is_finished_by_the_next() {
-    all_at_once(4, &deaths(Which::Repair, false, amount(20, 320)), die).report("killed repairs");
+    run_concurrently(4, &deaths(Which::Repair, false, amount(20, 320)), die).report("killed repairs");
 }
 
 #[test]
 fn a_retiring_run_that_is_killed_anywhere_is_finished_by_the_next() {
     let mut all = deaths(Which::Cleanup, true, amount(6, 160));
     all.extend(deaths(Which::Repair, true, amount(6, 160)));
-    all_at_once(4, &all, die).report("killed runs that retire");
+    run_concurrently(4, &all, die).report("killed runs that retire");
 }

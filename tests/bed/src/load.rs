@@ -343,7 +343,11 @@ fn secrets_of(row: &ModelRow) -> Vec<String> {
 ///
 /// # Panics
 /// When an attack panics.
-pub fn all_at_once<T: Send + Sync>(threads: usize, work: &[T], attack: impl AsyncFn(&T) -> Figures + Sync) -> Figures {
+pub fn run_concurrently<T: Send + Sync>(
+    threads: usize,
+    work: &[T],
+    attack: impl AsyncFn(&T) -> Figures + Sync,
+) -> Figures {
     let (next, total) = (Mutex::new(work.iter()), Mutex::new(Figures::default()));
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     std::thread::scope(|scope| {
