@@ -1,7 +1,7 @@
 //! Attack: clocks that disagree. This machine's against the table's, a writer's against ours, and one run's against the
 //! next one's.
 
-use bed::attack::{Figures, amount, in_both_ways, seed};
+use bed::attack::{Figures, amount, delete_and_retire, seed};
 use bed::engine::{EngineKind, shared as engine};
 use bed::lambda::{Rie, function};
 use bed::load::{Load, Which, random_rows, real_now};
@@ -46,7 +46,7 @@ async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64, retires: 
 }
 
 async fn a_clock_that_is_ahead_deletes_nothing_early(kind: EngineKind) {
-    in_both_ways("a clock that is ahead", async |retires| {
+    delete_and_retire("a clock that is ahead", async |retires| {
         let mut figures = Figures::default();
         for (i, ahead) in [5, 30, 180, 299, 600, 890].into_iter().cycle().take(amount(3, 60)).enumerate() {
             figures.add(off_by(kind, ahead, Which::BOTH[i % 2], seed() + 30 + i as u64, retires).await);
@@ -57,7 +57,7 @@ async fn a_clock_that_is_ahead_deletes_nothing_early(kind: EngineKind) {
 }
 
 async fn a_clock_that_is_behind_judges_by_the_tables(kind: EngineKind) {
-    in_both_ways("a clock that is behind", async |retires| {
+    delete_and_retire("a clock that is behind", async |retires| {
         let mut figures = Figures::default();
         for (i, behind) in [-2, -60, -300, -900].into_iter().cycle().take(amount(2, 40)).enumerate() {
             figures.add(off_by(kind, behind, Which::BOTH[i % 2], seed() + 40 + i as u64, retires).await);
@@ -108,7 +108,7 @@ async fn every_function_logs_that_its_clock_was_set_back() {
 
 /// The program has no other clock than its machine's: here the table's is five minutes behind that.
 async fn janitor_judges_by_the_tables_clock_when_its_machines_is_ahead(kind: EngineKind) {
-    in_both_ways("janitor on a machine that is ahead", async |retires| {
+    delete_and_retire("janitor on a machine that is ahead", async |retires| {
         let mut figures = Figures::default();
         for (i, which) in Which::BOTH.into_iter().enumerate() {
             let tables_now = real_now() - 300;
@@ -137,7 +137,7 @@ async fn janitor_judges_by_the_tables_clock_when_its_machines_is_ahead(kind: Eng
 }
 
 async fn rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times(kind: EngineKind) {
-    in_both_ways("a writer that is an hour ahead", async |retires| {
+    delete_and_retire("a writer that is an hour ahead", async |retires| {
         let mut figures = Figures::default();
         for round in 0..amount(2, 20) {
             let mut rows = random_rows(seed() + 60 + round, 5, NOW);
@@ -157,7 +157,7 @@ async fn rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times(ki
 }
 
 async fn time_that_goes_backwards_between_runs_loses_nothing(kind: EngineKind) {
-    in_both_ways("time that goes backwards", async |retires| {
+    delete_and_retire("time that goes backwards", async |retires| {
         let mut figures = Figures::default();
         for round in 0..amount(2, 20) {
             let load = Load::of(kind, random_rows(seed() + 100 + round, 8, NOW), NOW, retires).await;

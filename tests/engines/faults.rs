@@ -112,7 +112,7 @@ fn is_attacked(operation: &str, retires: bool) -> bool {
 }
 
 /// Makes an attack on runs that delete and on runs that retire, and tells the figures of each.
-fn in_both_ways(name: &str, attack: impl Fn(bool) -> Figures) {
+fn delete_and_retire(name: &str, attack: impl Fn(bool) -> Figures) {
     attack(false).report(name);
     attack(true).report(&format!("{name}, retire"));
 }
@@ -132,7 +132,7 @@ async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> B
 
 #[test]
 fn one_fault_at_each_kind_of_request_loses_nothing() {
-    in_both_ways("one fault a run", one_fault_at_each_kind_of_request);
+    delete_and_retire("one fault a run", one_fault_at_each_kind_of_request);
 }
 
 fn one_fault_at_each_kind_of_request(retires: bool) -> Figures {
@@ -219,7 +219,7 @@ fn at_random(rounds: usize, seed: u64, retires: bool) -> Figures {
 
 #[test]
 fn faults_at_random_lose_nothing() {
-    in_both_ways("faults at random", |retires| at_random(amount(3, 60), seed() + 1, retires));
+    delete_and_retire("faults at random", |retires| at_random(amount(3, 60), seed() + 1, retires));
 }
 
 /// Whatever fails comes again, as the stream's mapping does it, until nothing does.
@@ -260,7 +260,7 @@ fn faults_at_random_under_the_cascade_lose_nothing() {
 
 #[test]
 fn a_storm_that_passes_loses_nothing() {
-    in_both_ways("storms that pass", storms);
+    delete_and_retire("storms that pass", storms);
 }
 
 fn storms(retires: bool) -> Figures {
@@ -288,7 +288,7 @@ fn storms(retires: bool) -> Figures {
 
 #[test]
 fn a_fault_that_does_not_end_ends_the_run_in_bounds_and_is_no_success() {
-    in_both_ways("faults without end", without_end);
+    delete_and_retire("faults without end", without_end);
 }
 
 fn without_end(retires: bool) -> Figures {
@@ -328,7 +328,7 @@ fn without_end(retires: bool) -> Figures {
 /// A store that is silent, or slow, for good: nothing else ends the run but its own time, and that it keeps.
 #[test]
 fn a_silence_that_does_not_end_ends_the_run_in_time() {
-    in_both_ways("silence without end", silence);
+    delete_and_retire("silence without end", silence);
 }
 
 fn silence(retires: bool) -> Figures {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use bed::Testbed;
 use bed::aftermath::Aftermath;
-use bed::attack::{Figures, amount, in_both_ways};
+use bed::attack::{Figures, amount, delete_and_retire};
 use bed::engine::{EngineKind, shared as engine};
 use bed::janitor::Janitor;
 use bed::load::{Which, real_now};
@@ -110,7 +110,7 @@ fn is_judged_at(table: i64, judged: i64) {
 
 #[tokio::test]
 async fn a_server_that_is_minutes_off_uses_every_token_until_its_last_second() {
-    in_both_ways("a server that is minutes off", a_server_that_is_off).await;
+    delete_and_retire("a server that is minutes off", a_server_that_is_off).await;
 }
 
 async fn a_server_that_is_off(retires: bool) -> Figures {
@@ -135,7 +135,7 @@ async fn a_server_that_is_off(retires: bool) -> Figures {
 /// The laptop's clock is this machine's; the table's is so many seconds off it, and the server's is off the table's.
 #[tokio::test]
 async fn a_laptop_that_is_minutes_off_takes_nothing_from_a_server_that_is() {
-    in_both_ways("a laptop that is minutes off", a_laptop_that_is_off).await;
+    delete_and_retire("a laptop that is minutes off", a_laptop_that_is_off).await;
 }
 
 async fn a_laptop_that_is_off(retires: bool) -> Figures {

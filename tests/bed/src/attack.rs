@@ -100,7 +100,7 @@ impl Figures {
 ///
 /// # Panics
 /// As [`Figures::report`].
-pub async fn in_both_ways(name: &str, attack: impl AsyncFn(bool) -> Figures) {
+pub async fn delete_and_retire(name: &str, attack: impl AsyncFn(bool) -> Figures) {
     attack(false).await.report(name);
     attack(true).await.report(&format!("{name}, retire"));
 }
