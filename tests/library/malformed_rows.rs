@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bed::Testbed;
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, shared as engine};
-use bed::items::{self, Item, Sentence, judge};
+use bed::items::{self, Item, OracleVerdict, judge};
 use bed::janitor::{Ended, janitor};
 use bed::malformed_rows::{SECRET, malformed_rows, strange_data};
 use bed::proxy::{Fate, Proxy, with_ttl_on};
@@ -65,7 +65,7 @@ enum Which {
 struct Attacked {
     bed: Testbed,
     before: BTreeMap<Key, String>,
-    sentence: Sentence,
+    sentence: OracleVerdict,
     figures: Figures,
 }
 

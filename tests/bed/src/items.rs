@@ -119,7 +119,7 @@ fn is_state(sort: &str) -> bool {
 
 /// The oracle's verdict on a table: the rows that each run must delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sentence {
+pub struct OracleVerdict {
     pub daily: BTreeSet<Key>,
     pub repair: BTreeSet<Key>,
     /// Rows that either run may leave to the other.
@@ -131,7 +131,7 @@ pub struct Sentence {
 /// # Panics
 /// When the oracle fails.
 #[must_use]
-pub fn judge(tables: &[&BTreeMap<Key, String>], now: i64) -> Vec<Sentence> {
+pub fn judge(tables: &[&BTreeMap<Key, String>], now: i64) -> Vec<OracleVerdict> {
     let mut input = String::new();
     for table in tables {
         for line in table.values() {
@@ -141,13 +141,13 @@ pub fn judge(tables: &[&BTreeMap<Key, String>], now: i64) -> Vec<Sentence> {
         input.push('\n');
     }
     let answer = Application::new("", "").run("oracle.py", &["--now", &now.to_string()], &input);
-    answer.lines().map(sentence).collect()
+    answer.lines().map(verdict).collect()
 }
 
-fn sentence(line: &str) -> Sentence {
+fn verdict(line: &str) -> OracleVerdict {
     let answer: Value = serde_json::from_str(line).expect("the oracle's verdicts");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let keys =
         |of: &str| answer[of].as_array().expect("a list").iter().map(|key| (text(&key[0]), text(&key[1]))).collect();
-    Sentence { daily: keys("daily"), repair: keys("repair"), may: keys("may") }
+    OracleVerdict { daily: keys("daily"), repair: keys("repair"), may: keys("may") }
 }
