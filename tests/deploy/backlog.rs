@@ -292,7 +292,7 @@ async fn an_execution_that_skipped_rows_is_not_one_that_succeeded() {
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
         if request.operation == "BatchExecuteStatement" && refusals > 0 {
             refusals -= 1;
-            proxy::Fate::Partly("ValidationError")
+            proxy::Fate::PartialBatch("ValidationError")
         } else {
             proxy::Fate::Forward
         }

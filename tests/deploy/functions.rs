@@ -285,7 +285,7 @@ async fn no_secret_is_in_anything_that_a_run_prints_or_answers() {
     };
     let client = bed::tables::client(endpoint).await;
     // By the table's clock all rows are ten minutes older than they are: past the shortest grace, young ones included.
-    let later = Proxy::start(endpoint, |_| proxy::Fate::Dated(600));
+    let later = Proxy::start(endpoint, |_| proxy::Fate::DateOffset(600));
     let mut printed = String::new();
     for (name, event) in [
         ("ttl-cascade", removed_by_ttl(&client, &format!("{prefix}_attributes")).await),

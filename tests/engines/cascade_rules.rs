@@ -302,7 +302,7 @@ async fn a_clock_that_is_ahead_takes_no_provider_row_early(kind: EngineKind) {
         row(OAUTH_OWNER, "_access_token_index", "aw_1", "\"ada\"", Some(NOW + 60), true),
     ];
     bed.write(&rows).await;
-    let proxy = Proxy::start(engine(kind).endpoint(), |_| RequestFate::Dated(-300));
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| RequestFate::DateOffset(-300));
     let records = [removal(&bed.table, 1, "ada", "mcp_tokens", "aw_1", Some(&data))];
     let ahead = EpochSeconds::new(NOW + 300);
     let report = bed.through(&proxy).await.ttl_cascade(event(&records), ahead, None).await.unwrap();

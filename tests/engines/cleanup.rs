@@ -203,7 +203,7 @@ async fn a_killed_run_is_finished_by_the_next(kind: EngineKind) {
                 return proxy::Fate::Forward;
             }
             let _ = died.send(());
-            proxy::Fate::CutBefore
+            proxy::Fate::ResetBefore
         });
         let function = bed.through(&proxy).await;
         tokio::select! {
@@ -345,7 +345,7 @@ async fn survives_throttles_and_lost_answers(kind: EngineKind) {
         match (n % 7, request.operation.as_str()) {
             (0, _) => proxy::Fate::Answer(400, THROTTLED.to_owned()),
             (2, _) => proxy::Fate::Answer(500, SERVER_ERROR.to_owned()),
-            (4, "BatchExecuteStatement" | "Query" | "BatchGetItem") => proxy::Fate::CutAfter,
+            (4, "BatchExecuteStatement" | "Query" | "BatchGetItem") => proxy::Fate::ResetAfter,
             (5, "BatchExecuteStatement") => {
                 // Every statement of the batch is throttled, with HTTP 200.
                 let statements = request.body.matches("\"Statement\"").count();
@@ -372,7 +372,7 @@ async fn a_store_fault_is_never_read_as_absence(kind: EngineKind) {
     for answer in [
         |_: &proxy::Request| proxy::Fate::Answer(500, SERVER_ERROR.to_owned()),
         proxy::unprocessed,
-        |_: &proxy::Request| proxy::Fate::CutAfter,
+        |_: &proxy::Request| proxy::Fate::ResetAfter,
     ] {
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| match request.operation.as_str() {
             "BatchGetItem" if request.is_work("BatchGetItem") => answer(request),

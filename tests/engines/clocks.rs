@@ -29,7 +29,7 @@ bed::on_both_engines!(
 /// The table's clock is at `NOW`, and this machine's is `ahead` of it.
 async fn off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64, retires: bool) -> Figures {
     let load = Load::of(kind, random_rows(seed, 10, NOW), NOW, retires).await;
-    let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::Dated(-ahead));
+    let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::DateOffset(-ahead));
     let function = load.bed.through(&proxy).await;
     let report = which.run(&function, json!({}), NOW + ahead).await.unwrap();
     let told = report.notes.iter().any(|note| note.contains("ahead of the table's"));
@@ -69,7 +69,7 @@ async fn a_clock_that_is_behind_judges_by_the_tables(kind: EngineKind) {
 
 async fn a_clock_that_is_far_ahead_is_refused(kind: EngineKind) {
     let load = Load::new(kind, random_rows(seed(), 4, NOW)).await;
-    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-86_400));
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::DateOffset(-86_400));
     let function = load.bed.through(&proxy).await;
     for which in Which::BOTH {
         let error = which.run(&function, json!({}), NOW + 86_400).await.unwrap_err();
@@ -85,7 +85,7 @@ async fn a_clock_that_is_far_ahead_is_refused(kind: EngineKind) {
 async fn every_function_logs_that_its_clock_was_set_back() {
     let kind = EngineKind::Embedded;
     let load = Load::new(kind, random_rows(seed(), 2, real_now())).await;
-    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::DateOffset(-300));
     let settings = [("ATTRIBUTES_TABLE", load.bed.table.as_str()), ("AWS_DB_HOST", proxy.endpoint())];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let removed = event(&[removal(&load.bed.table, 1, "ada", "mcp_tokens", "aw_1", Some("{}"))]);
@@ -114,7 +114,7 @@ async fn janitor_judges_by_the_tables_clock_when_its_machines_is_ahead(kind: Eng
             let tables_now = real_now() - 300;
             let rows = random_rows(seed() + 50 + i as u64, 10, tables_now);
             let load = Load::of(kind, rows, tables_now, retires).await;
-            let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
+            let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::DateOffset(-300));
             let mut janitor = which.janitor(proxy.endpoint(), &load.bed.prefix);
             let ended = janitor.env("EXPIRED_ROWS", if retires { "retire" } else { "delete" }).output().unwrap();
             let printed = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
@@ -183,7 +183,7 @@ async fn time_that_goes_backwards_between_runs_loses_nothing(kind: EngineKind) {
 async fn a_lease_holds_whichever_clock_wrote_it(kind: EngineKind) {
     let load = Load::new(kind, random_rows(seed(), 1, NOW)).await;
     for off in [-290, -30, -3, 3, 30, 290] {
-        let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::Dated(-off));
+        let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::DateOffset(-off));
         let client = bed::tables::client(proxy.endpoint()).await;
         let (machines, tables) = (EpochSeconds::new(real_now() + off), EpochSeconds::new(real_now()));
         let open = async |client, now| {

@@ -370,7 +370,7 @@ async fn a_delete_that_was_hidden_by_a_reset_is_counted_or_called_uncertain() {
             match (request.operation.as_str(), &hidden) {
                 ("BatchExecuteStatement", None) => {
                     hidden = Some(request.body.clone());
-                    proxy::Fate::CutAfter
+                    proxy::Fate::ResetAfter
                 }
                 // The same again.
                 (_, Some(first)) if *first == request.body => {

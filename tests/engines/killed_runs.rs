@@ -68,11 +68,11 @@ async fn die(death: &Death) -> Figures {
         match at.moment {
             Moment::Before => {
                 kill(id);
-                Fate::CutBefore
+                Fate::ResetBefore
             }
             Moment::After => {
                 kill(id);
-                Fate::CutAfter
+                Fate::ResetAfter
             }
             Moment::Later(pause) => {
                 std::thread::spawn(move || {

@@ -519,7 +519,7 @@ async fn a_run_that_dies_in_segment_3_of_8_is_resumed_in_segment_3() {
             if request.operation == "Scan" && request.body.contains("\"Segment\":3") {
                 dead.store(true, Ordering::Relaxed);
             }
-            if dead.load(Ordering::Relaxed) { proxy::Fate::CutBefore } else { proxy::Fate::Forward }
+            if dead.load(Ordering::Relaxed) { proxy::Fate::ResetBefore } else { proxy::Fate::Forward }
         });
         let function = bed.through(&proxy).await;
         let until_it_dies = async {

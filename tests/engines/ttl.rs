@@ -520,7 +520,7 @@ async fn a_lost_answer_is_not_a_lost_race(kind: EngineKind) {
     let mut cut = false;
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         if request.operation == "UpdateItem" && !std::mem::replace(&mut cut, true) {
-            return proxy::Fate::CutAfter;
+            return proxy::Fate::ResetAfter;
         }
         proxy::Fate::Forward
     });

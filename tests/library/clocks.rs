@@ -42,7 +42,7 @@ impl Scene {
         bed.function.environment.insert("EXPIRED_ROWS".to_owned(), expired_rows.to_owned());
         let table: Arc<AtomicI64> = Arc::default();
         let clock = Arc::clone(&table);
-        let at = move || Fate::At(clock.load(Ordering::SeqCst));
+        let at = move || Fate::DateAt(clock.load(Ordering::SeqCst));
         let proxy = Proxy::start(endpoint(), move |request| with_ttl_on(request, at()));
         let server = Application::new(endpoint(), &bed.prefix).converse("actingweb_clocks.py");
         Self { bed, proxy, table, server, retires, figures: Figures::default() }

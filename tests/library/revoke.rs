@@ -335,7 +335,7 @@ async fn killed_after_the_index_rows_nothing_works_and_a_second_run_finishes(kin
             if request.operation == "BatchExecuteStatement" && deletes(request).iter().any(|sort| !is_index(sort)) {
                 seen.store(true, Ordering::Relaxed);
             }
-            if seen.load(Ordering::Relaxed) { Fate::CutBefore } else { Fate::Forward }
+            if seen.load(Ordering::Relaxed) { Fate::ResetBefore } else { Fate::Forward }
         });
         let mut child = start(proxy.endpoint(), &world.prefix, &[whose.as_slice(), &APPLY].concat(), input);
         let patience = Instant::now() + Duration::from_secs(30);

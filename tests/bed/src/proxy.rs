@@ -49,9 +49,9 @@ pub enum Fate {
     /// Answered by the proxy, without the engine: a status and a JSON body.
     Answer(u16, String),
     /// The connection is reset before the engine receives the request.
-    CutBefore,
+    ResetBefore,
     /// The engine acts, and the connection is reset before its answer arrives.
-    CutAfter,
+    ResetAfter,
     /// Never answered; the engine acts if `acts`.
     Silence {
         acts: bool,
@@ -61,11 +61,11 @@ pub enum Fate {
     /// The engine acts after this delay.
     Slow(Duration),
     /// The `Date` of the answer is off by this many seconds.
-    Dated(i64),
+    DateOffset(i64),
     /// The `Date` of the answer is this second.
-    At(i64),
+    DateAt(i64),
     /// The engine receives every other part of a batch; the rest is answered with this error, or as unprocessed keys.
-    Partly(&'static str),
+    PartialBatch(&'static str),
     /// The engine acts, and this function rewrites its answer.
     Rewrite(fn(String) -> String),
 }
@@ -193,11 +193,11 @@ fn serve(
         let forward = || send(upstream, &head, &body);
         match fate {
             Fate::Forward => pass(&mut client, forward()?)?,
-            Fate::Dated(off) => {
+            Fate::DateOffset(off) => {
                 let (head, body) = forward()?;
                 pass(&mut client, (dated(&head, |date| date + off)?, body))?;
             }
-            Fate::At(second) => {
+            Fate::DateAt(second) => {
                 let (head, body) = forward()?;
                 pass(&mut client, (dated(&head, |_| second)?, body))?;
             }
@@ -210,8 +210,8 @@ fn serve(
                 answer(&mut client, 200, &rewrite(String::from_utf8_lossy(&body).into_owned()))?;
             }
             Fate::Answer(status, body) => answer(&mut client, status, &body)?,
-            Fate::CutBefore => return reset(&client),
-            Fate::CutAfter => {
+            Fate::ResetBefore => return reset(&client),
+            Fate::ResetAfter => {
                 forward()?;
                 return reset(&client);
             }
@@ -229,7 +229,7 @@ fn serve(
                 client.write_all(&body[..body.len() / 2]).ok()?;
                 return None;
             }
-            Fate::Partly(code) => {
+            Fate::PartialBatch(code) => {
                 let (seen, rest) = halve(&request);
                 let length = format!("content-length: {}", seen.len());
                 let head: String = head
