@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Fate, Specimen, all_kinds, settled};
 use bed::lambda::{Rie, function};
@@ -165,7 +165,7 @@ fn tasks(execution: &Value) -> &Vec<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_state_machine_finishes_what_one_run_cannot() {
     let rows = settled(now(), copies(), 1);
-    let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count() as u64;
+    let dead = rows.iter().filter(|row| row.fate == Fate::Deleted).count() as u64;
     // A write rate too low to finish a segment within one task.
     let (timeout, units) = if rows.len() > 100_000 { (20, "8000") } else { (3, "1000") };
     let stage = Stage::new("daily-cleanup", &rows, timeout, units).await;
@@ -210,7 +210,7 @@ async fn the_state_machine_finishes_what_one_run_cannot() {
 async fn the_same_state_machine_repairs_the_indexes() {
     // Half a day away from any second that changes a verdict.
     let rows = all_kinds(now() + 43_977, 8, 3);
-    let whole = Bed::with(EngineKind::Embedded, &rows).await;
+    let whole = Testbed::with(EngineKind::Embedded, &rows).await;
     whole.function.index_repair(json!({}), EpochSeconds::new(now()), None).await.unwrap();
     let stage = Stage::new("index-repair", &rows, 60, "100000").await;
     let execution = stage.execute("run", &input("index-repair", 3), || ());
@@ -310,7 +310,7 @@ async fn an_execution_that_skipped_rows_fails() {
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
         if request.operation == "BatchExecuteStatement" && rejections > 0 {
             rejections -= 1;
-            proxy::Fate::Partly("ValidationError")
+            proxy::Fate::PartialBatch("ValidationError")
         } else {
             proxy::Fate::Forward
         }

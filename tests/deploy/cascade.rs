@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, DeleteRequest, StreamViewType, WriteRequest};
-use bed::Bed;
+use bed::Testbed;
 use bed::aftermath::secrets_in;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Fate, Specimen};
@@ -99,7 +99,7 @@ const EMAIL: &str = "visitor@mail.example.org";
 
 /// Tokens past their TTL, their related rows, live tokens, and unrelated rows.
 fn mixed_table(now: i64) -> Vec<Specimen> {
-    use Fate::{Goes, Stays};
+    use Fate::{Deleted, Kept};
     let (past, later) = (now - 5, now + 1_000);
     let mut rows = Vec::new();
     for (n, (bucket, index)) in [
@@ -117,25 +117,25 @@ fn mixed_table(now: i64) -> Vec<Specimen> {
         let data = dumps(
             &json!({"token": name, "expires_at": now - 4_000, "created_at": now - 8_000, "google_token_key": key}),
         );
-        rows.push(row(&actor, bucket, &name, &data, past, Goes));
+        rows.push(row(&actor, bucket, &name, &data, past, Deleted));
         let index = if n % 2 == 0 { index.to_owned() } else { format!("_{index}") };
-        rows.push(row(OAUTH_OWNER, &index, &name, &dumps(&json!(actor)), later, Goes));
+        rows.push(row(OAUTH_OWNER, &index, &name, &dumps(&json!(actor)), later, Deleted));
         let named = n % 5 == 0;
-        let provider = if named { Stays } else { Goes };
+        let provider = if named { Kept } else { Deleted };
         rows.push(row(&actor, "mcp_google_tokens", &key, &dumps(&json!({"refresh_token": SECRET})), later, provider));
         if named {
             let live = dumps(&json!({"expires_at": now + 9_000, "created_at": now - 8_000, "google_token_key": key}));
-            rows.push(row(&actor, "mcp_refresh_tokens", &format!("token-secret-live{n}"), &live, later, Stays));
+            rows.push(row(&actor, "mcp_refresh_tokens", &format!("token-secret-live{n}"), &live, later, Kept));
         }
     }
     let chain = |expires: i64| dumps(&json!({"chain_id": "c", "expires_at": expires, "created_at": now - 9_000}));
-    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-1", &chain(now - 310), past, Goes));
-    rows.push(row(OAUTH_OWNER, "spa_access_tokens", "spa-secret-2", &chain(now + 900), later, Stays));
-    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-3", &chain(now + 900), later, Stays));
+    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-1", &chain(now - 310), past, Deleted));
+    rows.push(row(OAUTH_OWNER, "spa_access_tokens", "spa-secret-2", &chain(now + 900), later, Kept));
+    rows.push(row(OAUTH_OWNER, "spa_refresh_tokens", "spa-secret-3", &chain(now + 900), later, Kept));
     // Deleted manually without its index row, which is left to the index repair.
     let data = dumps(&json!({"expires_at": now + 900, "created_at": now - 9_000}));
-    rows.push(row("by-hand", "mcp_tokens", "token-secret-by-hand", &data, later, Goes));
-    rows.push(row(OAUTH_OWNER, "_access_token_index", "token-secret-by-hand", "\"by-hand\"", later, Stays));
+    rows.push(row("by-hand", "mcp_tokens", "token-secret-by-hand", &data, later, Deleted));
+    rows.push(row(OAUTH_OWNER, "_access_token_index", "token-secret-by-hand", "\"by-hand\"", later, Kept));
     rows
 }
 
@@ -143,7 +143,7 @@ fn mixed_table(now: i64) -> Vec<Specimen> {
 /// records.
 #[tokio::test(flavor = "multi_thread")]
 async fn deletes_the_index_and_provider_rows_of_tokens_that_ttl_removed() {
-    let bed = Bed::new(LOCAL).await;
+    let bed = Testbed::new(LOCAL).await;
     let endpoint = engine(LOCAL).endpoint();
     let created = set_up(&start("enable-ttl", endpoint, &bed.table), &bed.table, json!({"Stream": "true"}));
     assert_eq!(
@@ -203,12 +203,12 @@ fn is_ttl_removal(record: &Value) -> bool {
 /// Real records of every kind, and a TTL removal in every bucket.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_filter_passes_exactly_the_records_that_the_function_acts_on() {
-    let bed = Bed::new(LOCAL).await;
+    let bed = Testbed::new(LOCAL).await;
     let client = &bed.function.client;
     let view = StreamViewType::NewAndOldImages;
     let stream = Stream::switch_on(client, engine(LOCAL).endpoint(), &bed.table, view).await;
     let rows = ["mcp_tokens", "mcp_google_tokens", "notes"]
-        .map(|bucket| row("ada", bucket, "x", "{}", now() + 900, Fate::Goes));
+        .map(|bucket| row("ada", bucket, "x", "{}", now() + 900, Fate::Deleted));
     bed.write(&rows).await;
     let changed = rows.clone().map(|row| Specimen { data: Some(AttributeValue::S("{\"a\": 1}".to_owned())), ..row });
     bed.write(&changed).await;
@@ -298,7 +298,7 @@ fn failing(endpoint: &'static str, fails: Arc<AtomicBool>) -> impl FnMut(&Reques
 
 #[tokio::test(flavor = "multi_thread")]
 async fn exactly_the_failed_records_are_reported_and_the_next_delivery_finishes_them() {
-    let bed = Bed::new(LOCAL).await;
+    let bed = Testbed::new(LOCAL).await;
     let endpoint = engine(LOCAL).endpoint();
     let fails = Arc::new(AtomicBool::new(true));
     let proxy = Proxy::start(endpoint, failing(endpoint, Arc::clone(&fails)));
@@ -317,9 +317,9 @@ async fn exactly_the_failed_records_are_reported_and_the_next_delivery_finishes_
             format!("google_token_access_{n}-that-is-a-secret"),
         );
         let data = dumps(&json!({"google_token_key": key, "email": format!("{n}{EMAIL}")}));
-        rows.push(row(OAUTH_OWNER, "_access_token_index", &name, &dumps(&json!(actor)), now() + 900, Fate::Goes));
+        rows.push(row(OAUTH_OWNER, "_access_token_index", &name, &dumps(&json!(actor)), now() + 900, Fate::Deleted));
         let provider = dumps(&json!({"refresh_token": SECRET, "email": format!("{n}{EMAIL}")}));
-        rows.push(row(&actor, "mcp_google_tokens", &key, &provider, now() + 900, Fate::Goes));
+        rows.push(row(&actor, "mcp_google_tokens", &key, &provider, now() + 900, Fate::Deleted));
         secrets.extend([name.clone(), key]);
         let record = removal(&bed.table, n, &actor, "mcp_tokens", &name, Some(&data));
         if failure != "good" {
@@ -348,7 +348,7 @@ async fn exactly_the_failed_records_are_reported_and_the_next_delivery_finishes_
 /// counts: the cascade has no metric.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_denied_read_fails_the_invocation() {
-    let bed = Bed::new(LOCAL).await;
+    let bed = Testbed::new(LOCAL).await;
     for denied in ["DescribeTable", "BatchGetItem"] {
         let proxy = Proxy::start(engine(LOCAL).endpoint(), move |request| {
             let answer = json!({"__type": "AccessDeniedException", "message": ""});
@@ -483,7 +483,7 @@ async fn an_existing_stream_is_used_or_refused_and_never_changed() {
         (StreamViewType::NewImage, false),
         (StreamViewType::KeysOnly, false),
     ] {
-        let bed = Bed::new(LOCAL).await;
+        let bed = Testbed::new(LOCAL).await;
         let client = &bed.function.client;
         let stream = Stream::switch_on(client, endpoint, &bed.table, view.clone()).await;
         let before = described(client, &bed.table).await;
@@ -507,7 +507,7 @@ async fn an_existing_stream_is_used_or_refused_and_never_changed() {
         assert_eq!(operations, BTreeSet::from(["DescribeTable".to_owned()]), "an update, or a read of the TTL setting");
     }
     // Turned on once, and left on by a delete.
-    let bed = Bed::new(LOCAL).await;
+    let bed = Testbed::new(LOCAL).await;
     let rie = start("enable-ttl", endpoint, &bed.table);
     let created = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
     assert!(created["Reason"].as_str().unwrap().ends_with("(OLD_IMAGE) was switched on"), "{created}");

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture;
 use bed::process::{keep_bytecode, repository_root, tool};
@@ -73,7 +73,7 @@ async fn requested_actions(name: &str, retires: bool) -> Actions {
     let mut all = Actions::new();
     for rows in [fixture::all_kinds(NOW, 3, 5), Vec::new()] {
         for event in [json!({"mode": "dry-run"}), json!({})] {
-            let bed = Bed::with(EngineKind::DynamoDbLocal, &rows).await;
+            let bed = Testbed::with(EngineKind::DynamoDbLocal, &rows).await;
             let bed = if retires { bed.retiring().await } else { bed };
             if name == "Cascade" {
                 bed.write(&rows_left_by_ttl()).await;
@@ -100,7 +100,7 @@ fn rows_left_by_ttl() -> Vec<fixture::Specimen> {
         name: name.to_owned(),
         data: Some(AttributeValue::S(data.to_owned())),
         ttl: None,
-        fate: fixture::Fate::Goes,
+        fate: fixture::Fate::Deleted,
     };
     let (actor, token, provider) = LEFT;
     vec![
@@ -116,7 +116,7 @@ fn removal(table: &str) -> Value {
     stream::event(&[stream::removal(table, 1, actor, "mcp_tokens", token, Some(&data))])
 }
 
-async fn create_actors(bed: &Bed, actors: &str) {
+async fn create_actors(bed: &Testbed, actors: &str) {
     bed::tables::create_table(&bed.function.client, actors).await.unwrap();
     let text = |text: &str| AttributeValue::S(text.to_owned());
     let put = bed.function.client.put_item().table_name(actors).item("id", text("somebody"));
@@ -224,7 +224,7 @@ static EMITTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[tokio::test]
 async fn every_metric_of_the_template_is_emitted() {
-    let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 3, 5)).await;
+    let bed = Testbed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 3, 5)).await;
     let function = Function::new(bed.function.client.clone(), bed.function.environment.clone())
         .telling(|line| EMITTED.lock().unwrap().push(line.to_owned()));
     let at = |hours: i64| EpochSeconds::new(NOW + hours * 3_600);
@@ -276,7 +276,7 @@ async fn every_event_file_is_accepted_by_its_functions() {
     for (file, functions) in EVENTS {
         let event: Value = serde_json::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap();
         for function in functions {
-            let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 1, 5)).await;
+            let bed = Testbed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 1, 5)).await;
             let before = bed.keys().await;
             let answer = invoke(&bed, function, event.clone()).await;
             if event["mode"] == "dry-run" {
@@ -295,7 +295,7 @@ async fn every_event_file_is_accepted_by_its_functions() {
     }
 }
 
-async fn invoke(bed: &Bed, function: &str, event: Value) -> Value {
+async fn invoke(bed: &Testbed, function: &str, event: Value) -> Value {
     let now = EpochSeconds::new(NOW);
     match function {
         "daily-cleanup" => bed.function.answer_daily_cleanup(event, now, None).await.unwrap(),

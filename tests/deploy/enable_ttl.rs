@@ -22,7 +22,7 @@ use shared::time::EpochSeconds;
 const BOTH: [EngineKind; 2] = [EngineKind::DynamoDbLocal, EngineKind::Embedded];
 
 /// A table, and the function that sets it up.
-struct Bed {
+struct Testbed {
     client: Client,
     table: String,
     proxy: Proxy,
@@ -30,7 +30,7 @@ struct Bed {
     rie: Rie,
 }
 
-impl Bed {
+impl Testbed {
     async fn new(kind: EngineKind) -> Self {
         Self::with(kind, 60, &[], |_| Fate::Forward).await
     }
@@ -177,7 +177,7 @@ const TURNED_OFF_RECENTLY: &str =
 #[tokio::test(flavor = "multi_thread")]
 async fn ttl_is_on_after_create_and_update_and_stays_on_after_delete() {
     for kind in BOTH {
-        let bed = Bed::new(kind).await;
+        let bed = Testbed::new(kind).await;
         assert_eq!(bed.ttl().await, None);
         let created = bed.create();
         assert_eq!(created["Status"], "SUCCESS", "{created}");
@@ -209,10 +209,10 @@ async fn ttl_is_on_after_create_and_update_and_stays_on_after_delete() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_that_names_another_table_sets_it_up_and_keeps_the_id() {
-    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let bed = Testbed::new(EngineKind::DynamoDbLocal).await;
     let id = bed.create()["PhysicalResourceId"].clone();
     let (_, prefix) = new_table(engine(EngineKind::DynamoDbLocal).endpoint()).await;
-    let other = Bed { table: format!("{prefix}_attributes"), ..bed };
+    let other = Testbed { table: format!("{prefix}_attributes"), ..bed };
     let mut event = other.event("Update");
     event["PhysicalResourceId"] = id.clone();
     let answer = other.request(&event).json();
@@ -234,7 +234,7 @@ fn stale_first_read() -> impl FnMut(&Request) -> Fate + Send + 'static {
 async fn ttl_that_is_already_on_is_a_success() {
     // The engine itself rejects the change.
     for kind in BOTH {
-        let bed = Bed::with(kind, 60, &[], stale_first_read()).await;
+        let bed = Testbed::with(kind, 60, &[], stale_first_read()).await;
         bed.turn_on_ttl("ttl_timestamp").await;
         let answer = bed.create();
         assert_eq!(answer["Status"], "SUCCESS", "{answer}");
@@ -247,7 +247,7 @@ async fn ttl_that_is_already_on_is_a_success() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ttl_that_is_already_on_for_another_attribute_is_a_failure() {
     for kind in BOTH {
-        let bed = Bed::with(kind, 60, &[], stale_first_read()).await;
+        let bed = Testbed::with(kind, 60, &[], stale_first_read()).await;
         bed.turn_on_ttl("valid_until").await;
         let reason = bed.create_failure();
         assert!(reason.contains("is on for attribute valid_until, not ttl_timestamp"), "{reason}");
@@ -258,7 +258,7 @@ async fn ttl_that_is_already_on_for_another_attribute_is_a_failure() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ttl_on_another_attribute_is_refused_and_not_changed() {
     for kind in BOTH {
-        let bed = Bed::new(kind).await;
+        let bed = Testbed::new(kind).await;
         bed.turn_on_ttl("valid_until").await;
         let reason = bed.create_failure();
         let start = format!("refused: TTL of table {} is on for attribute valid_until, not ttl_timestamp", bed.table);
@@ -271,7 +271,7 @@ async fn ttl_on_another_attribute_is_refused_and_not_changed() {
 /// DynamoDB takes up to an hour, and only another change can stop it: the stack need not wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn does_not_wait_while_dynamodb_turns_ttl_on() {
-    let bed = Bed::with(EngineKind::Embedded, 60, &[], |request| match request.operation.as_str() {
+    let bed = Testbed::with(EngineKind::Embedded, 60, &[], |request| match request.operation.as_str() {
         "DescribeTimeToLive" => Fate::Rewrite(|body| body.replace("\"ENABLED\"", "\"ENABLING\"")),
         _ => Fate::Forward,
     })
@@ -287,7 +287,7 @@ async fn does_not_wait_while_dynamodb_turns_ttl_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_until_ttl_is_off_before_it_turns_it_on() {
     let mut reads = 0;
-    let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
+    let bed = Testbed::with(EngineKind::Embedded, 60, &[], move |request| {
         reads += u32::from(request.operation == "DescribeTimeToLive");
         match (request.operation.as_str(), reads) {
             ("DescribeTimeToLive", 1) => described("DISABLING", Some("valid_until")),
@@ -310,7 +310,7 @@ async fn asks_to_deploy_later_if_ttl_was_turned_off_recently() {
         "DescribeTimeToLive" => described("DISABLING", Some("ttl_timestamp")),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[], disabling).await;
+    let bed = Testbed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[], disabling).await;
     assert_eq!(bed.create_failure(), TURNED_OFF_RECENTLY);
     assert_eq!(bed.sent("UpdateTimeToLive"), 0);
 
@@ -318,7 +318,7 @@ async fn asks_to_deploy_later_if_ttl_was_turned_off_recently() {
         "UpdateTimeToLive" => rejected("ValidationException", TOO_SOON),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[], too_soon).await;
+    let bed = Testbed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[], too_soon).await;
     assert_eq!(bed.create_failure(), TURNED_OFF_RECENTLY);
     assert_eq!(bed.ttl().await, None);
 }
@@ -326,7 +326,7 @@ async fn asks_to_deploy_later_if_ttl_was_turned_off_recently() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_table_and_a_foreign_one_are_named() {
     for kind in BOTH {
-        let bed = Bed::new(kind).await;
+        let bed = Testbed::new(kind).await;
         let answer = bed.request(&event("Create", "nosuch_attributes", &bed.bucket)).json();
         assert_eq!(
             failure_reason(&answer),
@@ -363,7 +363,7 @@ async fn denied_throttled_and_conflicting_requests_are_named() {
         ("UpdateTimeToLive", "ValidationException", "UpdateTimeToLive on table", 1),
     ] {
         let message = "User: arn:aws:iam::1:role/secret is not authorized";
-        let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
+        let bed = Testbed::with(EngineKind::Embedded, 60, &[], move |request| {
             if request.operation == operation { rejected(code, message) } else { Fate::Forward }
         })
         .await;
@@ -377,7 +377,7 @@ async fn denied_throttled_and_conflicting_requests_are_named() {
         "UpdateTimeToLive" => rejected("ResourceInUseException", "the table is being updated"),
         _ => Fate::Forward,
     };
-    let bed = Bed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[], busy).await;
+    let bed = Testbed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[], busy).await;
     let reason = bed.create_failure();
     assert!(reason.starts_with("another change to table"), "{reason}");
 }
@@ -385,7 +385,7 @@ async fn denied_throttled_and_conflicting_requests_are_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn temporary_throttling_is_no_failure() {
     let mut throttles = 3;
-    let bed = Bed::with(EngineKind::Embedded, 60, &[], move |request| {
+    let bed = Testbed::with(EngineKind::Embedded, 60, &[], move |request| {
         if request.operation == "UpdateTimeToLive" && throttles > 0 {
             throttles -= 1;
             return rejected("ThrottlingException", "slow down");
@@ -420,7 +420,7 @@ async fn an_unreachable_or_unresponsive_endpoint_is_named_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_event_with_a_response_url_is_answered() {
-    let bed = Bed::new(EngineKind::Embedded).await;
+    let bed = Testbed::new(EngineKind::Embedded).await;
     let with = |change: fn(&mut Value)| {
         let mut event = bed.event("Create");
         change(&mut event);
@@ -475,7 +475,7 @@ async fn an_undelivered_answer_is_sent_again() {
         vec![Reception::HangUp, Reception::HangUp],
         vec![Reception::Silence],
     ] {
-        let bed = Bed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
+        let bed = Testbed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
         assert_eq!(bed.create()["Status"], "SUCCESS");
         let received = bed.bucket.received();
         assert_eq!(received.len(), receptions.len() + 1, "{receptions:?}");
@@ -491,7 +491,7 @@ async fn the_invocation_fails_when_the_answer_cannot_be_delivered() {
         (vec![Reception::Status(500); 9], 4, "could not deliver status SUCCESS to CloudFormation: HTTP 500, 4 times"),
         (vec![Reception::HangUp; 9], 4, "could not deliver status SUCCESS to CloudFormation: no connection, 4 times"),
     ] {
-        let bed = Bed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
+        let bed = Testbed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
         let invocation = bed.invoke(&bed.event("Create"));
         assert!(invocation.is_error);
         assert_eq!(invocation.payload["errorType"], "NotDelivered");
@@ -499,7 +499,7 @@ async fn the_invocation_fails_when_the_answer_cannot_be_delivered() {
         assert_eq!(bed.bucket.received().len(), received);
     }
     // It stops before its timeout.
-    let bed = Bed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[Reception::Silence; 9], |_| Fate::Forward).await;
+    let bed = Testbed::with(EngineKind::Embedded, SHORT_TIMEOUT, &[Reception::Silence; 9], |_| Fate::Forward).await;
     let invocation = bed.invoke(&bed.event("Delete"));
     assert_eq!(invocation.payload["errorType"], "NotDelivered", "{}", invocation.payload);
     for url in

@@ -39,7 +39,7 @@ fn event(name: &str) -> Value {
 }
 
 fn dead(rows: &[Specimen]) -> usize {
-    rows.iter().filter(|row| row.fate == Fate::Goes).count()
+    rows.iter().filter(|row| row.fate == Fate::Deleted).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -285,7 +285,7 @@ async fn no_secret_is_in_the_output_or_the_answer_of_a_run() {
     };
     let client = bed::tables::client(endpoint).await;
     // By this clock all rows are ten minutes older: past the shortest grace period, young ones included.
-    let later = Proxy::start(endpoint, |_| proxy::Fate::Dated(600));
+    let later = Proxy::start(endpoint, |_| proxy::Fate::DateOffset(600));
     let mut printed = String::new();
     for (name, event) in [
         ("ttl-cascade", remove_as_ttl(&client, &format!("{prefix}_attributes")).await),
@@ -378,7 +378,7 @@ fn live_token() -> [Specimen; 3] {
         name: name.to_owned(),
         data: Some(aws_sdk_dynamodb::types::AttributeValue::S(data.to_string())),
         ttl: Some(aws_sdk_dynamodb::types::AttributeValue::N((now() + 7_200).to_string())),
-        fate: Fate::Stays,
+        fate: Fate::Kept,
     };
     let token =
         json!({"token": "aw_live", "created_at": now(), "expires_at": now() + 3_600, "google_token_key": "key"});
@@ -402,7 +402,7 @@ async fn the_repair_runs_as_a_lambda() {
             name: "rt_dangling".to_owned(),
             data: Some(aws_sdk_dynamodb::types::AttributeValue::S("\"deleted\"".to_owned())),
             ttl: Some(aws_sdk_dynamodb::types::AttributeValue::N((now() + 900_000).to_string())),
-            fate: Fate::Goes,
+            fate: Fate::Deleted,
         };
         let rows: Vec<Specimen> = live_token().into_iter().chain([dangling]).collect();
         write_rows(&client, &table, &rows).await.unwrap();
@@ -443,7 +443,7 @@ fn rows_of_example_token() -> [Specimen; 2] {
         name: name.to_owned(),
         data: Some(aws_sdk_dynamodb::types::AttributeValue::S(data.to_owned())),
         ttl: Some(aws_sdk_dynamodb::types::AttributeValue::N((now() + 1_000).to_string())),
-        fate: Fate::Goes,
+        fate: Fate::Deleted,
     };
     [
         row("_actingweb_oauth2", "_access_token_index", "aw_example", &format!("\"{actor}\"")),

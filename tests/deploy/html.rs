@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{self, Specimen};
 use bed::lambda::function;
@@ -26,10 +26,10 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// A table of every kind of row, with dead rows that the cleanup has left.
-async fn cleaned_table() -> (Bed, Vec<Specimen>) {
+async fn cleaned_table() -> (Testbed, Vec<Specimen>) {
     let now = EpochSeconds::from(SystemTime::now());
     let rows = fixture::all_kinds(now.get(), 12, 5);
-    let bed = Bed::with(EngineKind::Embedded, &rows).await;
+    let bed = Testbed::with(EngineKind::Embedded, &rows).await;
     for (ago, event) in [(90_000, json!({"max_deletes": 40})), (3_600, json!({"max_deletes": 300}))] {
         bed.function.daily_cleanup(event, now.plus(-ago), None).await.unwrap();
     }
@@ -37,7 +37,7 @@ async fn cleaned_table() -> (Bed, Vec<Specimen>) {
     (bed, rows)
 }
 
-fn audit(bed: &Bed, arguments: &[&str]) -> Output {
+fn audit(bed: &Testbed, arguments: &[&str]) -> Output {
     Command::new(function("janitor"))
         .args(["audit", "--prefix", &bed.prefix, "--region", "us-east-1"])
         .args(["--endpoint", engine(EngineKind::Embedded).endpoint()])
@@ -52,7 +52,7 @@ fn stderr(output: &Output) -> String {
 }
 
 /// The page and the answer of the same run.
-fn audited(bed: &Bed, file: &Path) -> (String, Value) {
+fn audited(bed: &Testbed, file: &Path) -> (String, Value) {
     let output = audit(bed, &["--json", "--html", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "there are findings: {}", stderr(&output));
     assert_eq!(stderr(&output), format!("the page is at {}\n", file.display()));
@@ -335,7 +335,7 @@ async fn the_page_renders_correctly_in_a_browser() {
 #[tokio::test]
 async fn the_file_is_written_completely_or_not_at_all() {
     let folder = folder("file");
-    let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(1_800_000_000, 1, 5)).await;
+    let bed = Testbed::with(EngineKind::Embedded, &fixture::all_kinds(1_800_000_000, 1, 5)).await;
     let html = |path: &Path| audit(&bed, &["--html", path.to_str().unwrap()]);
     let left = || {
         let mut names: Vec<String> = std::fs::read_dir(&folder)

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::settled;
 use bed::janitor::{Ended, Janitor};
@@ -160,7 +160,7 @@ fn one_line(ended: &Ended, code: i32, text: &str) {
 
 #[tokio::test]
 async fn the_profile_flag_takes_precedence_over_keys_in_the_environment() {
-    let (bed, home) = (Bed::new(EngineKind::Embedded).await, Home::new());
+    let (bed, home) = (Testbed::new(EngineKind::Embedded).await, Home::new());
     home.sign_in_to_sso("2090-01-01T00:00:00Z");
     for (profile, key) in [
         ("work", "AKIAPROFILE"),
@@ -215,7 +215,7 @@ async fn missing_credentials_are_named_and_nothing_is_sent() {
 /// Lambda passes keys and region in the environment: nothing else is searched.
 #[tokio::test]
 async fn a_function_signs_with_the_keys_of_its_environment_or_reports_that_there_are_none() {
-    let bed = Bed::new(EngineKind::Embedded).await;
+    let bed = Testbed::new(EngineKind::Embedded).await;
     let aws = aws();
     let open = async |pairs: &[(&str, &str)]| {
         let mut environment = bed.function.environment.clone();
@@ -239,7 +239,7 @@ async fn a_function_signs_with_the_keys_of_its_environment_or_reports_that_there
 #[tokio::test]
 async fn the_caller_is_shown_before_anything_is_written() {
     let now = EpochSeconds::from(std::time::SystemTime::now()).get();
-    let (bed, home) = (Bed::with(EngineKind::Embedded, &settled(now, 1, 3)).await, Home::new());
+    let (bed, home) = (Testbed::with(EngineKind::Embedded, &settled(now, 1, 3)).await, Home::new());
     home.sign_in_to_sso("2090-01-01T00:00:00Z");
     let aws = aws();
     let janitor = with_keys(recorded(&aws, &home, &bed.prefix)).with("AWS_REGION", "eu-west-1");
@@ -268,7 +268,7 @@ async fn the_caller_is_shown_before_anything_is_written() {
 
 #[tokio::test]
 async fn an_unresponsive_sts_is_a_warning_within_seconds() {
-    let (bed, home) = (Bed::new(EngineKind::Embedded).await, Home::new());
+    let (bed, home) = (Testbed::new(EngineKind::Embedded).await, Home::new());
     let aws = aws();
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
     let sts = format!("http://{}", hanging.local_addr().unwrap());

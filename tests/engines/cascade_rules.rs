@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Fate, Specimen};
 use bed::on_both_engines;
@@ -80,7 +80,7 @@ fn row(owner: &str, bucket: &str, name: &str, data: &str, ttl: Option<i64>, dele
         name: name.to_owned(),
         data: Some(AttributeValue::S(data.to_owned())),
         ttl: ttl.map(|at| AttributeValue::N(at.to_string())),
-        fate: if deleted { Fate::Goes } else { Fate::Stays },
+        fate: if deleted { Fate::Deleted } else { Fate::Kept },
     }
 }
 
@@ -217,8 +217,8 @@ async fn deliver_all(function: &Function, records: &[Value], size: usize) -> Tal
     counts
 }
 
-async fn bed_with_all(kind: EngineKind) -> (Bed, Vec<Specimen>, Vec<Value>) {
-    let bed = Bed::new(kind).await;
+async fn bed_with_all(kind: EngineKind) -> (Testbed, Vec<Specimen>, Vec<Value>) {
+    let bed = Testbed::new(kind).await;
     let (rows, records) = all(&bed.table);
     bed.write(&rows).await;
     (bed, rows, records)
@@ -244,7 +244,7 @@ async fn handles_every_combination_of_index_row_token_and_provider_row(kind: Eng
     let did = deliver_all(&bed.function, &records, 100).await;
     assert_eq!(did, would, "the dry run reported something else");
     bed.check(&rows).await;
-    let deleted = rows.iter().filter(|row| row.fate == Fate::Goes).count();
+    let deleted = rows.iter().filter(|row| row.fate == Fate::Deleted).count();
     assert_eq!(did.rows_deleted(), deleted as u64);
     println!(
         "{} combinations, {} rows, {deleted} deleted, {} requests in the dry run",
@@ -272,7 +272,7 @@ async fn the_order_and_the_size_of_batches_do_not_matter(kind: EngineKind) {
 
 /// The system actor's own tokens are handled like any other actor's.
 async fn a_token_of_a_client_that_registered_itself_leaves_nothing_behind(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let pointer = dumps(&json!(OAUTH_OWNER));
     let rows = [
         row(OAUTH_OWNER, "_access_token_index", "aw_1", &pointer, Some(NOW + 60), true),
@@ -287,7 +287,7 @@ async fn a_token_of_a_client_that_registered_itself_leaves_nothing_behind(kind: 
 
 /// Two removed tokens of one batch named the provider row, and one of them was written again: the row is kept.
 async fn a_token_that_was_written_again_keeps_its_provider_row(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let data = dumps(&json!({"google_token_key": "google_token_access_1", "expires_at": NOW - 301}));
     let rows = [
         row("ada", "mcp_google_tokens", "google_token_access_1", "{}", Some(NOW + 1_000), false),
@@ -306,7 +306,7 @@ async fn a_token_that_was_written_again_keeps_its_provider_row(kind: EngineKind)
 
 /// A refresh token that expires in a minute names the provider row; this machine's clock is five minutes ahead of the table's.
 async fn a_clock_that_is_ahead_deletes_no_provider_row_early(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let data = dumps(&json!({"google_token_key": "google_token_access_1", "expires_at": NOW + 60, "used": false}));
     let rows = [
         row("ada", "mcp_google_tokens", "google_token_access_1", "{}", Some(NOW + 1_000), false),
@@ -314,7 +314,7 @@ async fn a_clock_that_is_ahead_deletes_no_provider_row_early(kind: EngineKind) {
         row(OAUTH_OWNER, "_access_token_index", "aw_1", "\"ada\"", Some(NOW + 60), true),
     ];
     bed.write(&rows).await;
-    let proxy = Proxy::start(engine(kind).endpoint(), |_| RequestFate::Dated(-300));
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| RequestFate::DateOffset(-300));
     let records = [removal(&bed.table, 1, "ada", "mcp_tokens", "aw_1", Some(&data))];
     let ahead = EpochSeconds::new(NOW + 300);
     let report = bed.through(&proxy).await.ttl_cascade(event(&records), ahead, None).await.unwrap();
@@ -325,7 +325,7 @@ async fn a_clock_that_is_ahead_deletes_no_provider_row_early(kind: EngineKind) {
 /// Two actors have a token of the same name; the order in which they are judged does not matter.
 async fn an_index_row_is_deleted_with_the_token_that_it_points_at(kind: EngineKind) {
     for (first, second) in [("ada", "bea"), ("bea", "ada")] {
-        let bed = Bed::new(kind).await;
+        let bed = Testbed::new(kind).await;
         let rows = [row(OAUTH_OWNER, "_access_token_index", "aw_1", "\"ada\"", Some(NOW + 60), true)];
         bed.write(&rows).await;
         let records = [first, second].map(|actor| removal(&bed.table, 1, actor, "mcp_tokens", "aw_1", Some("{}")));
@@ -335,7 +335,7 @@ async fn an_index_row_is_deleted_with_the_token_that_it_points_at(kind: EngineKi
 }
 
 async fn a_row_that_changes_while_it_is_judged_is_kept_and_counted(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     bed.write(&[row(OAUTH_OWNER, "_access_token_index", "aw_1", "\"ada\"", Some(NOW + 60), false)]).await;
     let (endpoint, table) = (engine(kind).endpoint().to_owned(), bed.table.clone());
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -354,7 +354,7 @@ async fn a_row_that_changes_while_it_is_judged_is_kept_and_counted(kind: EngineK
 }
 
 async fn max_deletes_stops_a_batch_and_the_rest_is_redelivered(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let rows: Vec<Specimen> = (0..5)
         .map(|n| row(OAUTH_OWNER, "_access_token_index", &format!("aw_{n}"), "\"ada\"", Some(NOW + 60), true))
         .collect();
@@ -379,7 +379,7 @@ async fn max_deletes_stops_a_batch_and_the_rest_is_redelivered(kind: EngineKind)
 /// deliveries with the same time finish them.
 async fn a_delivery_that_hits_its_deadline_reports_exactly_the_rest(kind: EngineKind) {
     bed::clock::pause();
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let name = |n: usize| format!("aw_{n:03}");
     let rows: Vec<Specimen> =
         (0..350).map(|n| row(OAUTH_OWNER, "_access_token_index", &name(n), "\"ada\"", Some(NOW + 60), true)).collect();
@@ -434,7 +434,7 @@ on_both_engines!(
 /// Records that do not concern the cascade are ignored even if the filter lets them through; malformed records, too.
 #[tokio::test]
 async fn unrelated_records_are_counted_and_cost_nothing() {
-    let bed = Bed::new(EngineKind::Embedded).await;
+    let bed = Testbed::new(EngineKind::Embedded).await;
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), |_| RequestFate::Forward);
     let function = bed.through(&proxy).await;
     let removed = |bucket: &str| removal(&bed.table, 1, "ada", bucket, "x", Some("{}"));
@@ -465,7 +465,7 @@ static EMITTED: Mutex<Vec<Value>> = Mutex::new(Vec::new());
 /// A batch that fails is still reported with its counts; its records are delivered again.
 #[tokio::test]
 async fn a_batch_that_fails_as_a_whole_fails_the_invocation_without_a_metric() {
-    let bed = Bed::new(EngineKind::Embedded).await;
+    let bed = Testbed::new(EngineKind::Embedded).await;
     let removed = |n: usize| removal(&bed.table, n, "ada", "mcp_tokens", &format!("aw_{n}"), Some("{}"));
     let ignored = removal(&bed.table, 3, "ada", "notes", "x", Some("{}"));
     // Before the first record is handled, and during the work.

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ProvisionedThroughput,
     ScalarAttributeType,
 };
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
 use bed::proxy::{self, Proxy};
@@ -54,7 +54,7 @@ bed::on_both_engines!(
     a_rejected_batch_is_halved_until_the_row_is_found,
 );
 
-async fn clean(bed: &Bed, event: Value) -> Result<RunReport, RunError> {
+async fn clean(bed: &Testbed, event: Value) -> Result<RunReport, RunError> {
     bed.function.daily_cleanup(event, EpochSeconds::new(NOW), None).await
 }
 
@@ -67,7 +67,7 @@ fn sessions(dead: usize, alive: usize) -> Vec<Specimen> {
             session(
                 &format!("{:016x}{i:027}", random.u64(..)),
                 created,
-                if i < dead { Fate::Goes } else { Fate::Stays },
+                if i < dead { Fate::Deleted } else { Fate::Kept },
             )
         })
         .collect()
@@ -86,12 +86,12 @@ fn session(name: &str, created: i64, fate: Fate) -> Specimen {
 
 async fn deletes_every_dead_row_and_no_live_one(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 10, 1);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let dry = clean(&bed, json!({"mode": "dry-run"})).await.unwrap();
     let report = clean(&bed, json!({})).await.unwrap();
     bed.check(&rows).await;
     assert_eq!(dry.counts, report.counts);
-    let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
+    let dead = rows.iter().filter(|row| row.fate == Fate::Deleted).count();
     assert_eq!(report.counts.rows_deleted(), dead as u64);
     assert_eq!(report.outcome, Outcome::Complete);
     let again = clean(&bed, json!({})).await.unwrap();
@@ -100,14 +100,14 @@ async fn deletes_every_dead_row_and_no_live_one(kind: EngineKind) {
 
 async fn sends_few_requests(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 30, 2);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let report = clean(&bed, json!({})).await.unwrap();
     let allowed = report.counts.rows_deleted() / 10 + report.counts.rows_read() / 50;
     assert!(report.usage.requests < allowed, "{} requests, {allowed} allowed", report.usage.requests);
 }
 
 async fn a_dry_run_sends_no_write(kind: EngineKind) {
-    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 2, 3)).await.retiring().await;
+    let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 2, 3)).await.retiring().await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
     let before = bed.keys().await;
     let event = json!({"mode": "dry-run", "max_delete_share": 1, "expired_rows": "retire"});
@@ -128,14 +128,14 @@ fn block_on<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -
 
 async fn a_row_that_changes_between_judgement_and_delete_survives(kind: EngineKind) {
     let mut rows: Vec<Specimen> =
-        ["data", "ttl", "no-ttl", "unchanged"].map(|name| session(name, NOW - 9_000, Fate::Goes)).into();
+        ["data", "ttl", "no-ttl", "unchanged"].map(|name| session(name, NOW - 9_000, Fate::Deleted)).into();
     let marker = |exp: i64| Some(AttributeValue::S(format!("{{\"seen_at\": 1, \"exp\": {exp}}}")));
     rows.push(Specimen {
         bucket: "_id_token_replay".to_owned(),
         data: marker(NOW - 900),
-        ..session("recreated", NOW - 9_000, Fate::Goes)
+        ..session("recreated", NOW - 9_000, Fate::Deleted)
     });
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     rows[0].data = Some(AttributeValue::S("{\"created_at\": 1, \"used\": true}".to_owned()));
     rows[1].ttl = Some(AttributeValue::N((NOW + 9_000).to_string()));
     rows[2].ttl = None;
@@ -165,7 +165,7 @@ async fn a_row_that_changes_between_judgement_and_delete_survives(kind: EngineKi
 
 async fn a_second_run_sees_the_lease_and_does_nothing(kind: EngineKind) {
     let rows = sessions(30, 5);
-    let bed = Arc::new(Bed::with(kind, &rows).await);
+    let bed = Arc::new(Testbed::with(kind, &rows).await);
     let second: Arc<Mutex<Option<RunReport>>> = Arc::default();
     let (other, result) = (Arc::clone(&bed), Arc::clone(&second));
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -193,7 +193,7 @@ async fn a_second_run_sees_the_lease_and_does_nothing(kind: EngineKind) {
 async fn a_killed_run_is_finished_by_the_next(kind: EngineKind) {
     let rows = fixture::settled(NOW, 6, 4);
     for kill_at in [1, 2, 3, 5, 8, 13] {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         let (mut deletes, (killed, mut kill)) = (0, unbounded_channel());
         // From the nth delete on no request reaches the table, as if the process had been killed.
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -202,7 +202,7 @@ async fn a_killed_run_is_finished_by_the_next(kind: EngineKind) {
                 return proxy::Fate::Forward;
             }
             let _ = killed.send(());
-            proxy::Fate::CutBefore
+            proxy::Fate::ResetBefore
         });
         let function = bed.through(&proxy).await;
         tokio::select! {
@@ -220,7 +220,7 @@ async fn a_killed_run_is_finished_by_the_next(kind: EngineKind) {
 /// Each run ends before its deadline and releases its lease. Requests advance the clock, so the load of the machine does not matter.
 async fn stops_before_its_deadline_and_the_next_runs_finish(kind: EngineKind) {
     let rows = sessions(7_000, 3_000);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let clock = DrivenClock::start();
     let advance = clock.advance();
     let proxy = Proxy::start(engine(kind).endpoint(), move |_| {
@@ -254,8 +254,8 @@ async fn stops_before_its_deadline_and_the_next_runs_finish(kind: EngineKind) {
 
 async fn stops_at_exactly_max_deletes_and_the_next_run_continues(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 3, 5);
-    let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
-    let bed = Bed::with(kind, &rows).await;
+    let dead = rows.iter().filter(|row| row.fate == Fate::Deleted).count();
+    let bed = Testbed::with(kind, &rows).await;
     let mut before = bed.keys().await.len();
     let mut deleted = 0;
     loop {
@@ -278,7 +278,7 @@ async fn stops_at_exactly_max_deletes_and_the_next_run_continues(kind: EngineKin
 
 async fn refuses_above_the_delete_share_and_deletes_nothing(kind: EngineKind) {
     let rows = sessions(60, 40);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let before = bed.keys().await;
     for mode in ["delete", "dry-run"] {
         let refused = clean(&bed, json!({"max_delete_share": 0.59, "mode": mode})).await.unwrap_err();
@@ -294,7 +294,7 @@ async fn refuses_above_the_delete_share_and_deletes_nothing(kind: EngineKind) {
 }
 
 async fn an_empty_table_is_reported_as_a_success(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     for _ in 0..2 {
         let report = clean(&bed, json!({})).await.unwrap();
         assert_eq!(report.outcome, Outcome::EmptyTable);
@@ -306,8 +306,8 @@ async fn an_empty_table_is_reported_as_a_success(kind: EngineKind) {
 
 async fn a_table_of_another_application_is_refused(kind: EngineKind) {
     let foreign =
-        Specimen { bucket: "invoices".to_owned(), owner: "customer".to_owned(), ..session("x", 1, Fate::Stays) };
-    let bed = Bed::with(kind, std::slice::from_ref(&foreign)).await;
+        Specimen { bucket: "invoices".to_owned(), owner: "customer".to_owned(), ..session("x", 1, Fate::Kept) };
+    let bed = Testbed::with(kind, std::slice::from_ref(&foreign)).await;
     let refused = clean(&bed, json!({})).await.unwrap_err();
     assert!(refused.to_string().starts_with("refused: table "), "{refused}");
     assert!(refused.to_string().contains("check AWS_DB_PREFIX or ATTRIBUTES_TABLE"), "{refused}");
@@ -318,9 +318,8 @@ async fn a_table_of_another_application_is_refused(kind: EngineKind) {
 }
 
 async fn a_table_whose_last_known_row_was_deleted_is_still_accepted(kind: EngineKind) {
-    let foreign =
-        Specimen { bucket: "_internal".to_owned(), owner: "actor".to_owned(), ..session("x", 1, Fate::Stays) };
-    let bed = Bed::with(kind, &[foreign, session("dead", NOW - 9_000, Fate::Goes)]).await;
+    let foreign = Specimen { bucket: "_internal".to_owned(), owner: "actor".to_owned(), ..session("x", 1, Fate::Kept) };
+    let bed = Testbed::with(kind, &[foreign, session("dead", NOW - 9_000, Fate::Deleted)]).await;
     assert_eq!(clean(&bed, json!({})).await.unwrap().counts.rows_deleted(), 1);
     assert_eq!(clean(&bed, json!({})).await.unwrap().outcome, Outcome::Complete);
 }
@@ -332,8 +331,8 @@ const SERVER_ERROR: &str = r#"{"__type": "com.amazonaws.dynamodb.v20120810#Inter
 async fn survives_throttling_and_lost_responses(kind: EngineKind) {
     bed::clock::pause();
     let rows = fixture::all_kinds(NOW, 4, 6);
-    let dead = rows.iter().filter(|row| row.fate == Fate::Goes).count();
-    let bed = Bed::with(kind, &rows).await;
+    let dead = rows.iter().filter(|row| row.fate == Fate::Deleted).count();
+    let bed = Testbed::with(kind, &rows).await;
     // Each request fails at most once, so that none exhausts its attempts by chance.
     let (mut n, mut seen) = (0, HashSet::new());
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -344,7 +343,7 @@ async fn survives_throttling_and_lost_responses(kind: EngineKind) {
         match (n % 7, request.operation.as_str()) {
             (0, _) => proxy::Fate::Answer(400, THROTTLED.to_owned()),
             (2, _) => proxy::Fate::Answer(500, SERVER_ERROR.to_owned()),
-            (4, "BatchExecuteStatement" | "Query" | "BatchGetItem") => proxy::Fate::CutAfter,
+            (4, "BatchExecuteStatement" | "Query" | "BatchGetItem") => proxy::Fate::ResetAfter,
             (5, "BatchExecuteStatement") => {
                 // Every statement of the batch is throttled, with HTTP 200.
                 let statements = request.body.matches("\"Statement\"").count();
@@ -366,12 +365,12 @@ async fn survives_throttling_and_lost_responses(kind: EngineKind) {
 async fn a_read_error_is_never_taken_as_absence(kind: EngineKind) {
     bed::clock::pause();
     let rows = fixture::all_kinds(NOW, 4, 7);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let before = bed.keys().await;
     for answer in [
         |_: &proxy::Request| proxy::Fate::Answer(500, SERVER_ERROR.to_owned()),
         proxy::unprocessed,
-        |_: &proxy::Request| proxy::Fate::CutAfter,
+        |_: &proxy::Request| proxy::Fate::ResetAfter,
     ] {
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| match request.operation.as_str() {
             "BatchGetItem" if request.is_work("BatchGetItem") => answer(request),
@@ -394,7 +393,7 @@ async fn a_read_error_is_never_taken_as_absence(kind: EngineKind) {
 
 async fn uses_at_most_half_of_the_units_of_a_provisioned_table(kind: EngineKind) {
     bed::clock::pause();
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let table = format!("{}_provisioned", bed.table);
     let text = |name| {
         AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build().unwrap()
@@ -432,9 +431,9 @@ async fn refuses_when_the_delete_share_cannot_be_determined(kind: EngineKind) {
     let dangling = |i: usize| Specimen {
         bucket: "_access_token_index".to_owned(),
         data: Some(AttributeValue::S("\"nobody\"".to_owned())),
-        ..session(&format!("aw_{i}"), NOW - 90_000, Fate::Goes)
+        ..session(&format!("aw_{i}"), NOW - 90_000, Fate::Deleted)
     };
-    let bed = Bed::with(kind, &(0..150).map(dangling).chain(sessions(0, 1)).collect::<Vec<_>>()).await;
+    let bed = Testbed::with(kind, &(0..150).map(dangling).chain(sessions(0, 1)).collect::<Vec<_>>()).await;
     let before = bed.keys().await;
     let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
         "BatchGetItem" if request.is_work("BatchGetItem") => proxy::unprocessed(request),
@@ -454,9 +453,9 @@ async fn a_cursor_does_not_change_the_delete_share(kind: EngineKind) {
     rows.extend((0..10).map(|i| Specimen {
         bucket: "_id_token_replay".to_owned(),
         data: Some(AttributeValue::S(format!("{{\"seen_at\": 1, \"exp\": {}}}", NOW - 900))),
-        ..session(&format!("marker{i}"), NOW, Fate::Goes)
+        ..session(&format!("marker{i}"), NOW, Fate::Deleted)
     }));
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let first = clean(&bed, json!({"max_deletes": 1})).await.unwrap();
     assert_eq!(first.outcome, Outcome::MaxDeletes);
     let second = clean(&bed, json!({"max_delete_share": 0.5})).await.unwrap();
@@ -472,9 +471,9 @@ async fn a_row_with_an_impossible_pointer_does_not_stop_the_run(kind: EngineKind
         bucket: "_access_token_index".to_owned(),
         data: Some(AttributeValue::S(data.to_string())),
         ttl: None,
-        ..session(name, 0, Fate::Goes)
+        ..session(name, 0, Fate::Deleted)
     };
-    rows.push(Specimen { fate: Fate::Stays, ..index("aw_long", &json!(long)) });
+    rows.push(Specimen { fate: Fate::Kept, ..index("aw_long", &json!(long)) });
     // A dead token and a dead refresh token that name rows whose keys are too long to exist.
     for (bucket, index_bucket, name) in
         [("mcp_tokens", "_access_token_index", "aw_1"), ("mcp_refresh_tokens", "_refresh_token_index", "rt_1")]
@@ -483,7 +482,7 @@ async fn a_row_with_an_impossible_pointer_does_not_stop_the_run(kind: EngineKind
         rows.push(Specimen { owner: "actor".to_owned(), bucket: bucket.to_owned(), ..index(name, &data) });
         rows.push(Specimen { bucket: index_bucket.to_owned(), ..index(name, &json!("actor")) });
     }
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let report = clean(&bed, json!({})).await.unwrap();
     assert_eq!(report.outcome, Outcome::Complete);
     bed.check(&rows).await;
@@ -500,7 +499,7 @@ async fn deletes_both_provider_rows_when_access_and_refresh_token_name_different
         name: name.to_owned(),
         data: Some(AttributeValue::S(data.to_string())),
         ttl: None,
-        fate: Fate::Goes,
+        fate: Fate::Deleted,
     };
     let (oauth, token) = ("_actingweb_oauth2", |key: &str| json!({"expires_at": NOW - 309, "google_token_key": key}));
     let mut refresh = token("google_token_2");
@@ -513,7 +512,7 @@ async fn deletes_both_provider_rows_when_access_and_refresh_token_name_different
         put("actor", "mcp_refresh_tokens", "rt_1", &refresh),
         put(oauth, "_refresh_token_index", "rt_1", &json!("actor")),
     ];
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let dry = clean(&bed, json!({"mode": "dry-run"})).await.unwrap();
     assert_eq!(dry.counts, clean(&bed, json!({})).await.unwrap().counts, "the dry run reported something else");
     bed.check(&rows).await;
@@ -521,7 +520,7 @@ async fn deletes_both_provider_rows_when_access_and_refresh_token_name_different
 
 async fn a_failed_run_leaves_a_cursor(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 2, 12);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     // DynamoDB denies only the last step.
     let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}"#;
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -547,15 +546,15 @@ async fn a_malformed_lease_row_is_replaced(kind: EngineKind) {
         owner: "_actingweb_janitor".to_owned(),
         bucket: "state".to_owned(),
         data: Some(AttributeValue::S("not json".to_owned())),
-        ..session("lease", NOW, Fate::Stays)
+        ..session("lease", NOW, Fate::Kept)
     };
-    let bed = Bed::with(kind, &[broken, session("dead", NOW - 9_000, Fate::Goes)]).await;
+    let bed = Testbed::with(kind, &[broken, session("dead", NOW - 9_000, Fate::Deleted)]).await;
     assert_eq!(clean(&bed, json!({})).await.unwrap().counts.rows_deleted(), 1);
 }
 
 async fn a_state_row_that_cannot_be_written_does_not_lose_the_report(kind: EngineKind) {
     bed::clock::pause();
-    let bed = Bed::with(kind, &sessions(10, 1)).await;
+    let bed = Testbed::with(kind, &sessions(10, 1)).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |request| {
         if request.operation == "PutItem" && request.body.contains("state:daily-cleanup") {
             return proxy::Fate::Answer(400, THROTTLED.to_owned());
@@ -570,7 +569,7 @@ async fn a_state_row_that_cannot_be_written_does_not_lose_the_report(kind: Engin
 }
 
 async fn returns_before_its_deadline_when_its_last_write_hangs(kind: EngineKind) {
-    let bed = Bed::with(kind, &sessions(10, 1)).await;
+    let bed = Testbed::with(kind, &sessions(10, 1)).await;
     let clock = DrivenClock::start();
     let advance = clock.advance();
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -592,7 +591,7 @@ async fn returns_before_its_deadline_when_its_last_write_hangs(kind: EngineKind)
 #[tokio::test]
 async fn an_on_demand_table_is_limited_to_half_of_a_partition_s_throughput() {
     bed::clock::pause();
-    let bed = Bed::with(EngineKind::Embedded, &sessions(2_500, 0)).await;
+    let bed = Testbed::with(EngineKind::Embedded, &sessions(2_500, 0)).await;
     let started = Instant::now();
     let report = clean(&bed, json!({})).await.unwrap();
     assert_eq!(report.counts.rows_deleted(), 2_500);
@@ -665,7 +664,7 @@ async fn credentials_that_are_not_accepted_are_named() {
 async fn a_denied_permission_is_named() {
     let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "User: arn:aws:sts::1:assumed-role/r is not authorized"}"#;
     for operation in ["DescribeTable", "Query", "BatchGetItem", "BatchExecuteStatement", "PutItem"] {
-        let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 1, 9)).await;
+        let bed = Testbed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 1, 9)).await;
         let before = bed.keys().await;
         let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
             if request.is_work(operation) { proxy::Fate::Answer(400, denied.to_owned()) } else { proxy::Fate::Forward }
@@ -718,17 +717,17 @@ async fn a_rejected_batch_is_halved_until_the_row_is_found(kind: EngineKind) {
     let mut rows = fixture::all_kinds(NOW, 2, 31);
     // Several consecutive batches without a successful delete.
     let rejected = 330;
-    rows.extend((0..rejected).map(|i| session(&format!("!rejected{i:04}"), NOW - 9_000, Fate::Stays)));
-    let at = rows.iter().position(|row| row.bucket == "_access_token_index" && row.fate == Fate::Goes).unwrap();
+    rows.extend((0..rejected).map(|i| session(&format!("!rejected{i:04}"), NOW - 9_000, Fate::Kept)));
+    let at = rows.iter().position(|row| row.bucket == "_access_token_index" && row.fate == Fate::Deleted).unwrap();
     let (unread, actor) = (rows[at].name.clone(), rows[at].data.clone().unwrap());
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let actor: String = serde_json::from_str(actor.as_s().unwrap()).unwrap();
     // A token that cannot be read is kept, with its index row and its provider row.
     let kept = |row: &Specimen| {
         let of_token = row.owner == actor && row.name == unread;
         of_token || row.bucket == "_access_token_index" && row.name == unread
     };
-    rows.iter_mut().filter(|row| kept(row)).for_each(|row| row.fate = Fate::Stays);
+    rows.iter_mut().filter(|row| kept(row)).for_each(|row| row.fate = Fate::Kept);
     let key = format!("mcp_tokens:{unread}");
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         let poisoned = match request.operation.as_str() {
@@ -747,6 +746,6 @@ async fn a_rejected_batch_is_halved_until_the_row_is_found(kind: EngineKind) {
     let provider: Value = serde_json::from_str(provider.unwrap().as_s().unwrap()).unwrap();
     rows.iter_mut()
         .filter(|row| provider["google_token_key"] == row.name.as_str())
-        .for_each(|row| row.fate = Fate::Stays);
+        .for_each(|row| row.fate = Fate::Kept);
     bed.check(&rows).await;
 }

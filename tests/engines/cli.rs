@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
 use bed::golden::{matches_golden, no_orphans};
@@ -39,7 +39,7 @@ pub(crate) fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Opti
         name: name.to_owned(),
         data: Some(AttributeValue::S(shared::pyjson::dumps(data))),
         ttl: ttl.map(|at| AttributeValue::N(at.to_string())),
-        fate: Fate::Stays,
+        fate: Fate::Kept,
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn stable_rows(copies: i64) -> Vec<Specimen> {
         .collect()
 }
 
-pub(crate) fn janitor_for(kind: EngineKind, bed: &Bed) -> Janitor {
+pub(crate) fn janitor_for(kind: EngineKind, bed: &Testbed) -> Janitor {
     Janitor::on(engine(kind).endpoint(), &bed.prefix)
 }
 
@@ -88,7 +88,7 @@ fn without_durations(mut answer: Value) -> Value {
 
 async fn a_dry_run_reports_the_same_as_the_function(kind: EngineKind) {
     let rows = fixture::all_kinds(now(), 3, 5);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let cleanup = janitor_for(kind, &bed).run(&["cleanup", "--json"]).json();
     let at = |answer: &Value| EpochSeconds::new(answer["report"]["now"].as_i64().unwrap());
     let lambda = bed.function.daily_cleanup(json!({"mode": "dry-run"}), at(&cleanup), None).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_dry_run_reports_the_same_as_the_function(kind: EngineKind) {
 
 async fn a_cleanup_does_the_same_as_the_function(kind: EngineKind) {
     let rows = stable_rows(20);
-    let (by_cli, by_lambda) = (Bed::with(kind, &rows).await, Bed::with(kind, &rows).await);
+    let (by_cli, by_lambda) = (Testbed::with(kind, &rows).await, Testbed::with(kind, &rows).await);
     let janitor = janitor_for(kind, &by_cli);
     let now = EpochSeconds::new(now());
     // Without --apply an environment that says delete does not delete either.
@@ -117,7 +117,7 @@ async fn a_cleanup_does_the_same_as_the_function(kind: EngineKind) {
 
 async fn a_repair_does_the_same_as_the_function(kind: EngineKind) {
     let rows = stable_rows(20);
-    let (by_cli, by_lambda) = (Bed::with(kind, &rows).await, Bed::with(kind, &rows).await);
+    let (by_cli, by_lambda) = (Testbed::with(kind, &rows).await, Testbed::with(kind, &rows).await);
     let janitor = janitor_for(kind, &by_cli);
     let dry = janitor.run(&["repair", "--json"]);
     let now = EpochSeconds::new(now());
@@ -141,7 +141,7 @@ fn location(kind: EngineKind) -> String {
 
 /// Replaces what differs between runs or engines. Joins a wrapped prompt or headline into one line, because table names differ in length.
 /// An account or a region that is not the engine's is left as it is, so that the comparison fails.
-fn normalize(text: &str, bed: &Bed, kind: EngineKind) -> String {
+fn normalize(text: &str, bed: &Testbed, kind: EngineKind) -> String {
     let line = |line: &str| match line.split_once(' ') {
         Some(("used", _)) => "used … read and … write units, … requests, … s".to_owned(),
         Some(("cost", _)) => "cost      … read units, … requests, … s".to_owned(),
@@ -178,7 +178,7 @@ fn write_units_used(text: &str) -> f64 {
 
 async fn says_the_same_in_text_and_asks_for_confirmation(kind: EngineKind) {
     let rows = stable_rows(20);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let janitor = janitor_for(kind, &bed);
     let plain = janitor.run(&["cleanup"]);
     assert_eq!((plain.code, plain.err.as_str()), (0, ""));
@@ -220,7 +220,7 @@ async fn every_command_works_in_a_terminal(kind: EngineKind) {
     let mut rows = stable_rows(2);
     let expires = now() + 9 * DAY + HALF_AN_HOUR;
     rows.push(put(OAUTH, "spa_refresh_tokens", "old", &json!({"expires_at": expires, "used": false}), None));
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let janitor = janitor_for(kind, &bed).with("NO_COLOR", "1");
     let run = |options: &[&str], arguments: &[&str], code: i32| {
         let ended = janitor.in_terminal(100, options, &[arguments, &["--quiet"]].concat());
@@ -280,7 +280,7 @@ fn without_timestamps(text: &str) -> String {
 async fn ctrl_c_at_a_prompt_declines_at_once() {
     let kind = EngineKind::Embedded;
     let rows = stable_rows(2);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     for (command, undone) in [
         (&["cleanup"][..], "nothing was deleted"),
         (&["revoke", "--actor", "actor0"], "nothing was deleted"),
@@ -303,7 +303,7 @@ async fn ctrl_c_at_a_prompt_declines_at_once() {
 #[tokio::test]
 async fn tables_fit_the_screen() {
     let kind = EngineKind::Embedded;
-    let bed = Bed::with(kind, &stable_rows(120)).await;
+    let bed = Testbed::with(kind, &stable_rows(120)).await;
     for columns in ["60", "80"] {
         for command in
             [&["cleanup"][..], &["repair"], &["audit"], &["revoke", "--actor", "actor0"], &["ttl", "backfill"]]
@@ -463,7 +463,7 @@ fn the_demo_fills_only_local_tables_with_demo_in_their_name() {
 async fn ctrl_c_stops_after_the_requests_in_flight_and_the_next_run_continues() {
     let kind = EngineKind::Embedded;
     let rows = stable_rows(400);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let janitor = janitor_for(kind, &bed);
     let slow = ["cleanup", "--apply", "--yes", "--max-write-units", "100"];
     let stopped = janitor.in_terminal(100, &["--interrupt-at", " deleted/s"], &slow);
@@ -480,7 +480,7 @@ async fn ctrl_c_stops_after_the_requests_in_flight_and_the_next_run_continues() 
 async fn the_run_command_cleans_until_it_is_stopped() {
     let kind = EngineKind::Embedded;
     let rows = stable_rows(30);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let janitor = janitor_for(kind, &bed);
     let mut process = janitor.command(&["run", "--every", "10s", "--repair-every", "1d", "--apply"]).spawn().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -509,7 +509,7 @@ fn without_time_and_cost(line: &str) -> String {
 #[tokio::test]
 async fn what_is_wrong_is_reported_at_once() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let bed = Testbed::new(EngineKind::DynamoDbLocal).await;
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
     let hangs = format!("http://{}", hanging.local_addr().unwrap());
     let dead = format!("http://127.0.0.1:{}", bed::process::free_port());
@@ -517,7 +517,7 @@ async fn what_is_wrong_is_reported_at_once() {
         let body = json!({"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "User: arn:aws:iam::1:user/x"});
         proxy::Fate::Answer(400, body.to_string())
     });
-    let other_keys = Bed::new(EngineKind::DynamoDbLocal).await;
+    let other_keys = Testbed::new(EngineKind::DynamoDbLocal).await;
     foreign_table(&other_keys).await;
     let good = Janitor::on(endpoint, &bed.prefix);
     let cases = [
@@ -575,7 +575,7 @@ async fn what_is_wrong_is_reported_at_once() {
     drop(hanging);
 }
 
-async fn foreign_table(bed: &Bed) {
+async fn foreign_table(bed: &Testbed) {
     use aws_sdk_dynamodb::types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType};
     let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash).build().unwrap();
     let text =
@@ -599,7 +599,7 @@ fn listed_keys(command: &str) -> BTreeSet<String> {
 #[tokio::test]
 async fn the_guide_lists_the_keys_of_every_document() {
     let kind = EngineKind::Embedded;
-    let bed = Bed::with(kind, &stable_rows(1)).await;
+    let bed = Testbed::with(kind, &stable_rows(1)).await;
     let of_row = [OAUTH, "_oauth_sessions", "alive0"];
     for (command, more) in [
         ("demo", &["--copies", "1"][..]),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::attack::amount;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Fate, Specimen};
@@ -40,7 +40,7 @@ fn id(number: usize) -> String {
 
 fn row(owner: &str, bucket: &str, name: &str, data: &Value) -> Specimen {
     let data = Some(AttributeValue::S(dumps(data)));
-    Specimen { owner: owner.into(), bucket: bucket.into(), name: name.into(), data, ttl: None, fate: Fate::Stays }
+    Specimen { owner: owner.into(), bucket: bucket.into(), name: name.into(), data, ttl: None, fate: Fate::Kept }
 }
 
 fn record(owner: &str, number: usize, age: i64) -> Specimen {
@@ -66,12 +66,12 @@ pub(crate) fn unused(numbers: std::ops::Range<usize>) -> Vec<Specimen> {
     numbers.flat_map(|number| registered(number, 40 * DAY)).collect()
 }
 
-async fn records(bed: &Bed) -> BTreeSet<String> {
+async fn records(bed: &Testbed) -> BTreeSet<String> {
     let keys = bed.keys().await;
     keys.into_iter().filter_map(|(_, sort)| sort.strip_prefix("mcp_clients:").map(str::to_owned)).collect()
 }
 
-async fn indexed(bed: &Bed) -> BTreeSet<String> {
+async fn indexed(bed: &Testbed) -> BTreeSet<String> {
     let keys = bed.keys().await;
     keys.into_iter().filter_map(|(_, sort)| sort.strip_prefix("_client_index:").map(str::to_owned)).collect()
 }
@@ -80,7 +80,7 @@ fn ids(numbers: impl IntoIterator<Item = usize>) -> BTreeSet<String> {
     numbers.into_iter().map(id).collect()
 }
 
-fn apply(endpoint: &str, bed: &Bed, more: &[&str]) -> Ended {
+fn apply(endpoint: &str, bed: &Testbed, more: &[&str]) -> Ended {
     janitor(endpoint, &bed.table, &[&["clients", "--apply", "--yes", "--json"], more].concat(), "")
 }
 
@@ -118,7 +118,7 @@ async fn removes_exactly_the_unused_clients_index_rows_first(kind: EngineKind) {
     rows.extend(named);
     // An id that the library does not generate.
     rows.push(row(OAUTH_OWNER, "mcp_clients", "mcp_by_hand", &json!({"created_at": 5})));
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let before = bed.keys().await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| RequestFate::Forward);
     let listed = janitor(proxy.endpoint(), &bed.table, &["clients", "--json"], "").json();
@@ -143,7 +143,7 @@ async fn removes_exactly_the_unused_clients_index_rows_first(kind: EngineKind) {
 }
 
 async fn without_apply_nothing_is_written(kind: EngineKind) {
-    let bed = Bed::with(kind, &unused(0..3)).await;
+    let bed = Testbed::with(kind, &unused(0..3)).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| RequestFate::Forward);
     let listed = janitor(proxy.endpoint(), &bed.table, &["clients", "--unused-for", "39d"], "");
     assert_eq!(listed.code, 0, "{listed:?}");
@@ -161,7 +161,7 @@ async fn without_apply_nothing_is_written(kind: EngineKind) {
 /// Runs `janitor clients --apply`, and writes `rows` before the nth request of an operation reaches the engine.
 async fn writing_before(
     kind: EngineKind,
-    bed: &Bed,
+    bed: &Testbed,
     operation: &'static str,
     nth: usize,
     rows: Vec<Specimen>,
@@ -183,7 +183,7 @@ async fn writing_before(
 }
 
 async fn a_client_that_gets_its_first_code_after_the_list_survives(kind: EngineKind) {
-    let bed = Bed::with(kind, &unused(0..4)).await;
+    let bed = Testbed::with(kind, &unused(0..4)).await;
     // Right before the first delete: the client was unused when the table was read.
     let ended = writing_before(kind, &bed, "BatchExecuteStatement", 1, vec![code(2)]).await;
     let removal = &ended.json()["removal"];
@@ -198,7 +198,7 @@ async fn a_client_that_gets_its_first_code_after_the_list_survives(kind: EngineK
 async fn a_client_that_gets_its_first_code_after_the_index_delete_gets_its_index_rows_back(kind: EngineKind) {
     let mut rows = unused(0..4);
     rows.push(index("client_index", 2, OAUTH_OWNER));
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let before = bed::items::scan(&bed.function.client, &bed.table).await;
     // A sign-in in progress: the second Scan follows the delete of the index rows.
     let ended = writing_before(kind, &bed, "Scan", 2, vec![code(2)]).await;
@@ -217,7 +217,7 @@ async fn a_client_that_gets_its_first_code_after_the_index_delete_gets_its_index
 }
 
 async fn a_record_that_changes_in_the_meantime_survives(kind: EngineKind) {
-    let bed = Bed::with(kind, &unused(0..3)).await;
+    let bed = Testbed::with(kind, &unused(0..3)).await;
     // A new secret is written between the last read and the delete of the records.
     let mut changed = record(OAUTH_OWNER, 1, 40 * DAY);
     changed.data =
@@ -229,7 +229,7 @@ async fn a_record_that_changes_in_the_meantime_survives(kind: EngineKind) {
 }
 
 async fn stops_at_max_deletes_and_leaves_no_partly_removed_client(kind: EngineKind) {
-    let bed = Bed::with(kind, &unused(0..5)).await;
+    let bed = Testbed::with(kind, &unused(0..5)).await;
     for (max_deletes, left) in [("1", 5), ("5", 3), ("4", 1), ("100", 0)] {
         let ended = apply(engine(kind).endpoint(), &bed, &["--max-deletes", max_deletes]);
         assert_eq!(ended.code, 0, "{ended:?}");
@@ -239,7 +239,7 @@ async fn stops_at_max_deletes_and_leaves_no_partly_removed_client(kind: EngineKi
 }
 
 async fn a_removal_that_is_interrupted_puts_index_rows_back(kind: EngineKind) {
-    let bed = Bed::with(kind, &unused(0..30)).await;
+    let bed = Testbed::with(kind, &unused(0..30)).await;
     // The Scan after the delete of the index rows keeps failing.
     let scans = Mutex::new(0);
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -264,14 +264,14 @@ async fn a_removal_that_was_killed_is_finished_by_the_next(kind: EngineKind) {
     let mut rows: Vec<Specimen> = (0..3).map(|number| record(OAUTH_OWNER, number, 40 * DAY)).collect();
     rows.extend(unused(3..5));
     // A killed removal leaves records without an index row.
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let ended = apply(engine(kind).endpoint(), &bed, &[]);
     assert_eq!((ended.code, &ended.json()["removal"]["clients_removed"]), (0, &json!(5)), "{ended:?}");
     assert_eq!(records(&bed).await, ids([]));
 }
 
 async fn a_removal_is_refused_while_the_lease_is_held_or_the_janitor_is_paused(kind: EngineKind) {
-    let bed = Bed::with(kind, &unused(0..3)).await;
+    let bed = Testbed::with(kind, &unused(0..3)).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| RequestFate::Forward);
     let lease = row("_actingweb_janitor", "state", "lease", &json!({"holder": "daily-cleanup-1", "until": now() + 50}));
     bed.write(std::slice::from_ref(&lease)).await;
@@ -300,7 +300,7 @@ fn large(clients: usize) -> Vec<Specimen> {
 /// Peak resident memory in KiB, read units, and the read units of one Scan of the table.
 async fn measured(rows: usize) -> (u64, f64, f64) {
     let kind = EngineKind::Embedded;
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let clients = rows / 3;
     let seed = large(clients);
     let writes = seed.chunks(1_000).map(|rows| bed.write(rows));

@@ -1,9 +1,9 @@
 //! Attack: clocks that disagree: this machine's and the table's, a writer's and ours, one run's and the next one's.
 
-use bed::attack::{Figures, amount, in_both_ways, seed};
+use bed::attack::{Figures, amount, delete_and_retire, seed};
 use bed::engine::{EngineKind, shared as engine};
 use bed::lambda::{Rie, function};
-use bed::load::{Load, Which, crowd, real_now};
+use bed::load::{Load, Which, random_rows, real_now};
 use bed::proxy::{Fate, Proxy};
 use bed::stream::{event, removal};
 use jobs::run::RunError;
@@ -27,8 +27,8 @@ bed::on_both_engines!(
 
 /// The table's clock is at `NOW`, and this machine's is `ahead` of it.
 async fn run_with_clock_off_by(kind: EngineKind, ahead: i64, which: Which, seed: u64, retires: bool) -> Figures {
-    let load = Load::of(kind, crowd(seed, 10, NOW), NOW, retires).await;
-    let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::Dated(-ahead));
+    let load = Load::of(kind, random_rows(seed, 10, NOW), NOW, retires).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::DateOffset(-ahead));
     let function = load.bed.through(&proxy).await;
     let report = which.run(&function, json!({}), NOW + ahead).await.unwrap();
     let noted = report.notes.iter().any(|note| note.contains("ahead of the table's"));
@@ -38,14 +38,14 @@ async fn run_with_clock_off_by(kind: EngineKind, ahead: i64, which: Which, seed:
     let noted = report.notes.iter().any(|note| note.contains("behind the table's"));
     assert_eq!(noted, ahead <= -4, "{:?}", report.notes);
     let mut figures = Figures { attempts: 1, faults: 1, live_lost: load.live_lost(NOW).await, ..Figures::default() };
-    load.ran(&report, &mut figures);
+    load.add_run(&report, &mut figures);
     load.settle(NOW + 120, &mut figures).await;
     load.drop_table().await;
     figures
 }
 
 async fn a_clock_that_is_ahead_deletes_nothing_early(kind: EngineKind) {
-    in_both_ways("a clock that is ahead", async |retires| {
+    delete_and_retire("a clock that is ahead", async |retires| {
         let mut figures = Figures::default();
         for (i, ahead) in [5, 30, 180, 299, 600, 890].into_iter().cycle().take(amount(3, 60)).enumerate() {
             figures.add(run_with_clock_off_by(kind, ahead, Which::BOTH[i % 2], seed() + 30 + i as u64, retires).await);
@@ -56,7 +56,7 @@ async fn a_clock_that_is_ahead_deletes_nothing_early(kind: EngineKind) {
 }
 
 async fn a_run_whose_clock_is_behind_uses_the_table_s_clock(kind: EngineKind) {
-    in_both_ways("a clock that is behind", async |retires| {
+    delete_and_retire("a clock that is behind", async |retires| {
         let mut figures = Figures::default();
         for (i, behind) in [-2, -60, -300, -900].into_iter().cycle().take(amount(2, 40)).enumerate() {
             figures.add(run_with_clock_off_by(kind, behind, Which::BOTH[i % 2], seed() + 40 + i as u64, retires).await);
@@ -67,8 +67,8 @@ async fn a_run_whose_clock_is_behind_uses_the_table_s_clock(kind: EngineKind) {
 }
 
 async fn a_clock_that_is_far_ahead_is_refused(kind: EngineKind) {
-    let load = Load::new(kind, crowd(seed(), 4, NOW)).await;
-    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-86_400));
+    let load = Load::new(kind, random_rows(seed(), 4, NOW)).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::DateOffset(-86_400));
     let function = load.bed.through(&proxy).await;
     for which in Which::BOTH {
         let error = which.run(&function, json!({}), NOW + 86_400).await.unwrap_err();
@@ -83,8 +83,8 @@ async fn a_clock_that_is_far_ahead_is_refused(kind: EngineKind) {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_function_logs_that_its_clock_was_corrected() {
     let kind = EngineKind::Embedded;
-    let load = Load::new(kind, crowd(seed(), 2, real_now())).await;
-    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
+    let load = Load::new(kind, random_rows(seed(), 2, real_now())).await;
+    let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::DateOffset(-300));
     let settings = [("ATTRIBUTES_TABLE", load.bed.table.as_str()), ("AWS_DB_HOST", proxy.endpoint())];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let removed = event(&[removal(&load.bed.table, 1, "ada", "mcp_tokens", "aw_1", Some("{}"))]);
@@ -107,13 +107,13 @@ async fn every_function_logs_that_its_clock_was_corrected() {
 
 /// `janitor` starts from its machine's clock, which is five minutes ahead of the table's.
 async fn janitor_uses_the_table_s_clock_when_its_own_is_ahead(kind: EngineKind) {
-    in_both_ways("janitor on a machine that is ahead", async |retires| {
+    delete_and_retire("janitor on a machine that is ahead", async |retires| {
         let mut figures = Figures::default();
         for (i, which) in Which::BOTH.into_iter().enumerate() {
             let tables_now = real_now() - 300;
-            let rows = crowd(seed() + 50 + i as u64, 10, tables_now);
+            let rows = random_rows(seed() + 50 + i as u64, 10, tables_now);
             let load = Load::of(kind, rows, tables_now, retires).await;
-            let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Dated(-300));
+            let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::DateOffset(-300));
             let mut janitor = which.janitor(proxy.endpoint(), &load.bed.prefix);
             let ended = janitor.env("EXPIRED_ROWS", if retires { "retire" } else { "delete" }).output().unwrap();
             let printed = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
@@ -126,7 +126,7 @@ async fn janitor_uses_the_table_s_clock_when_its_own_is_ahead(kind: EngineKind) 
                 secrets: load.secrets_in(&printed),
                 ..Figures::default()
             });
-            figures.answered(&answer["report"]);
+            figures.add_answer(&answer["report"]);
             load.settle(real_now() + 120, &mut figures).await;
             load.drop_table().await;
         }
@@ -136,11 +136,11 @@ async fn janitor_uses_the_table_s_clock_when_its_own_is_ahead(kind: EngineKind) 
 }
 
 async fn rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times(kind: EngineKind) {
-    in_both_ways("a writer that is an hour ahead", async |retires| {
+    delete_and_retire("a writer that is an hour ahead", async |retires| {
         let mut figures = Figures::default();
         for round in 0..amount(2, 20) {
-            let mut rows = crowd(seed() + 60 + round, 5, NOW);
-            let ahead = crowd(seed() + 80 + round, 5, NOW + 3_600);
+            let mut rows = random_rows(seed() + 60 + round, 5, NOW);
+            let ahead = random_rows(seed() + 80 + round, 5, NOW + 3_600);
             rows.extend(ahead.into_iter().filter(|row| row.name != "a-session-that-lives-on"));
             let load = Load::of(kind, rows, NOW, retires).await;
             figures.attempts += 2;
@@ -156,15 +156,15 @@ async fn rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times(ki
 }
 
 async fn a_clock_that_goes_back_between_runs_loses_nothing(kind: EngineKind) {
-    in_both_ways("time that goes backwards", async |retires| {
+    delete_and_retire("time that goes backwards", async |retires| {
         let mut figures = Figures::default();
         for round in 0..amount(2, 20) {
-            let load = Load::of(kind, crowd(seed() + 100 + round, 8, NOW), NOW, retires).await;
+            let load = Load::of(kind, random_rows(seed() + 100 + round, 8, NOW), NOW, retires).await;
             for (i, at) in [NOW, NOW - 900, NOW - 40 * 86_400, NOW - 60].into_iter().enumerate() {
                 let which = Which::BOTH[(i + usize::from(round % 2 == 0)) % 2];
                 let report = which.run(&load.bed.function, json!({}), at).await.unwrap();
                 assert!(report.outcome.is_complete(), "{}", report.to_json());
-                load.ran(&report, &mut figures);
+                load.add_run(&report, &mut figures);
                 figures.attempts += 1;
                 figures.faults += 1;
                 figures.live_lost += load.live_lost(NOW).await;
@@ -179,9 +179,9 @@ async fn a_clock_that_goes_back_between_runs_loses_nothing(kind: EngineKind) {
 
 /// The clock of the run that acquires the lease is minutes ahead or behind; another run still finds the lease held.
 async fn a_lease_holds_whichever_clock_wrote_it(kind: EngineKind) {
-    let load = Load::new(kind, crowd(seed(), 1, NOW)).await;
+    let load = Load::new(kind, random_rows(seed(), 1, NOW)).await;
     for off in [-290, -30, -3, 3, 30, 290] {
-        let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::Dated(-off));
+        let proxy = Proxy::start(engine(kind).endpoint(), move |_| Fate::DateOffset(-off));
         let client = bed::tables::client(proxy.endpoint()).await;
         let (machines, tables) = (EpochSeconds::new(real_now() + off), EpochSeconds::new(real_now()));
         let open = async |client, now| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, kinds, shared as engine};
-use bed::load::{Load, Which, all_at_once, crowd, real_now};
+use bed::load::{Load, Which, random_rows, real_now, run_concurrently};
 use bed::proxy::{Fate, Proxy};
 use bed::stream::event;
 use jobs::run::RunError;
@@ -25,7 +25,7 @@ bed::on_both_engines!(
 );
 
 async fn run_concurrently(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
-    let load = Load::of(kind, crowd(seed, 8, real_now()), real_now(), retires).await;
+    let load = Load::of(kind, random_rows(seed, 8, real_now()), real_now(), retires).await;
     // Slow enough to overlap.
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Slow(Duration::from_millis(20)));
     let action = if retires { "retire" } else { "delete" };
@@ -42,7 +42,7 @@ async fn run_concurrently(&(kind, seed, retires): &(EngineKind, u64, bool)) -> F
         // One run acquires the lease, the other reports that it is held.
         let report = report.unwrap();
         figures.faults += u64::from(report.outcome == Outcome::LeaseHeld);
-        load.ran(&report, &mut figures);
+        load.add_run(&report, &mut figures);
         ended += report.counts.rows_ended();
         uncertain += report.counts.uncertain();
     }
@@ -54,7 +54,7 @@ async fn run_concurrently(&(kind, seed, retires): &(EngineKind, u64, bool)) -> F
         let report = &answer["report"];
         assert!(report["outcome"].is_string(), "{printed}");
         figures.faults += u64::from(report["outcome"] == "lease-held");
-        figures.answered(report);
+        figures.add_answer(report);
         ended += ["deleted", "retired"].map(|done| report["rows"][done].as_u64().unwrap()).iter().sum::<u64>();
         uncertain += report["rows"]["uncertain"].as_u64().unwrap();
     }
@@ -71,9 +71,9 @@ fn concurrent_runs_do_the_work_of_one() {
     let mut random = fastrand::Rng::with_seed(seed() + 10);
     let rounds: Vec<_> =
         (0..amount(4, 60_usize)).map(|round| (kinds()[round % kinds().len()], random.u64(..), round % 4 > 1)).collect();
-    let figures = all_at_once(2, &rounds, run_concurrently);
+    let figures = run_concurrently(2, &rounds, run_concurrently);
     assert!(figures.faults > 0, "no run found the lease held");
-    figures.tell("several janitors at once");
+    figures.report("several janitors at once");
 }
 
 /// Replay markers and tombstones, which the application writes again under the same name.
@@ -92,8 +92,8 @@ fn reused(name: &str, at: i64) -> Vec<ModelRow> {
 }
 
 async fn a_frozen_run_that_resumes_deletes_nothing_that_was_written_since(kind: EngineKind) {
-    resume_late(kind, false).await.tell("a lease holder that wakes up late");
-    resume_late(kind, true).await.tell("a lease holder that wakes up late, retire");
+    resume_late(kind, false).await.report("a lease holder that wakes up late");
+    resume_late(kind, true).await.report("a lease holder that wakes up late, retire");
 }
 
 async fn resume_late(kind: EngineKind, retires: bool) -> Figures {
@@ -101,7 +101,7 @@ async fn resume_late(kind: EngineKind, retires: bool) -> Figures {
     for round in 0..amount(1, 20) {
         let names: Vec<String> = (0..40).map(|i| format!("reused-{round}-{i:04}")).collect();
         let long_ago = NOW - 90 * 86_400;
-        let mut rows = crowd(seed() + 20 + round, 6, NOW);
+        let mut rows = random_rows(seed() + 20 + round, 6, NOW);
         rows.extend(names.iter().flat_map(|name| reused(name, long_ago)));
         let mut load = Load::of(kind, rows, NOW, retires).await;
 
@@ -135,9 +135,9 @@ async fn resume_late(kind: EngineKind, retires: bool) -> Figures {
         let (first, (second, fresh)) = tokio::join!(first, second);
         figures.attempts += 2;
         figures.faults += 1;
-        load.ran(&second, &mut figures);
+        load.add_run(&second, &mut figures);
         match first {
-            Ok(report) => load.ran(&report, &mut figures),
+            Ok(report) => load.add_run(&report, &mut figures),
             Err(RunError::LeaseLost) => {}
             Err(error) => panic!("{error}"),
         }
@@ -164,14 +164,14 @@ async fn run_when_lease_is_free(which: Which, function: &Function) -> RunReport 
 }
 
 async fn the_cascade_concurrent_with_other_runs_loses_nothing(kind: EngineKind) {
-    run_cascade_concurrently(kind, amount(2, 40), false).await.tell("the cascade beside the other runs");
-    run_cascade_concurrently(kind, amount(1, 40), true).await.tell("the cascade beside the other runs, retire");
+    run_cascade_concurrently(kind, amount(2, 40), false).await.report("the cascade beside the other runs");
+    run_cascade_concurrently(kind, amount(1, 40), true).await.report("the cascade beside the other runs, retire");
 }
 
 async fn run_cascade_concurrently(kind: EngineKind, rounds: u64, retires: bool) -> Figures {
     let mut figures = Figures::default();
     for round in 0..rounds {
-        let load = Load::of_after_ttl(kind, crowd(seed() + 200 + round, 12, NOW), NOW, retires).await;
+        let load = Load::of_after_ttl(kind, random_rows(seed() + 200 + round, 12, NOW), NOW, retires).await;
         // Late, shuffled, and each twice.
         let mut records = [load.records(), load.records()].concat();
         fastrand::Rng::with_seed(round).shuffle(&mut records);
@@ -196,7 +196,7 @@ async fn run_cascade_concurrently(kind: EngineKind, rounds: u64, retires: bool) 
         figures.faults += load.removed.len() as u64;
         let runs: Vec<&RunReport> = batches.iter().map(|batch| &batch.run).chain([&daily, &repair]).collect();
         for report in &runs {
-            load.ran(report, &mut figures);
+            load.add_run(report, &mut figures);
         }
         // Two runs may both count a row that they delete at the same time, but every deleted row is counted.
         let gone = (load.rows.len() - load.rest().await.len()) as u64;

@@ -3,7 +3,7 @@
 use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
 
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{self, Specimen};
 use bed::golden::{matches_golden, no_orphans};
@@ -38,13 +38,13 @@ bed::on_both_engines!(
 /// Counts by bucket, action and reason.
 type Counts = BTreeMap<(String, &'static str, String), u64>;
 
-async fn open(bed: &Bed, kind: EngineKind) -> ReadOnly {
+async fn open(bed: &Testbed, kind: EngineKind) -> ReadOnly {
     let settings = Settings::parse(&bed.function.environment, &serde_json::Map::new(), Purpose::Explain).unwrap();
     let clock = RunClock::start(EpochSeconds::new(NOW), None);
     ReadOnly::open(bed.function.client.clone(), &settings, Some(engine(kind).endpoint()), clock).await.unwrap()
 }
 
-async fn rows(bed: &Bed, table: &ReadOnly) -> Vec<Row> {
+async fn rows(bed: &Testbed, table: &ReadOnly) -> Vec<Row> {
     let seen = scan(&bed.function.client, &bed.table).await.unwrap();
     let mut keys: Vec<RowKey> = seen.into_iter().map(|(owner, sort, _)| RowKey::new(owner, sort)).collect();
     keys.sort();
@@ -58,7 +58,7 @@ async fn rows(bed: &Bed, table: &ReadOnly) -> Vec<Row> {
         .collect()
 }
 
-async fn explain_all(bed: &Bed, kind: EngineKind, now: i64, policy: &Policy) -> Vec<Explanation> {
+async fn explain_all(bed: &Testbed, kind: EngineKind, now: i64, policy: &Policy) -> Vec<Explanation> {
     let table = open(bed, kind).await;
     let mut explanations = Vec::new();
     for row in rows(bed, &table).await {
@@ -112,7 +112,7 @@ enum Run {
 }
 
 impl Run {
-    async fn invoke(self, bed: &Bed, event: Value, now: i64) -> RunReport {
+    async fn invoke(self, bed: &Testbed, event: Value, now: i64) -> RunReport {
         let now = EpochSeconds::new(now);
         match self {
             Run::Daily => bed.function.daily_cleanup(event, now, None).await.unwrap(),
@@ -129,11 +129,11 @@ impl Run {
 }
 
 /// Explains every row, then compares the counts of a dry run and the rows that a real run deletes.
-async fn check_agreement(bed: &Bed, kind: EngineKind, run: Run, now: i64, what: &str) {
+async fn check_agreement(bed: &Testbed, kind: EngineKind, run: Run, now: i64, what: &str) {
     check_agreement_with(bed, kind, run, now, &Policy::default(), what).await;
 }
 
-async fn check_agreement_with(bed: &Bed, kind: EngineKind, run: Run, now: i64, policy: &Policy, what: &str) {
+async fn check_agreement_with(bed: &Testbed, kind: EngineKind, run: Run, now: i64, policy: &Policy, what: &str) {
     let event = |mode: &str| {
         let expired = if policy.retire.is_some() { "retire" } else { "delete" };
         json!({"mode": mode, "expired_rows": expired, "reuse_window_seconds": policy.reuse_window})
@@ -152,7 +152,7 @@ async fn check_agreement_with(bed: &Bed, kind: EngineKind, run: Run, now: i64, p
 async fn predicts_what_the_functions_do_with_every_row(kind: EngineKind) {
     let rows = fixture::all_kinds(NOW, 2, 5);
     for run in [Run::Daily, Run::Repair] {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         check_agreement(&bed, kind, run, NOW, "first").await;
         // Rows of unknown age are deleted when the repair sees them again.
         check_agreement(&bed, kind, run, NOW + 7_200, "again").await;
@@ -166,7 +166,7 @@ async fn says_the_same_under_other_settings(kind: EngineKind) {
     let retiring = Policy { retire: Some(7 * 86_400), ..Policy::default() };
     for policy in [longer, retiring] {
         for run in [Run::Daily, Run::Repair] {
-            let bed = Bed::with(kind, &rows).await;
+            let bed = Testbed::with(kind, &rows).await;
             bed.switch_ttl("ttl_timestamp", true).await;
             check_agreement_with(&bed, kind, run, NOW, &policy, &format!("{policy:?}")).await;
             check_agreement_with(&bed, kind, run, NOW + 7_200, &policy, &format!("{policy:?}, again")).await;
@@ -178,7 +178,7 @@ async fn predicts_what_the_functions_do_with_random_tables(kind: EngineKind) {
     for seed in 0..10 {
         let rows = specimens(&random_table(seed, NOW));
         for run in [Run::Repair, Run::Daily] {
-            let bed = Bed::with(kind, &rows).await;
+            let bed = Testbed::with(kind, &rows).await;
             // A table without a known row is refused; a live session is one.
             bed.write(&[session()]).await;
             check_agreement(&bed, kind, run, NOW, &format!("seed {seed}")).await;
@@ -193,7 +193,7 @@ fn session() -> Specimen {
     rows.swap_remove(0)
 }
 
-fn run_explain(bed: &Bed, kind: EngineKind, arguments: &[&str], input: &str) -> Ended {
+fn run_explain(bed: &Testbed, kind: EngineKind, arguments: &[&str], input: &str) -> Ended {
     let now = NOW.to_string();
     let mut all = vec!["explain", "--now", &now];
     all.extend(arguments);
@@ -211,7 +211,7 @@ fn state(explanation: &Explanation) -> String {
 
 async fn explains_one_row_of_every_kind_and_state(kind: EngineKind) {
     let specimens = fixture::all_kinds(NOW, 1, 8);
-    let bed = Bed::with(kind, &specimens).await;
+    let bed = Testbed::with(kind, &specimens).await;
     let mut seen = BTreeSet::new();
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     let explanations: BTreeMap<(String, String), Explanation> = explain_all(&bed, kind, NOW, &Policy::default())
@@ -266,7 +266,7 @@ fn secrets(row: &Specimen) -> Vec<String> {
 
 async fn finds_the_rows_of_a_bare_token(kind: EngineKind) {
     let specimens = fixture::all_kinds(NOW, 1, 8);
-    let bed = Bed::with(kind, &specimens).await;
+    let bed = Testbed::with(kind, &specimens).await;
     let expected: [(&str, &[&str]); 9] = [
         ("mcp_tokens", &["_access_token_index", "mcp_tokens"]),
         ("mcp_refresh_tokens", &["_refresh_token_index", "mcp_refresh_tokens"]),
@@ -305,7 +305,7 @@ async fn finds_the_rows_of_a_bare_token(kind: EngineKind) {
 }
 
 async fn explains_why_a_row_may_be_absent(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let mut text = String::new();
     for name in [
         "aw_0123456789012345678901234567890123456789012".to_owned(),
@@ -336,7 +336,7 @@ async fn explains_why_a_row_may_be_absent(kind: EngineKind) {
 
 async fn shows_secrets_only_on_request(kind: EngineKind) {
     let specimens = fixture::all_kinds(NOW, 1, 8);
-    let bed = Bed::with(kind, &specimens).await;
+    let bed = Testbed::with(kind, &specimens).await;
     let row = specimens.iter().find(|row| row.bucket == "mcp_tokens").unwrap();
     for json in [&["-"][..], &["-", "--json"]] {
         let masked = run_explain(&bed, kind, json, &row.name);
@@ -351,7 +351,7 @@ async fn shows_secrets_only_on_request(kind: EngineKind) {
 }
 
 async fn refuses_arguments_that_name_no_row(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     for arguments in [&["--token", "aw_secret"][..], &["aw_secret"], &["a", "b"], &[], &["-"], &["a", "b", "-"]] {
         let ended = run_explain(&bed, kind, arguments, "");
         assert_eq!(ended.code, 2, "{arguments:?}: {ended:?}");

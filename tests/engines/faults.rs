@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fault::{Fault, When, faulty};
-use bed::load::{Load, Which, all_at_once, crowd};
+use bed::load::{Load, Which, random_rows, run_concurrently};
 use bed::proxy::{self, Proxy};
 use bed::stream::event;
 use jobs::run::report::Outcome;
@@ -60,7 +60,7 @@ struct Ending {
 }
 
 async fn play(scene: &Scene, check: Check) -> Figures {
-    let load = Load::of(scene.kind, crowd(scene.seed, TABLES, NOW), NOW, scene.retires).await;
+    let load = Load::of(scene.kind, random_rows(scene.seed, TABLES, NOW), NOW, scene.retires).await;
     let (proxy, faults) = faulty(engine(scene.kind).endpoint(), scene.faults.clone(), scene.when);
     let function = load.bed.through(&proxy).await;
     let started = Instant::now();
@@ -78,7 +78,7 @@ async fn play(scene: &Scene, check: Check) -> Figures {
     };
     match &ran {
         Ok(report) => {
-            load.ran(report, &mut figures);
+            load.add_run(report, &mut figures);
             load.check_counts(report, load.rows.len()).await;
             ending.outcome = Some(report.outcome);
             ending.retried = report.usage.retries + report.usage.throttles;
@@ -112,14 +112,14 @@ fn is_attacked(operation: &str, retires: bool) -> bool {
 }
 
 /// Attacks runs that delete and runs that retire, and reports the figures of each.
-fn in_both_ways(name: &str, attack: impl Fn(bool) -> Figures) {
-    attack(false).tell(name);
-    attack(true).tell(&format!("{name}, retire"));
+fn delete_and_retire(name: &str, attack: impl Fn(bool) -> Figures) {
+    attack(false).report(name);
+    attack(true).report(&format!("{name}, retire"));
 }
 
 /// The number of requests of a run without faults, by operation.
 async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> BTreeMap<String, u64> {
-    let load = Load::of(kind, crowd(seed, TABLES, NOW), NOW, retires).await;
+    let load = Load::of(kind, random_rows(seed, TABLES, NOW), NOW, retires).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
     which.run(&load.bed.through(&proxy).await, json!({}), NOW).await.unwrap();
     load.drop_table().await;
@@ -132,7 +132,7 @@ async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> B
 
 #[test]
 fn one_fault_at_each_kind_of_request_loses_nothing() {
-    in_both_ways("one fault a run", one_fault_at_each_kind_of_request);
+    delete_and_retire("one fault a run", one_fault_at_each_kind_of_request);
 }
 
 fn one_fault_at_each_kind_of_request(retires: bool) -> Figures {
@@ -164,7 +164,7 @@ fn one_fault_at_each_kind_of_request(retires: bool) -> Figures {
         }
     }
     random.shuffle(&mut scenes);
-    let figures = all_at_once(16, &scenes, async |scene| {
+    let figures = run_concurrently(16, &scenes, async |scene| {
         play(scene, |scene, ending| {
             let fault = scene.faults[0];
             let complete = ending.outcome.is_some_and(Outcome::is_complete);
@@ -209,7 +209,7 @@ fn at_random(rounds: usize, seed: u64, retires: bool) -> Figures {
             }
         }
     }
-    all_at_once(12, &scenes, async |scene| {
+    run_concurrently(12, &scenes, async |scene| {
         play(scene, |scene, ending| {
             assert!(ending.outcome.is_none() || ending.faults == 0 || ending.retried + ending.skipped > 0, "{scene:?}");
         })
@@ -219,12 +219,12 @@ fn at_random(rounds: usize, seed: u64, retires: bool) -> Figures {
 
 #[test]
 fn random_faults_lose_nothing() {
-    in_both_ways("faults at random", |retires| at_random(amount(3, 60), seed() + 1, retires));
+    delete_and_retire("faults at random", |retires| at_random(amount(3, 60), seed() + 1, retires));
 }
 
 /// Redelivers failed records, as the event source mapping does, until none fails.
 async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
-    let load = Load::of_after_ttl(kind, crowd(seed, TABLES, NOW), NOW, false).await;
+    let load = Load::of_after_ttl(kind, random_rows(seed, TABLES, NOW), NOW, false).await;
     let when = When::Random { share: 300, seed };
     let (proxy, faults) = faulty(engine(kind).endpoint(), quick_faults(), when);
     let function = load.bed.through(&proxy).await;
@@ -235,7 +235,7 @@ async fn cascade_under_faults(&(kind, seed): &(EngineKind, u64)) -> Figures {
         assert!(figures.attempts < 300, "{} records keep failing", records.len());
         match function.ttl_cascade(event(&records), EpochSeconds::new(NOW), None).await {
             Ok(report) => {
-                load.ran(&report.run, &mut figures);
+                load.add_run(&report.run, &mut figures);
                 records.retain(|record| {
                     report.failed.iter().any(|failed| record["dynamodb"]["SequenceNumber"] == **failed)
                 });
@@ -257,12 +257,12 @@ fn random_faults_under_the_cascade_lose_nothing() {
     let mut random = fastrand::Rng::with_seed(seed() + 5);
     let scenes: Vec<(EngineKind, u64)> =
         (0..amount(6, 80)).map(|round| (kinds()[round % kinds().len()], random.u64(..))).collect();
-    all_at_once(6, &scenes, cascade_under_faults).tell("faults under the cascade");
+    run_concurrently(6, &scenes, cascade_under_faults).report("faults under the cascade");
 }
 
 #[test]
 fn a_storm_that_passes_loses_nothing() {
-    in_both_ways("storms that pass", storms);
+    delete_and_retire("storms that pass", storms);
 }
 
 fn storms(retires: bool) -> Figures {
@@ -280,7 +280,7 @@ fn storms(retires: bool) -> Figures {
             }
         }
     }
-    all_at_once(12, &scenes, async |scene| {
+    run_concurrently(12, &scenes, async |scene| {
         play(scene, |scene, ending| {
             assert!(ending.took < Duration::from_mins(2), "{scene:?} took {:?}", ending.took);
         })
@@ -290,7 +290,7 @@ fn storms(retires: bool) -> Figures {
 
 #[test]
 fn a_permanent_fault_ends_the_run_within_bounds_and_is_no_success() {
-    in_both_ways("faults without end", without_end);
+    delete_and_retire("faults without end", without_end);
 }
 
 fn without_end(retires: bool) -> Figures {
@@ -311,7 +311,7 @@ fn without_end(retires: bool) -> Figures {
             }
         }
     }
-    all_at_once(16, &scenes, async |scene| {
+    run_concurrently(16, &scenes, async |scene| {
         play(scene, |scene, ending| {
             let parts = [Fault::ThrottledStatements, Fault::FailedStatements, Fault::UnprocessedKeys];
             let complete = ending.outcome.is_some_and(Outcome::is_complete);
@@ -330,7 +330,7 @@ fn without_end(retires: bool) -> Figures {
 /// Requests hang, or are slow, for good: only its deadline ends the run, and the run keeps it.
 #[test]
 fn requests_that_hang_for_good_end_the_run_at_its_deadline() {
-    in_both_ways("silence without end", silence);
+    delete_and_retire("silence without end", silence);
 }
 
 fn silence(retires: bool) -> Figures {
@@ -347,7 +347,7 @@ fn silence(retires: bool) -> Figures {
             }
         }
     }
-    let figures = all_at_once(18, &scenes, async |scene| {
+    let figures = run_concurrently(18, &scenes, async |scene| {
         play(scene, |scene, ending| {
             assert!(scene.budget.is_some_and(|budget| ending.took < budget), "{scene:?} took {:?}", ending.took);
             assert!(ending.repeats <= MAX_ATTEMPTS, "{scene:?}: one request was sent {} times", ending.repeats);
@@ -369,13 +369,13 @@ fn silence(retires: bool) -> Figures {
 #[tokio::test]
 async fn a_delete_whose_response_was_lost_is_counted_or_uncertain() {
     for (kind, retires) in kinds().into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
-        let load = Load::of(kind, crowd(seed(), 6, NOW), NOW, retires).await;
+        let load = Load::of(kind, random_rows(seed(), 6, NOW), NOW, retires).await;
         let mut hidden = None;
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
             match (request.operation.as_str(), &hidden) {
                 ("BatchExecuteStatement", None) => {
                     hidden = Some(request.body.clone());
-                    proxy::Fate::CutAfter
+                    proxy::Fate::ResetAfter
                 }
                 // The retry of the same request.
                 (_, Some(first)) if *first == request.body => {
@@ -394,8 +394,8 @@ async fn a_delete_whose_response_was_lost_is_counted_or_uncertain() {
         assert!(report.notes.iter().any(|note| note.contains("not answered")), "{:?}", report.notes);
         load.check_counts(&report, load.rows.len()).await;
         let mut figures = Figures { attempts: 1, faults: 2, ..Figures::default() };
-        load.ran(&report, &mut figures);
+        load.add_run(&report, &mut figures);
         load.settle(LATER, &mut figures).await;
-        figures.tell(if retires { "a reset that hid a retirement" } else { "a reset that hid a delete" });
+        figures.report(if retires { "a reset that hid a retirement" } else { "a reset that hid a delete" });
     }
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::Specimen;
 use bed::janitor::Janitor;
@@ -113,8 +113,8 @@ fn rows() -> Vec<Specimen> {
     ]
 }
 
-async fn table() -> (Bed, Janitor) {
-    let bed = Bed::with(EngineKind::Embedded, &rows()).await;
+async fn table() -> (Testbed, Janitor) {
+    let bed = Testbed::with(EngineKind::Embedded, &rows()).await;
     let janitor = Janitor::on(engine(EngineKind::Embedded).endpoint(), &bed.prefix);
     (bed, janitor)
 }
@@ -277,7 +277,7 @@ async fn flags_skip_the_confirmation_and_the_hints() {
 async fn the_flags_of_retire_change_what_is_retired_and_restored() {
     let now = real_now();
     let in_five_days = Some(now + 5 * DAY);
-    let bed = Bed::with(
+    let bed = Testbed::with(
         EngineKind::Embedded,
         &[
             put(OAUTH, "_oauth_sessions", "expired", &json!({"created_at": now - DAY}), in_five_days),
@@ -328,7 +328,7 @@ async fn clients_are_removed_up_to_the_limit() {
         let id = format!("mcp_{n:032x}");
         put(OAUTH, "mcp_clients", &id, &json!({"client_id": id, "created_at": now - 90 * DAY}), None)
     };
-    let bed = Bed::with(EngineKind::Embedded, &(0..4).map(client).collect::<Vec<_>>()).await;
+    let bed = Testbed::with(EngineKind::Embedded, &(0..4).map(client).collect::<Vec<_>>()).await;
     let janitor = Janitor::on(engine(EngineKind::Embedded).endpoint(), &bed.prefix);
     let before = bed.keys().await;
     let ended = janitor.run(&["clients", "--json", "--apply", "--yes", "--max-deletes", "2"]);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
 use bed::load::Which;
@@ -24,7 +24,7 @@ fn put(owner: &str, bucket: &str, name: &str, data: &Value) -> Specimen {
         name: name.to_owned(),
         data: Some(AttributeValue::S(data.to_string())),
         ttl: None,
-        fate: Fate::Goes,
+        fate: Fate::Deleted,
     }
 }
 
@@ -39,7 +39,7 @@ fn dead_token() -> [Specimen; 3] {
 }
 
 /// The requests of a daily cleanup and a repair, as `(operation, body)`.
-async fn requests(bed: &Bed) -> Vec<(String, Value)> {
+async fn requests(bed: &Testbed) -> Vec<(String, Value)> {
     let seen: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
     let log = Arc::clone(&seen);
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
@@ -55,7 +55,7 @@ async fn requests(bed: &Bed) -> Vec<(String, Value)> {
 }
 
 /// The keys of a BatchGetItem, and whether it is consistent.
-fn keys_read(bed: &Bed, operation: &str, body: &Value) -> (Vec<(String, String)>, bool) {
+fn keys_read(bed: &Testbed, operation: &str, body: &Value) -> (Vec<(String, String)>, bool) {
     let of_table = &body["RequestItems"][&bed.table];
     let text = |key: &Value, name: &str| key[name]["S"].as_str().unwrap_or_default().to_owned();
     let keys = of_table["Keys"].as_array().filter(|_| operation == "BatchGetItem").cloned().unwrap_or_default();
@@ -64,7 +64,7 @@ fn keys_read(bed: &Bed, operation: &str, body: &Value) -> (Vec<(String, String)>
 
 #[tokio::test]
 async fn absence_is_confirmed_by_a_consistent_read() {
-    let bed = Bed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 2, 21)).await;
+    let bed = Testbed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 2, 21)).await;
     let before = bed.keys().await;
     let (mut eventual, mut consistent, mut referrers) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (operation, body) in requests(&bed).await {
@@ -102,7 +102,7 @@ async fn the_referrers_of_an_actor_s_provider_rows_are_read_once() {
             let token = json!({"created_at": NOW - 9_000, "expires_at": NOW - 309, "google_token_key": key});
             rows.push(put("_actingweb_oauth2", "_access_token_index", &name, &json!(actor)));
             rows.push(put(actor, "mcp_tokens", &name, &token));
-            let fate = if [3, 240].contains(&n) { Fate::Stays } else { Fate::Goes };
+            let fate = if [3, 240].contains(&n) { Fate::Kept } else { Fate::Deleted };
             rows.push(Specimen { fate, ..put(actor, "mcp_google_tokens", &key, &json!({"refresh_token": "x"})) });
         }
     }
@@ -111,9 +111,9 @@ async fn the_referrers_of_an_actor_s_provider_rows_are_read_once() {
     for (actor, name, data) in
         [("actor", "rt_1", live(3)), ("actor", "rt_2", live(240)), ("malformed", "rt_3", unreadable)]
     {
-        rows.push(Specimen { fate: Fate::Stays, ..put(actor, "mcp_refresh_tokens", name, &data) });
+        rows.push(Specimen { fate: Fate::Kept, ..put(actor, "mcp_refresh_tokens", name, &data) });
     }
-    let bed = Bed::with(EngineKind::Embedded, &rows).await;
+    let bed = Testbed::with(EngineKind::Embedded, &rows).await;
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), |_| proxy::Fate::Forward);
     Which::Cleanup.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();
     bed.check(&rows).await;
@@ -130,7 +130,7 @@ async fn the_referrers_of_an_actor_s_provider_rows_are_read_once() {
 
 #[tokio::test]
 async fn deletes_the_provider_row_then_the_token_row_then_the_index_row() {
-    let bed = Bed::with(EngineKind::Embedded, &dead_token()).await;
+    let bed = Testbed::with(EngineKind::Embedded, &dead_token()).await;
     let deletes = requests(&bed).await.into_iter().filter(|(operation, _)| operation == "BatchExecuteStatement");
     let gone: Vec<String> = deletes
         .flat_map(|(_, body)| body["Statements"].as_array().cloned().unwrap_or_default())
@@ -160,7 +160,7 @@ async fn refresh_tokens_are_read_after_the_last_access_token_is_deleted() {
     // Less than one lookup, and exactly one: then the last batch cannot tell that it is the last.
     for tokens in [37, 100] {
         let rows: Vec<Specimen> = (0..tokens).flat_map(issued_together).collect();
-        let bed = Bed::with(EngineKind::Embedded, &rows).await;
+        let bed = Testbed::with(EngineKind::Embedded, &rows).await;
         let requests = requests(&bed).await;
         let is = |request: &(String, Value), operation: &str, bucket: &str| {
             request.0 == operation && request.1.to_string().contains(bucket)
@@ -178,7 +178,7 @@ async fn refresh_tokens_are_read_after_the_last_access_token_is_deleted() {
 async fn a_row_that_another_bucket_s_row_replaced_survives() {
     for kind in kinds() {
         let session = put("_actingweb_oauth2", "_oauth_sessions", "peer:x", &json!({"created_at": 1}));
-        let bed = Bed::with(kind, std::slice::from_ref(&session)).await;
+        let bed = Testbed::with(kind, std::slice::from_ref(&session)).await;
         let other = Specimen { bucket: "_oauth_sessions:peer".to_owned(), name: "x".to_owned(), ..session };
         let (client, table) = (bed.function.client.clone(), bed.table.clone());
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -205,10 +205,10 @@ async fn a_token_whose_index_row_points_elsewhere_is_unindexed_at_once() {
     let rows = [
         put("_actingweb_oauth2", "_access_token_index", "aw_1", &json!("nobody")),
         put("actor", "mcp_tokens", "aw_1", &token),
-        Specimen { fate: Fate::Stays, ..put("_actingweb_oauth2", "_access_token_index", "aw_2", &json!("actor")) },
-        Specimen { fate: Fate::Stays, ..put("actor", "mcp_tokens", "aw_2", &token) },
+        Specimen { fate: Fate::Kept, ..put("_actingweb_oauth2", "_access_token_index", "aw_2", &json!("actor")) },
+        Specimen { fate: Fate::Kept, ..put("actor", "mcp_tokens", "aw_2", &token) },
     ];
-    let bed = Bed::with(EngineKind::Embedded, &rows).await;
+    let bed = Testbed::with(EngineKind::Embedded, &rows).await;
     let repair = async |mode: &str| {
         bed.function.index_repair(json!({"mode": mode}), EpochSeconds::new(NOW), None).await.unwrap().counts
     };
@@ -252,7 +252,7 @@ fn with_stale_replica(
 /// confirmed by a consistent read before anything is deleted because of it.
 #[tokio::test]
 async fn stale_reads_lose_nothing() {
-    use Fate::{Goes, Stays};
+    use Fate::{Deleted, Kept};
     const INDEX: &str = "_access_token_index";
     let (alive, dead) =
         (json!({"created_at": NOW - 9_000, "expires_at": NOW + 9_000}), json!({"expires_at": NOW - 309}));
@@ -267,19 +267,19 @@ async fn stale_reads_lose_nothing() {
     };
     let rows = [
         // Live; the replica has neither the token nor its index row yet.
-        (Stays, put("_actingweb_oauth2", INDEX, "aw_new", &json!("actor"))),
-        (Stays, put("actor", "mcp_tokens", "aw_new", &alive)),
+        (Kept, put("_actingweb_oauth2", INDEX, "aw_new", &json!("actor"))),
+        (Kept, put("actor", "mcp_tokens", "aw_new", &alive)),
         // Renewed; the replica still has the dead token.
-        (Stays, put("_actingweb_oauth2", INDEX, "aw_renewed", &json!("actor"))),
-        (Stays, put("actor", "mcp_tokens", "aw_renewed", &naming(&alive, "google_token_renewed"))),
-        (Stays, put("actor", "mcp_google_tokens", "google_token_renewed", &json!({"refresh_token": "x"}))),
+        (Kept, put("_actingweb_oauth2", INDEX, "aw_renewed", &json!("actor"))),
+        (Kept, put("actor", "mcp_tokens", "aw_renewed", &naming(&alive, "google_token_renewed"))),
+        (Kept, put("actor", "mcp_google_tokens", "google_token_renewed", &json!({"refresh_token": "x"}))),
         // The token is gone; the replica still has it, dead or live.
-        (Goes, put("_actingweb_oauth2", INDEX, "aw_gone", &json!("actor"))),
-        (Goes, put("_actingweb_oauth2", INDEX, "aw_revoked", &json!("actor"))),
+        (Deleted, put("_actingweb_oauth2", INDEX, "aw_gone", &json!("actor"))),
+        (Deleted, put("_actingweb_oauth2", INDEX, "aw_revoked", &json!("actor"))),
         // Dead; the replica does not have its provider row yet.
-        (Goes, put("_actingweb_oauth2", INDEX, "aw_dead", &json!("actor"))),
-        (Goes, put("actor", "mcp_tokens", "aw_dead", &naming(&dead, "google_token_dead"))),
-        (Goes, put("actor", "mcp_google_tokens", "google_token_dead", &json!({"refresh_token": "x"}))),
+        (Deleted, put("_actingweb_oauth2", INDEX, "aw_dead", &json!("actor"))),
+        (Deleted, put("actor", "mcp_tokens", "aw_dead", &naming(&dead, "google_token_dead"))),
+        (Deleted, put("actor", "mcp_google_tokens", "google_token_dead", &json!({"refresh_token": "x"}))),
     ]
     .map(|(fate, row)| Specimen { fate, ttl: provider_ttl(&row), ..row });
     let key = |owner: &str, sort: &str| (owner.to_owned(), sort.to_owned());
@@ -297,12 +297,12 @@ async fn stale_reads_lose_nothing() {
     .into();
     for kind in kinds() {
         for which in Which::BOTH {
-            let bed = Bed::with(kind, &rows).await;
+            let bed = Testbed::with(kind, &rows).await;
             let stale_reads: Arc<Mutex<BTreeSet<(String, String)>>> = Arc::default();
             let proxy = with_stale_replica(kind, &bed.table, replica.clone(), Arc::clone(&stale_reads));
             let report = which.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();
             let keys = bed.keys().await;
-            for row in rows.iter().filter(|row| row.fate == Stays) {
+            for row in rows.iter().filter(|row| row.fate == Kept) {
                 assert!(
                     keys.contains(&key(&row.owner, &format!("{}:{}", row.bucket, row.name))),
                     "{which:?} {}",

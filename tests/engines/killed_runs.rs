@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, kinds, shared as engine};
-use bed::load::{Load, Which, all_at_once, crowd, real_now};
+use bed::load::{Load, Which, random_rows, real_now, run_concurrently};
 use bed::proxy::{Fate, Proxy, Request};
 
 /// Random tables of the model in one table: a few hundred rows.
@@ -45,7 +45,7 @@ fn program(which: Which, retires: bool, endpoint: &str, prefix: &str) -> Command
 
 /// The request numbers from the lease to the end; the dry run that `--apply` shows first comes before them.
 async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> std::ops::RangeInclusive<usize> {
-    let load = Load::of(kind, crowd(seed, TABLES, real_now()), real_now(), retires).await;
+    let load = Load::of(kind, random_rows(seed, TABLES, real_now()), real_now(), retires).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Forward);
     let ended = program(which, retires, proxy.endpoint(), &load.bed.prefix).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
@@ -56,7 +56,7 @@ async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> s
 }
 
 async fn run_killed(kill: &Kill) -> Figures {
-    let load = Load::of(kill.kind, crowd(kill.seed, TABLES, real_now()), real_now(), kill.retires).await;
+    let load = Load::of(kill.kind, random_rows(kill.seed, TABLES, real_now()), real_now(), kill.retires).await;
     let process: Arc<AtomicU32> = Arc::default();
     let (mut seen, id, at) = (0, Arc::clone(&process), *kill);
     let proxy = Proxy::start(engine(kill.kind).endpoint(), move |_: &Request| {
@@ -68,11 +68,11 @@ async fn run_killed(kill: &Kill) -> Figures {
         match at.moment {
             Moment::Before => {
                 send_sigkill(id);
-                Fate::CutBefore
+                Fate::ResetBefore
             }
             Moment::After => {
                 send_sigkill(id);
-                Fate::CutAfter
+                Fate::ResetAfter
             }
             Moment::Later(pause) => {
                 std::thread::spawn(move || {
@@ -129,17 +129,17 @@ fn kills(which: Which, retires: bool, points: usize) -> Vec<Kill> {
 
 #[test]
 fn a_cleanup_that_is_killed_anywhere_is_finished_by_the_next() {
-    all_at_once(4, &kills(Which::Cleanup, false, amount(20, 320)), run_killed).tell("killed cleanups");
+    run_concurrently(4, &kills(Which::Cleanup, false, amount(20, 320)), run_killed).report("killed cleanups");
 }
 
 #[test]
 fn a_repair_that_is_killed_anywhere_is_finished_by_the_next() {
-    all_at_once(4, &kills(Which::Repair, false, amount(20, 320)), run_killed).tell("killed repairs");
+    run_concurrently(4, &kills(Which::Repair, false, amount(20, 320)), run_killed).report("killed repairs");
 }
 
 #[test]
 fn a_retiring_run_that_is_killed_anywhere_is_finished_by_the_next() {
     let mut all = kills(Which::Cleanup, true, amount(6, 160));
     all.extend(kills(Which::Repair, true, amount(6, 160)));
-    all_at_once(4, &all, run_killed).tell("killed runs that retire");
+    run_concurrently(4, &all, run_killed).report("killed runs that retire");
 }

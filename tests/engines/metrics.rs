@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity, TimeToLiveSpecification};
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::EngineKind;
 use bed::fixture::{self, Fate, Specimen};
 use bed::golden::matches_golden;
@@ -47,11 +47,11 @@ bed::on_both_engines!(
     reports_the_units_of_a_provisioned_table,
 );
 
-async fn measure(bed: &Bed, event: Value) -> Measurement {
+async fn measure(bed: &Testbed, event: Value) -> Measurement {
     measure_at(bed, event, NOW).await
 }
 
-async fn measure_at(bed: &Bed, event: Value, now: i64) -> Measurement {
+async fn measure_at(bed: &Testbed, event: Value, now: i64) -> Measurement {
     bed.function.metrics_emitter(event, EpochSeconds::new(now), None).await.unwrap()
 }
 
@@ -70,7 +70,7 @@ fn put(owner: &str, bucket: &str, name: &str, data: &str, ttl: impl Into<Option<
         name: name.to_owned(),
         data: Some(AttributeValue::S(data.to_owned())),
         ttl: ttl.into(),
-        fate: Fate::Stays,
+        fate: Fate::Kept,
     }
 }
 
@@ -111,7 +111,7 @@ fn ttl_passed(row: &ModelRow) -> bool {
 async fn counts_every_row_of_a_table_of_many_pages(kind: EngineKind) {
     let rows = many_rows(900);
     assert!(rows.len() > 15_000, "{}", rows.len());
-    let bed = Bed::with(kind, &specimens(&rows)).await;
+    let bed = Testbed::with(kind, &specimens(&rows)).await;
     let mut expected: BTreeMap<(&str, String), [u64; 3]> = BTreeMap::new();
     for row in &rows {
         let owner = owner_kind(row);
@@ -157,7 +157,7 @@ async fn counts_every_row_of_a_table_of_many_pages(kind: EngineKind) {
 }
 
 async fn counts_within_bounds_while_rows_are_being_added(kind: EngineKind) {
-    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 40, 3)).await;
+    let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 40, 3)).await;
     let before = measure(&bed, json!({})).await.census.of(OwnerKind::System).rows;
     let more: Vec<Specimen> = (0..3_000).map(|i| session(&format!("new{i:05}"), NOW, number(NOW + 4_200))).collect();
     let measuring = async {
@@ -175,7 +175,7 @@ async fn counts_within_bounds_while_rows_are_being_added(kind: EngineKind) {
 }
 
 async fn an_hourly_count_costs_no_more_than_one_pass(kind: EngineKind) {
-    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 60, 3)).await;
+    let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 60, 3)).await;
     bed.function.daily_cleanup(json!({"max_deletes": 5}), EpochSeconds::new(NOW), None).await.unwrap();
     let (mut units, mut pages, mut own) = (0.0, 0, 0.0);
     for owner in [OAUTH, "_actingweb_system", "_actingweb_deleted", "_actingweb_janitor"] {
@@ -216,7 +216,7 @@ async fn an_hourly_count_costs_no_more_than_one_pass(kind: EngineKind) {
 }
 
 async fn sends_only_reads(kind: EngineKind) {
-    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 10, 3)).await;
+    let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 10, 3)).await;
     let proxy = Proxy::start(bed::engine::shared(kind).endpoint(), |_| proxy::Fate::Forward);
     let function = bed.through(&proxy).await;
     for scope in ["system", "all"] {
@@ -245,7 +245,7 @@ async fn names_each_kind_of_row_that_ttl_never_removes(kind: EngineKind) {
         put("actor", "mcp_clients", "mcp_1", "{\"client_id\": \"mcp_1\"}", None),
         put("actor", "_internal", "x", "{}", None),
     ];
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let measured = measure(&bed, json!({"scope": "all"})).await;
     let report = report(&measured);
     let never = json!({"absent": 1, "not_a_number": 2, "not_whole_seconds": 1, "milliseconds": 1, "too_old": 2});
@@ -261,7 +261,7 @@ async fn reports_the_lag_of_ttl(kind: EngineKind) {
     // A hundred rows are 1 to 100 hours past their TTL, the others are not past it.
     let late = (1..=100).map(|hours| session(&format!("late{hours:03}"), NOW - 200 * HOUR, number(NOW - hours * HOUR)));
     let fresh = (0..50).map(|i| session(&format!("fresh{i}"), NOW, number(NOW + i)));
-    let bed = Bed::with(kind, &late.chain(fresh).collect::<Vec<_>>()).await;
+    let bed = Testbed::with(kind, &late.chain(fresh).collect::<Vec<_>>()).await;
     let measured = measure(&bed, json!({})).await;
     let lag = &report(&measured)["ttl"]["lag"];
     let near = |figure: &Value, hours: i64| {
@@ -285,7 +285,7 @@ async fn reports_the_lag_of_ttl(kind: EngineKind) {
     }
 }
 
-async fn switch_ttl(bed: &Bed, attribute: &str) {
+async fn switch_ttl(bed: &Testbed, attribute: &str) {
     let on = TimeToLiveSpecification::builder().enabled(true).attribute_name(attribute).build().unwrap();
     bed.function
         .client
@@ -301,13 +301,13 @@ async fn reports_every_state_of_the_table_s_ttl(kind: EngineKind) {
     let setting = |measured: &Measurement| report(measured)["ttl"]["setting"].as_str().unwrap().to_owned();
     // Rows in the future, so that an engine that implements TTL removes none.
     let rows = [session("alive", NOW + 10 * 365 * DAY, number(NOW + 10 * 365 * DAY))];
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let off = measure(&bed, json!({})).await;
     assert_eq!((setting(&off).as_str(), kinds(&off).contains(&"ttl-off")), ("off", true));
     switch_ttl(&bed, "ttl_timestamp").await;
     let on = measure(&bed, json!({})).await;
     assert_eq!((setting(&on).as_str(), kinds(&on)), ("on", vec!["never-complete"; 2]));
-    let other = Bed::with(kind, &rows).await;
+    let other = Testbed::with(kind, &rows).await;
     switch_ttl(&other, "expires").await;
     let other = measure(&other, json!({})).await;
     assert_eq!(setting(&other), "other-attribute");
@@ -347,7 +347,7 @@ async fn reports_the_health_and_the_forecast_of_the_cleanup(kind: EngineKind) {
         let died = NOW + i64::from(i) * DAY / 100;
         session(&format!("dying{i:04}"), died - 901, number(died + HOUR))
     });
-    let bed = Bed::with(kind, &dead.chain(dying).collect::<Vec<_>>()).await;
+    let bed = Testbed::with(kind, &dead.chain(dying).collect::<Vec<_>>()).await;
     let run = |event: Value, day: i64| bed.function.daily_cleanup(event, EpochSeconds::new(NOW + day * DAY), None);
     let none = measure(&bed, json!({})).await;
     assert_eq!((none.forecast.trend, none.forecast.backlog), (Trend::Unknown, 1_001));
@@ -407,7 +407,7 @@ async fn reports_the_health_and_the_forecast_of_the_cleanup(kind: EngineKind) {
 
 /// A stream that is turned off and on again gets another ARN.
 async fn finds_a_cascade_that_reads_another_stream(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let listens = async |stream: &str| {
         let mut environment = bed.function.environment.clone();
         environment.insert("CASCADE_STREAM_ARN".to_owned(), stream.to_owned());
@@ -440,7 +440,7 @@ async fn more_than_1000_unused_clients_are_a_finding_of_the_full_audit(kind: Eng
     let mut rows: Vec<Specimen> = (0..1_000).map(|number| client(number, 31 * DAY)).collect();
     rows.extend([client(1_000, 29 * DAY), client(1_001, 31 * DAY)]);
     rows.push(put("ada", "mcp_tokens", "aw_1", &format!("{{\"client_id\": \"mcp_{:032x}\"}}", 1_001), None));
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let found = async || {
         let measured = measure(&bed, json!({"scope": "all"})).await;
         let clients = &report(&measured)["clients"];
@@ -520,7 +520,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
         if name == "daily-cleanup" {
             rows.push(put("index-repair", &complete(NOW - HOUR)));
         }
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         switch_ttl(&bed, "ttl_timestamp").await;
         let measured = measure(&bed, json!({})).await;
         assert_eq!(kinds(&measured), found, "{name} {state:?}");
@@ -554,7 +554,7 @@ async fn counts_rows_created_in_the_last_hour(kind: EngineKind) {
         put(OAUTH, "_access_token_index", "aw_without", "\"actor\"", None),
         put(OAUTH, "_client_index", "mcp_1", "\"actor\"", None),
     ];
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let document = printed(&measure(&bed, json!({})).await);
     let kinds = |sessions: u64, access: u64, other: u64| {
         json!({"oauth_sessions": sessions, "spa_access_tokens": 0, "spa_refresh_tokens": 0, "auth_codes": 0,
@@ -565,7 +565,7 @@ async fn counts_rows_created_in_the_last_hour(kind: EngineKind) {
 }
 
 async fn emits_the_metrics_of_the_alarms_only_if_rows_are_deleted(kind: EngineKind) {
-    let bed = Bed::with(kind, &[session("dead", NOW - 90 * DAY, None)]).await;
+    let bed = Testbed::with(kind, &[session("dead", NOW - 90 * DAY, None)]).await;
     let dry = printed(&measure(&bed, json!({"mode": "dry-run"})).await);
     assert_eq!(metrics_of(&dry), ["TableRows", "Backlog"]);
     let real = printed(&measure(&bed, json!({})).await);
@@ -576,7 +576,7 @@ async fn emits_the_metrics_of_the_alarms_only_if_rows_are_deleted(kind: EngineKi
 
 /// Counted from the last complete run, or from the first run.
 async fn reports_an_overdue_job(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let state = |name: &str, state: &Value| put("_actingweb_janitor", "state", name, &state.to_string(), None);
     let overdue = async |cleanup: Value, repair: Value| {
         bed.write(&[state("daily-cleanup", &cleanup), state("index-repair", &repair)]).await;
@@ -632,7 +632,7 @@ async fn estimates_a_table_that_is_too_large_to_count(kind: EngineKind) {
             rows.push(put(OAUTH, bucket, &random_name(known, &mut random), &data, None));
         }
     }
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let settings = shared::settings::Settings::parse(
         &bed.function.environment,
         &serde_json::Map::new(),
@@ -672,7 +672,7 @@ async fn estimates_a_table_that_is_too_large_to_count(kind: EngineKind) {
 /// Large rows, on a provisioned table as older releases created it: half of the units are left to the application.
 async fn uses_at_most_half_of_a_provisioned_table_s_units_for_large_rows(kind: EngineKind) {
     bed::clock::pause();
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let large = |i: i32| {
         let filler = "x".repeat(6_000);
         put(OAUTH, "_oauth_sessions", &format!("s{i:04}"), &format!("{{\"created_at\": 1, \"x\": \"{filler}\"}}"), None)
@@ -694,7 +694,7 @@ async fn uses_at_most_half_of_a_provisioned_table_s_units_for_large_rows(kind: E
 
 async fn an_audit_above_its_budget_is_not_started(kind: EngineKind) {
     bed::clock::pause();
-    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 20, 3)).await;
+    let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 20, 3)).await;
     let whole = measure(&bed, json!({"scope": "all"})).await;
     let expected = whole.expected_units.unwrap();
     println!("expected {expected} units, used {:?}", whole.usage);
@@ -728,7 +728,7 @@ async fn an_audit_above_its_budget_is_not_started(kind: EngineKind) {
 
 async fn an_incomplete_count_is_not_emitted(kind: EngineKind) {
     bed::clock::pause();
-    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 40, 3)).await;
+    let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 40, 3)).await;
     for scope in ["system", "all"] {
         let slow = json!({"scope": scope, "max_read_units_per_second": 20});
         let now = EpochSeconds::new(NOW);
@@ -742,7 +742,7 @@ async fn an_incomplete_count_is_not_emitted(kind: EngineKind) {
 }
 
 async fn reports_the_units_of_a_provisioned_table(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     provision(&bed.function.client, &bed.table).await;
     let measured = measure(&bed, json!({})).await;
     let figures = &report(&measured)["table_figures"];
@@ -904,7 +904,7 @@ fn without_times(mut value: Value) -> Value {
 
 #[tokio::test]
 async fn answers_and_metrics_match_their_golden_files() {
-    let bed = Bed::with(EngineKind::Embedded, &golden_rows()).await;
+    let bed = Testbed::with(EngineKind::Embedded, &golden_rows()).await;
     let clean =
         bed.function.daily_cleanup(json!({"max_deletes": 1}), EpochSeconds::new(NOW - DAY), None).await.unwrap();
     let measured = measure(&bed, json!({"scope": "all"})).await;

@@ -3,8 +3,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Command;
 
-use bed::Bed;
 use bed::Invocations as _;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Specimen, all_kinds};
 use bed::items;
@@ -42,7 +42,7 @@ const WRITES: [&str; 6] =
     ["PutItem", "UpdateItem", "DeleteItem", "BatchExecuteStatement", "UpdateTimeToLive", "UpdateTable"];
 
 struct Paused {
-    bed: Bed,
+    bed: Testbed,
     proxy: Proxy,
     /// The same table through the proxy, which records requests.
     function: Function,
@@ -51,7 +51,7 @@ struct Paused {
 impl Paused {
     /// Paused until `seconds` from `now`, with rows that a run would delete.
     async fn new(kind: EngineKind, now: i64, seconds: i64) -> Self {
-        let bed = Bed::with(kind, &all_kinds(now, 3, 7)).await;
+        let bed = Testbed::with(kind, &all_kinds(now, 3, 7)).await;
         let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Forward);
         let function = bed.through(&proxy).await;
         let paused = Self { bed, proxy, function };
@@ -143,7 +143,7 @@ async fn a_paused_cascade_skips_its_records_and_sends_no_write(kind: EngineKind)
         name: "aw_removed".to_owned(),
         data: Some(aws_sdk_dynamodb::types::AttributeValue::S("\"an-actor\"".to_owned())),
         ttl: None,
-        fate: bed::fixture::Fate::Stays,
+        fate: bed::fixture::Fate::Kept,
     };
     paused.bed.write(std::slice::from_ref(&index)).await;
     let batch = event(std::slice::from_ref(&record));
@@ -203,7 +203,7 @@ async fn every_janitor_command_that_writes_is_refused_while_paused(kind: EngineK
             now + 600
         ))),
         ttl: None,
-        fate: bed::fixture::Fate::Stays,
+        fate: bed::fixture::Fate::Kept,
     };
     paused.bed.write(std::slice::from_ref(&token)).await;
     paused.bed.write(&unused(0..2)).await;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::EngineKind;
 use bed::load::Which;
 use bed::tables::{random_table, specimens};
@@ -15,7 +15,7 @@ async fn run_on_random_tables(which: Which, kind: EngineKind, seeds: std::ops::R
     let (mut deleted, mut refused, tables) = (0, 0, seeds.end - seeds.start);
     for seed in seeds {
         let rows = random_table(seed, NOW);
-        let bed = Bed::with(kind, &specimens(&rows)).await;
+        let bed = Testbed::with(kind, &specimens(&rows)).await;
         let before = bed.keys().await;
         let gone = match which {
             Which::Cleanup => daily_cleanup(&rows, NOW),

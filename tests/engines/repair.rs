@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
-use bed::Bed;
+use bed::Testbed;
 use bed::deleting;
 use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fixture::{Fate, Specimen};
@@ -44,7 +44,7 @@ fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>, fa
     }
 }
 
-async fn repair(bed: &Bed, event: Value) -> jobs::run::report::RunReport {
+async fn repair(bed: &Testbed, event: Value) -> jobs::run::report::RunReport {
     bed.function.index_repair(event, EpochSeconds::new(NOW), None).await.unwrap()
 }
 
@@ -59,68 +59,68 @@ struct State {
 /// Every state of a token. With an index row the repair keeps it in all of them: a live token is in use, and a dead one is
 /// left to the daily cleanup.
 fn states() -> Vec<State> {
-    use Fate::{Goes, Stays};
+    use Fate::{Deleted, Kept};
     let alive = NOW + 20 * DAY;
     let state = |name, data, ttl, unindexed| State { name, data, ttl, unindexed };
     vec![
-        state("just written", json!({"created_at": NOW - 5, "expires_at": alive, "used": false}), Some(alive), Stays),
+        state("just written", json!({"created_at": NOW - 5, "expires_at": alive, "used": false}), Some(alive), Kept),
         state(
             "as old as the grace period",
             json!({"created_at": NOW - HOUR, "expires_at": alive, "used": false}),
             Some(alive),
-            Stays,
+            Kept,
         ),
         state(
             "older: unusable, perhaps revoked",
             json!({"created_at": NOW - HOUR - 1, "expires_at": alive, "used": false}),
             Some(alive),
-            Goes,
+            Deleted,
         ),
-        state("older, from before TTLs", json!({"created_at": NOW - 9 * DAY, "expires_at": alive}), None, Goes),
+        state("older, from before TTLs", json!({"created_at": NOW - 9 * DAY, "expires_at": alive}), None, Deleted),
         state(
             "written by a clock ahead",
             json!({"created_at": NOW + HOUR, "expires_at": alive, "used": false}),
             Some(alive),
-            Stays,
+            Kept,
         ),
-        state("expired", json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": false}), None, Goes),
+        state("expired", json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": false}), None, Deleted),
         state(
             "inside the slack, old",
             json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 300, "used": false}),
             None,
-            Goes,
+            Deleted,
         ),
         state(
             "consumed, inside its window",
             json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": true, "used_at": NOW - DAY}),
             None,
-            Stays,
+            Kept,
         ),
         state(
             "consumed, past window and expiry",
             json!({"created_at": NOW - 40 * DAY, "expires_at": NOW - 301, "used": true, "used_at": NOW - 3 * DAY}),
             None,
-            Goes,
+            Deleted,
         ),
         state(
             "consumed, time unknown",
             json!({"created_at": NOW - 40 * DAY, "expires_at": alive, "used": true}),
             None,
-            Stays,
+            Kept,
         ),
         state(
             "consumed, TTL past",
             json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": true, "used_at": NOW - DAY}),
             Some(NOW - 1),
-            Goes,
+            Deleted,
         ),
-        state("age unknown", json!({"expires_at": alive, "used": false}), None, Stays),
-        state("age unknown, TTL past", json!({"used": false}), Some(NOW - 1), Goes),
+        state("age unknown", json!({"expires_at": alive, "used": false}), None, Kept),
+        state("age unknown, TTL past", json!({"used": false}), Some(NOW - 1), Deleted),
         state(
             "alive by its fields, TTL past, old",
             json!({"created_at": NOW - 9 * DAY, "expires_at": alive, "used": false}),
             Some(NOW - 1),
-            Goes,
+            Deleted,
         ),
     ]
 }
@@ -140,12 +140,12 @@ async fn judges_every_combination_of_index_rows_token_and_provider_row() {
             for provider in [None, Some((Some(NOW - 1), true)), Some((Some(NOW + HOUR), false)), Some((None, false))] {
                 n += 1;
                 let (actor, token, key) = (format!("actor{n}"), format!("rt_{n}"), format!("google_token_access_{n}"));
-                let fate = if index.is_empty() { state.unindexed } else { Fate::Stays };
+                let fate = if index.is_empty() { state.unindexed } else { Fate::Kept };
                 let mut data = state.data.clone();
                 if let Some((ttl, past)) = provider {
                     data["google_token_key"] = json!(key);
                     // Deleted because of its TTL, or with its token.
-                    let provider_fate = if past { Fate::Goes } else { fate };
+                    let provider_fate = if past { Fate::Deleted } else { fate };
                     rows.push(put(
                         &actor,
                         "mcp_google_tokens",
@@ -158,14 +158,14 @@ async fn judges_every_combination_of_index_rows_token_and_provider_row() {
                 rows.push(put(&actor, "mcp_refresh_tokens", &token, &data, state.ttl, fate));
                 // The index rows' TTL is ahead: only their target matters.
                 rows.extend(
-                    index.iter().map(|index| put(OAUTH, index, &token, &json!(actor), Some(NOW + DAY), Fate::Stays)),
+                    index.iter().map(|index| put(OAUTH, index, &token, &json!(actor), Some(NOW + DAY), Fate::Kept)),
                 );
             }
         }
     }
     assert_eq!(n, 14 * 4 * 4);
     for kind in kinds() {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         let dry = repair(&bed, json!({"mode": "dry-run"})).await;
         let report = repair(&bed, json!({})).await;
         assert_eq!((report.outcome, &report.counts), (Outcome::Complete, &dry.counts));
@@ -186,21 +186,21 @@ async fn deletes_every_kind_of_dangling_index_row_and_old_unreferenced_provider_
     ] {
         for index in [index.to_owned(), format!("_{index}")] {
             for (name, ttl) in [("past", Some(NOW - 1)), ("ahead", Some(NOW + 20 * DAY)), ("none", None)] {
-                rows.push(put(OAUTH, &index, &format!("gone-{name}"), &json!("deleted-actor"), ttl, Fate::Goes));
+                rows.push(put(OAUTH, &index, &format!("gone-{name}"), &json!("deleted-actor"), ttl, Fate::Deleted));
             }
-            rows.push(put(OAUTH, &index, "malformed", &json!({"actor": 1}), None, Fate::Stays));
-            rows.push(put(OAUTH, &index, &format!("there{index}"), &json!("actor"), None, Fate::Stays));
+            rows.push(put(OAUTH, &index, "malformed", &json!({"actor": 1}), None, Fate::Kept));
+            rows.push(put(OAUTH, &index, &format!("there{index}"), &json!("actor"), None, Fate::Kept));
             let record = json!({"created_at": NOW - 5, "expires_at": NOW + DAY});
-            rows.push(put("actor", target, &format!("there{index}"), &record, None, Fate::Stays));
+            rows.push(put("actor", target, &format!("there{index}"), &record, None, Fate::Kept));
         }
     }
     // The age of a provider row follows from its TTL: two hours after it was written.
     for (name, ttl, fate) in [
-        ("dead", Some(NOW - 1), Fate::Goes),
-        ("just written", Some(NOW + 2 * HOUR), Fate::Stays),
-        ("as old as the grace period", Some(NOW + HOUR), Fate::Stays),
-        ("older", Some(NOW + HOUR - 1), Fate::Goes),
-        ("age unknown", None, Fate::Stays),
+        ("dead", Some(NOW - 1), Fate::Deleted),
+        ("just written", Some(NOW + 2 * HOUR), Fate::Kept),
+        ("as old as the grace period", Some(NOW + HOUR), Fate::Kept),
+        ("older", Some(NOW + HOUR - 1), Fate::Deleted),
+        ("age unknown", None, Fate::Kept),
     ] {
         rows.push(put("another", "mcp_google_tokens", name, &json!({"refresh_token": "x"}), ttl, fate));
     }
@@ -211,15 +211,15 @@ async fn deletes_every_kind_of_dangling_index_row_and_old_unreferenced_provider_
         "google_token_nan",
         &json!({"refresh_token": "x"}),
         Some(NOW + HOUR - 1),
-        Fate::Stays,
+        Fate::Kept,
     ));
     rows.push(Specimen {
         data: Some(AttributeValue::S("{\"score\": NaN, \"google_token_key\": \"google_token_nan\"}".to_owned())),
-        ..put("third", "mcp_tokens", "aw_nan", &json!(1), Some(NOW + HOUR), Fate::Stays)
+        ..put("third", "mcp_tokens", "aw_nan", &json!(1), Some(NOW + HOUR), Fate::Kept)
     });
-    rows.push(put(OAUTH, "_access_token_index", "aw_nan", &json!("third"), None, Fate::Stays));
+    rows.push(put(OAUTH, "_access_token_index", "aw_nan", &json!("third"), None, Fate::Kept));
     for kind in kinds() {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         assert_eq!(repair(&bed, json!({})).await.outcome, Outcome::Complete);
         bed.check(&rows).await;
     }
@@ -234,12 +234,12 @@ async fn an_unreachable_row_of_unknown_age_is_deleted_when_seen_again_after_the_
             "rt_ageless",
             &json!({"expires_at": NOW + 90 * DAY, "used": false}),
             None,
-            Fate::Goes,
+            Fate::Deleted,
         ),
-        put("actor", "mcp_google_tokens", "google_token_ageless", &json!({"refresh_token": "x"}), None, Fate::Goes),
+        put("actor", "mcp_google_tokens", "google_token_ageless", &json!({"refresh_token": "x"}), None, Fate::Deleted),
     ];
     for kind in kinds() {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         let at = async |now: i64, event: Value| {
             bed.function.index_repair(event, EpochSeconds::new(now), None).await.unwrap()
         };
@@ -252,7 +252,7 @@ async fn an_unreachable_row_of_unknown_age_is_deleted_when_seen_again_after_the_
             "aw_1",
             &json!({"created_at": NOW - DAY, "expires_at": NOW + DAY}),
             None,
-            Fate::Goes,
+            Fate::Deleted,
         );
         let more = [more.clone(), Specimen { name: "aw_2".to_owned(), ..more }];
         write_rows(&bed.function.client, &bed.table, &more).await.unwrap();
@@ -273,7 +273,7 @@ async fn a_writer_between_two_writes_loses_nothing() {
             "google_token_access_1",
             &json!({"refresh_token": "x"}),
             Some(NOW + 2 * HOUR),
-            Fate::Stays,
+            Fate::Kept,
         ),
         put(
             "actor",
@@ -281,14 +281,14 @@ async fn a_writer_between_two_writes_loses_nothing() {
             "aw_1",
             &json!({"created_at": NOW, "expires_at": NOW + HOUR, "google_token_key": "google_token_access_1"}),
             Some(NOW + 2 * HOUR),
-            Fate::Stays,
+            Fate::Kept,
         ),
-        put(OAUTH, "_access_token_index", "aw_1", &json!("actor"), Some(NOW + 4 * HOUR), Fate::Stays),
+        put(OAUTH, "_access_token_index", "aw_1", &json!("actor"), Some(NOW + 4 * HOUR), Fate::Kept),
     ];
     for kind in kinds() {
         for count in 1..=3 {
             for age in [0, 1, 60, HOUR] {
-                let bed = Bed::with(kind, &written[..count]).await;
+                let bed = Testbed::with(kind, &written[..count]).await;
                 let now = EpochSeconds::new(NOW + age);
                 bed.function.index_repair(json!({}), now, None).await.unwrap();
                 bed.function.daily_cleanup(json!({}), now, None).await.unwrap();
@@ -302,7 +302,7 @@ async fn a_writer_between_two_writes_loses_nothing() {
 #[tokio::test]
 async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Bed::with(EngineKind::DynamoDbLocal, &[]).await;
+    let bed = Testbed::with(EngineKind::DynamoDbLocal, &[]).await;
     let application = Application::new(endpoint, &bed.prefix);
     let create = json!({"op": "mcp_create_access", "owner": "actor", "client_id": "mcp_c"});
     let tokens = application.ask(&json!([create, create]));
@@ -342,7 +342,7 @@ async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
 #[tokio::test]
 async fn a_stranded_client_is_reported_and_restored_only_on_request() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Bed::with(EngineKind::DynamoDbLocal, &[]).await;
+    let bed = Testbed::with(EngineKind::DynamoDbLocal, &[]).await;
     let application = Application::new(endpoint, &bed.prefix);
     let record =
         json!({"client_id": "mcp_stranded", "client_name": "Zoë's", "redirect_uris": ["https://x.example/cb"]});
@@ -377,10 +377,10 @@ async fn rows_of_release_3_2_1_are_deleted_only_on_request() {
         let mut rows: Vec<Specimen> = ["_mcp_system", "_mcp_global"]
             .into_iter()
             .flat_map(|owner| ["auth_code_index", "access_token_index", "client_index"].map(|bucket| (owner, bucket)))
-            .map(|(owner, bucket)| put(owner, bucket, "n", &json!("actor"), None, Fate::Stays))
+            .map(|(owner, bucket)| put(owner, bucket, "n", &json!("actor"), None, Fate::Kept))
             .collect();
-        rows.push(put("_mcp_system", "something_else", "n", &json!("x"), None, Fate::Stays));
-        let bed = Bed::with(kind, &rows).await;
+        rows.push(put("_mcp_system", "something_else", "n", &json!("x"), None, Fate::Kept));
+        let bed = Testbed::with(kind, &rows).await;
         let report = repair(&bed, json!({})).await;
         assert_eq!((report.counts.rows_deleted(), &report.findings["legacy_rows"]), (0, &json!(7)));
         bed.check(&rows).await;
@@ -417,13 +417,13 @@ async fn rows_of_absent_actors_are_reported_and_never_deleted() {
         ("_actingweb_other", "x"),
         (OAUTH, "_client_index_archive"),
     ]
-    .map(|(owner, bucket)| put(owner, bucket, "n", &json!({"x": 1}), None, Fate::Stays))
+    .map(|(owner, bucket)| put(owner, bucket, "n", &json!({"x": 1}), None, Fate::Kept))
     .into_iter()
-    .chain([put("there", "mcp_clients", "mcp_1", &json!({"client_id": "mcp_1"}), None, Fate::Stays)])
+    .chain([put("there", "mcp_clients", "mcp_1", &json!({"client_id": "mcp_1"}), None, Fate::Kept)])
     .collect();
     for kind in kinds() {
         // Without an actors' table, or with an empty one, no actor is reported as absent.
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         let report = repair(&bed, json!({})).await;
         assert_eq!(report.findings["absent_actors"], Value::Null);
         assert!(report.notes[0].contains("_actors does not exist"), "{:?}", report.notes);
@@ -432,7 +432,7 @@ async fn rows_of_absent_actors_are_reported_and_never_deleted() {
         assert_eq!(report.findings["rows_of_absent_actors"], Value::Null);
         assert!(report.notes[0].contains("the actors' table is empty"), "{:?}", report.notes);
 
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         actors_table(&bed.function.client, &bed.prefix, &["there", "somebody"]).await;
         let report = repair(&bed, json!({})).await;
         assert_eq!(
@@ -451,13 +451,13 @@ async fn a_row_whose_key_does_not_match_its_bucket_affects_no_other_row() {
             .flat_map(|i| {
                 let (actor, token) = (format!("actor{}", i / 4), format!("rt_{i}"));
                 let indexed = i % 2 == 0;
-                let fate = if indexed { Fate::Stays } else { Fate::Goes };
+                let fate = if indexed { Fate::Kept } else { Fate::Deleted };
                 let row = put(&actor, "mcp_refresh_tokens", &token, &alive, None, fate);
-                let index = put(OAUTH, "_refresh_token_index", &token, &json!(actor), None, Fate::Stays);
+                let index = put(OAUTH, "_refresh_token_index", &token, &json!(actor), None, Fate::Kept);
                 if indexed { vec![row, index] } else { vec![row] }
             })
             .collect();
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         // The bucket of a token under an invalid key; sorted before, between and after the others.
         for sort in ["a", "mcp_refresh_tokens", "mcp_refresh_tokens-", "z"] {
             for actor in ["actor0", "actor3"] {
@@ -484,7 +484,7 @@ async fn a_row_whose_key_does_not_match_its_bucket_affects_no_other_row() {
 #[tokio::test]
 async fn a_denied_read_of_the_actors_does_not_stop_the_repair() {
     let rows = unindexed_tokens(30);
-    let bed = Bed::with(EngineKind::Embedded, &rows).await;
+    let bed = Testbed::with(EngineKind::Embedded, &rows).await;
     actors_table(&bed.function.client, &bed.prefix, &["somebody"]).await;
     let denied = r#"{"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}"#;
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
@@ -505,7 +505,7 @@ fn unindexed_tokens(actors: usize) -> Vec<Specimen> {
     (0..actors)
         .map(|i| {
             let data = json!({"created_at": NOW - 2 * DAY, "expires_at": NOW + DAY, "actor_id": format!("a{i}")});
-            put(&format!("actor{i:04}"), "mcp_tokens", &format!("aw_{i}"), &data, None, Fate::Goes)
+            put(&format!("actor{i:04}"), "mcp_tokens", &format!("aw_{i}"), &data, None, Fate::Deleted)
         })
         .collect()
 }
@@ -514,7 +514,7 @@ fn unindexed_tokens(actors: usize) -> Vec<Specimen> {
 async fn a_run_that_is_killed_in_segment_3_of_8_is_resumed_in_segment_3() {
     let rows = unindexed_tokens(400);
     for kind in kinds() {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         // With MAX_DELETES segments run one after another, so that the segment of the kill is known.
         let event = || json!({"max_deletes": 1_000_000});
         let killed = Arc::new(AtomicBool::new(false));
@@ -523,7 +523,7 @@ async fn a_run_that_is_killed_in_segment_3_of_8_is_resumed_in_segment_3() {
             if request.operation == "Scan" && request.body.contains("\"Segment\":3") {
                 is_killed.store(true, Ordering::Relaxed);
             }
-            if is_killed.load(Ordering::Relaxed) { proxy::Fate::CutBefore } else { proxy::Fate::Forward }
+            if is_killed.load(Ordering::Relaxed) { proxy::Fate::ResetBefore } else { proxy::Fate::Forward }
         });
         let function = bed.through(&proxy).await;
         let until_killed = async {
@@ -567,7 +567,7 @@ async fn stops_at_its_deadline_and_at_max_deletes_and_the_next_run_continues() {
         (json!({"max_deletes": 700}), None),
         (json!({"max_write_units_per_second": 400}), Some(Duration::from_secs(3))),
     ] {
-        let bed = Bed::with(EngineKind::Embedded, &rows).await;
+        let bed = Testbed::with(EngineKind::Embedded, &rows).await;
         let mut runs = 0;
         loop {
             let report = bed.function.index_repair(event.clone(), EpochSeconds::new(NOW), budget).await.unwrap();
@@ -587,7 +587,7 @@ async fn stops_at_its_deadline_and_at_max_deletes_and_the_next_run_continues() {
 
 #[tokio::test]
 async fn the_repair_and_the_daily_cleanup_share_one_lease() {
-    let bed = Arc::new(Bed::with(EngineKind::Embedded, &unindexed_tokens(50)).await);
+    let bed = Arc::new(Testbed::with(EngineKind::Embedded, &unindexed_tokens(50)).await);
     let (other, met) = (Arc::clone(&bed), Arc::new(AtomicBool::new(false)));
     let seen = Arc::clone(&met);
     let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), move |request| {
@@ -614,11 +614,11 @@ async fn a_failed_read_is_not_taken_as_absence() {
         unindexed_tokens(40)
             .into_iter()
             .chain((0..40).map(|i| {
-                put(OAUTH, "_access_token_index", &format!("dangling{i}"), &json!("nobody"), None, Fate::Goes)
+                put(OAUTH, "_access_token_index", &format!("dangling{i}"), &json!("nobody"), None, Fate::Deleted)
             }))
             .collect();
     for kind in kinds() {
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         let before = bed.keys().await;
         let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
             "BatchGetItem" if request.is_work("BatchGetItem") => proxy::unprocessed(request),
@@ -727,25 +727,25 @@ async fn a_client_that_is_deleted_after_its_restore_is_not_restored_again() {
     let (old, new) = (index_row("client_index"), index_row("_client_index"));
     for kind in [EngineKind::Embedded, EngineKind::DynamoDbLocal] {
         let rows = [
-            put("actor", "mcp_clients", "mcp_1", &record, None, Fate::Stays),
-            put(OAUTH, "client_index", "mcp_1", &json!("actor"), None, Fate::Goes),
+            put("actor", "mcp_clients", "mcp_1", &record, None, Fate::Kept),
+            put(OAUTH, "client_index", "mcp_1", &json!("actor"), None, Fate::Deleted),
             // An earlier restore left the old-name row.
-            put("actor", "mcp_clients", "mcp_2", &record, None, Fate::Stays),
-            put(OAUTH, "client_index", "mcp_2", &json!("actor"), None, Fate::Goes),
-            put(OAUTH, "_client_index", "mcp_2", &json!("actor"), None, Fate::Stays),
+            put("actor", "mcp_clients", "mcp_2", &record, None, Fate::Kept),
+            put(OAUTH, "client_index", "mcp_2", &json!("actor"), None, Fate::Deleted),
+            put(OAUTH, "_client_index", "mcp_2", &json!("actor"), None, Fate::Kept),
             // The new-name row points at another client.
-            put("actor", "mcp_clients", "mcp_3", &record, None, Fate::Stays),
-            put("other", "mcp_clients", "mcp_3", &record, None, Fate::Stays),
-            put(OAUTH, "client_index", "mcp_3", &json!("actor"), None, Fate::Stays),
-            put(OAUTH, "_client_index", "mcp_3", &json!("other"), None, Fate::Stays),
+            put("actor", "mcp_clients", "mcp_3", &record, None, Fate::Kept),
+            put("other", "mcp_clients", "mcp_3", &record, None, Fate::Kept),
+            put(OAUTH, "client_index", "mcp_3", &json!("actor"), None, Fate::Kept),
+            put(OAUTH, "_client_index", "mcp_3", &json!("other"), None, Fate::Kept),
         ];
-        let bed = Bed::with(kind, &rows).await;
+        let bed = Testbed::with(kind, &rows).await;
         assert_eq!(repair(&bed, json!({})).await.counts.rows_deleted(), 0, "deleted without a request");
         // No sign of release 3.10 or later: an older release would no longer find its clients.
         let old_release = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
         assert_eq!(old_release.counts.rows_deleted(), 0);
         let session = json!({"created_at": NOW - 60});
-        bed.write(&[put(OAUTH, "_oauth_sessions", "s", &session, None, Fate::Stays)]).await;
+        bed.write(&[put(OAUTH, "_oauth_sessions", "s", &session, None, Fate::Kept)]).await;
         let dry = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
         let real = repair(&bed, json!({"restore_clients": true})).await;
         assert_eq!(dry.counts, real.counts, "the dry run reported something else");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::EngineKind;
 use bed::items::Item;
 use bed::janitor::Janitor;
@@ -21,12 +21,12 @@ bed::on_both_engines!(
 const DAY: i64 = 86_400;
 
 /// Three retired rows and a live one, and the table before they were retired.
-async fn retired(kind: EngineKind) -> (Bed, Janitor, BTreeMap<Key, Item>) {
+async fn retired(kind: EngineKind) -> (Testbed, Janitor, BTreeMap<Key, Item>) {
     let now = now();
     let session = |name| put(OAUTH, "_oauth_sessions", name, &json!({"created_at": now - DAY}), None);
     let dangling = put(OAUTH, "_refresh_token_index", "rt_1", &json!("gone"), Some(now + 20 * DAY));
     let alive = put(OAUTH, "spa_access_tokens", "a", &json!({"expires_at": now + DAY}), Some(now + 2 * DAY));
-    let bed = Bed::with(kind, &[session("one"), session("two"), dangling, alive]).await;
+    let bed = Testbed::with(kind, &[session("one"), session("two"), dangling, alive]).await;
     bed.switch_ttl("ttl_timestamp", true).await;
     let before = rows(&bed).await;
     let janitor = janitor_for(kind, &bed).with("EXPIRED_ROWS", "retire");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::items::Item;
 use bed::load::{Cost, Which};
@@ -34,7 +34,7 @@ bed::on_both_engines!(
     a_row_that_the_application_rewrote_is_not_restored,
 );
 
-pub(crate) async fn rows(bed: &Bed) -> BTreeMap<Key, Item> {
+pub(crate) async fn rows(bed: &Testbed) -> BTreeMap<Key, Item> {
     let mut rows = items::all(&bed.function.client, &bed.table).await;
     rows.retain(|(owner, _), _| owner != "_actingweb_janitor");
     rows
@@ -65,7 +65,7 @@ async fn every_dead_row_is_left_to_ttl_or_retired_and_no_other_row_is_changed(ki
     for seed in seeds {
         for which in Which::BOTH {
             let model_rows = random_table(seed, NOW);
-            let bed = Bed::with(kind, &specimens(&model_rows)).await.retiring().await;
+            let bed = Testbed::with(kind, &specimens(&model_rows)).await.retiring().await;
             let before = rows(&bed).await;
             let dead = match which {
                 Which::Cleanup => daily_cleanup(&model_rows, NOW),
@@ -114,7 +114,7 @@ async fn every_dead_row_is_left_to_ttl_or_retired_and_no_other_row_is_changed(ki
 }
 
 async fn a_run_without_ttl_on_the_right_attribute_is_refused_and_deletes_nothing(kind: EngineKind) {
-    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 1, 3)).await;
+    let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 1, 3)).await;
     let before = rows(&bed).await;
     let refused = async |state: &str| {
         for which in Which::BOTH {
@@ -177,7 +177,7 @@ fn session(name: &str, ttl: Option<AttributeValue>) -> Item {
 
 async fn a_row_that_changes_before_it_is_retired_is_kept_as_the_application_wrote_it(kind: EngineKind) {
     let written: Vec<Item> = ["data", "ttl", "gone", "unchanged"].map(|name| session(name, None)).into();
-    let bed = Bed::new(kind).await.retiring().await;
+    let bed = Testbed::new(kind).await.retiring().await;
     items::write(&bed.function.client, &bed.table, &written).await;
     let (client, table, mut done) = (bed.function.client.clone(), bed.table.clone(), false);
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -209,8 +209,8 @@ async fn a_row_that_changes_before_it_is_retired_is_kept_as_the_application_wrot
 async fn retiring_costs_no_more_than_deleting(kind: EngineKind) {
     let mut specimens = fixture::settled(NOW, 20, 4);
     specimens.iter_mut().for_each(|row| row.ttl = None);
-    let deleting = Bed::with(kind, &specimens).await;
-    let retiring = Bed::with(kind, &specimens).await.retiring().await;
+    let deleting = Testbed::with(kind, &specimens).await;
+    let retiring = Testbed::with(kind, &specimens).await.retiring().await;
     let mut costs = Vec::new();
     for bed in [&deleting, &retiring] {
         let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Forward);
@@ -227,7 +227,7 @@ async fn retiring_costs_no_more_than_deleting(kind: EngineKind) {
 }
 
 async fn max_deletes_and_the_delete_share_apply_to_retired_rows(kind: EngineKind) {
-    let bed = Bed::new(kind).await.retiring().await;
+    let bed = Testbed::new(kind).await.retiring().await;
     let sessions: Vec<Item> = (0..30).map(|i| session(&format!("s{i:02}"), None)).collect();
     items::write(&bed.function.client, &bed.table, &sessions).await;
     let run = async |event| Which::Cleanup.run(&bed.function, event, NOW).await;
@@ -243,7 +243,7 @@ async fn max_deletes_and_the_delete_share_apply_to_retired_rows(kind: EngineKind
     assert!(rows(&bed).await.values().all(|item| item["retired_from"] == AttributeValue::L(vec![until.clone()])));
 }
 
-async fn open(bed: &Bed, kind: EngineKind) -> Dynamo {
+async fn open(bed: &Testbed, kind: EngineKind) -> Dynamo {
     let settings = Settings::parse(&bed.function.environment, &serde_json::Map::new(), Purpose::Cleanup).unwrap();
     let clock = RunClock::start(EpochSeconds::new(NOW), None);
     Dynamo::open(bed.function.client.clone(), &settings, Some(engine(kind).endpoint()), clock).await.unwrap()
@@ -255,7 +255,7 @@ fn all() -> Wanted {
 }
 
 async fn restore_returns_every_row_to_its_previous_state(kind: EngineKind) {
-    let bed = Bed::with(kind, &fixture::all_kinds(NOW, 2, 8)).await.retiring().await;
+    let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 2, 8)).await.retiring().await;
     // A TTL of every type.
     let odd = [
         AttributeValue::Null(true),
@@ -312,7 +312,7 @@ async fn restore_returns_every_row_to_its_previous_state(kind: EngineKind) {
 }
 
 async fn a_row_that_the_application_rewrote_is_not_restored(kind: EngineKind) {
-    let bed = Bed::new(kind).await.retiring().await;
+    let bed = Testbed::new(kind).await.retiring().await;
     let written: Vec<Item> =
         ["a-written-before", "b-written-meanwhile", "c-left"].map(|name| session(name, None)).into();
     items::write(&bed.function.client, &bed.table, &written).await;
@@ -346,7 +346,7 @@ async fn a_row_that_the_application_rewrote_is_not_restored(kind: EngineKind) {
 }
 
 /// Updates data and TTL, as the library's compare-and-swap does; other attributes are kept.
-async fn update_in_place(bed: &Bed, row: &Item, data: &str, ttl: i64) {
+async fn update_in_place(bed: &Testbed, row: &Item, data: &str, ttl: i64) {
     let update = bed.function.client.update_item().table_name(&bed.table).key("id", row["id"].clone());
     let update = update.key("bucket_name", row["bucket_name"].clone()).update_expression("SET #d = :d, #t = :t");
     let update = update.expression_attribute_names("#d", "data").expression_attribute_names("#t", "ttl_timestamp");
@@ -356,7 +356,7 @@ async fn update_in_place(bed: &Bed, row: &Item, data: &str, ttl: i64) {
 
 /// The row is judged by the application's TTL, can be retired again, and is not restored.
 async fn a_row_that_the_application_updates_in_place_is_no_longer_retired(kind: EngineKind) {
-    let bed = Bed::new(kind).await.retiring().await;
+    let bed = Testbed::new(kind).await.retiring().await;
     let at = |days: i64| AttributeValue::N((NOW + days * DAY).to_string());
     let written = [session("alive", Some(at(8))), session("dies-again", Some(at(30)))];
     items::write(&bed.function.client, &bed.table, &written).await;

@@ -4,7 +4,7 @@ use bed::Invocations as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::EngineKind;
 use bed::fixture::{Fate, all_kinds};
 use bed::tables::scan;
@@ -35,7 +35,7 @@ enum Job {
     Repair,
 }
 
-async fn invoke(bed: &Bed, job: Job, event: Value, budget: Option<Duration>) -> Result<Value, RunError> {
+async fn invoke(bed: &Testbed, job: Job, event: Value, budget: Option<Duration>) -> Result<Value, RunError> {
     let now = EpochSeconds::new(NOW);
     match job {
         Job::Cleanup => bed.function.answer_daily_cleanup(event, now, budget).await,
@@ -48,7 +48,7 @@ fn start(name: &str, segments: u16, settings: &Value) -> Value {
 }
 
 /// Invokes the function until the segment is done, as the state machine does, and returns its result.
-async fn run_segment(bed: &Bed, job: Job, mut event: Value, budget: Option<Duration>) -> Value {
+async fn run_segment(bed: &Testbed, job: Job, mut event: Value, budget: Option<Duration>) -> Value {
     loop {
         let answer = invoke(bed, job, event, budget).await.unwrap();
         assert_eq!(answer["next"].is_null(), answer["segment"]["done"] == true, "{answer}");
@@ -60,7 +60,7 @@ async fn run_segment(bed: &Bed, job: Job, mut event: Value, budget: Option<Durat
 }
 
 /// Starts an execution, runs its segments concurrently, finishes it, and returns the last answer.
-async fn execute(bed: &Bed, job: Job, segments: u16, settings: &Value) -> Value {
+async fn execute(bed: &Testbed, job: Job, segments: u16, settings: &Value) -> Value {
     let started = invoke(bed, job, start("execution-1", segments, settings), None).await.unwrap();
     let parts = started["segments"].as_array().unwrap();
     let done =
@@ -70,19 +70,19 @@ async fn execute(bed: &Bed, job: Job, segments: u16, settings: &Value) -> Value 
 }
 
 /// The application's rows, without the janitor's.
-async fn rows(bed: &Bed) -> BTreeMap<(String, String), bool> {
+async fn rows(bed: &Testbed) -> BTreeMap<(String, String), bool> {
     let all = scan(&bed.function.client, &bed.table).await.unwrap();
     all.into_iter().filter(|row| row.0 != JANITOR_OWNER).map(|(owner, sort, _)| ((owner, sort), true)).collect()
 }
 
 async fn check_segments(kind: EngineKind, job: Job) {
     let specimens = all_kinds(NOW, COPIES, 1);
-    let whole = Bed::with(kind, &specimens).await;
+    let whole = Testbed::with(kind, &specimens).await;
     let one_run = invoke(&whole, job, json!({}), None).await.unwrap();
     let expected = rows(&whole).await;
     assert!(expected.len() < specimens.len());
     for segments in [1, 2, 5, 64] {
-        let bed = Bed::with(kind, &specimens).await;
+        let bed = Testbed::with(kind, &specimens).await;
         let ended = execute(&bed, job, segments, &json!({})).await;
         assert_eq!(rows(&bed).await, expected, "{segments} segments");
         assert_eq!(ended["complete"], true, "{ended}");
@@ -106,9 +106,9 @@ async fn segments_of_the_repair_do_together_what_one_run_does(kind: EngineKind) 
 async fn a_segment_that_is_interrupted_repeatedly_misses_nothing(kind: EngineKind) {
     let specimens = all_kinds(NOW, COPIES, 2);
     for job in [Job::Cleanup, Job::Repair] {
-        let whole = Bed::with(kind, &specimens).await;
+        let whole = Testbed::with(kind, &specimens).await;
         invoke(&whole, job, json!({}), None).await.unwrap();
-        let bed = Bed::with(kind, &specimens).await;
+        let bed = Testbed::with(kind, &specimens).await;
         let mut runs = 0;
         for segment in 0..3 {
             let event = json!({"segment": {"index": segment, "count": 3}, "max_deletes": 20});
@@ -123,7 +123,7 @@ async fn a_segment_that_is_interrupted_repeatedly_misses_nothing(kind: EngineKin
 async fn a_dry_execution_reports_what_the_real_one_deletes_and_writes_nothing(kind: EngineKind) {
     let specimens = all_kinds(NOW, COPIES, 3);
     for job in [Job::Cleanup, Job::Repair] {
-        let bed = Bed::with(kind, &specimens).await;
+        let bed = Testbed::with(kind, &specimens).await;
         let before = bed.keys().await;
         let dry = execute(&bed, job, 4, &json!({"mode": "dry-run"})).await;
         assert_eq!(bed.keys().await, before);
@@ -135,7 +135,7 @@ async fn a_dry_execution_reports_what_the_real_one_deletes_and_writes_nothing(ki
 
 async fn an_execution_has_one_lease_and_leaves_a_complete_run(kind: EngineKind) {
     let specimens = all_kinds(NOW, COPIES, 4);
-    let bed = Bed::with(kind, &specimens).await;
+    let bed = Testbed::with(kind, &specimens).await;
     let started = invoke(&bed, Job::Cleanup, start("execution-1", 2, &json!({})), None).await.unwrap();
     // No other run can start, but the same execution can repeat its start: the first answer may have been lost.
     let other = invoke(&bed, Job::Cleanup, start("execution-2", 2, &json!({})), None).await.unwrap_err();
@@ -155,7 +155,7 @@ async fn an_execution_has_one_lease_and_leaves_a_complete_run(kind: EngineKind) 
         .await
         .unwrap();
     assert_eq!(ended["complete"], true);
-    let dead = specimens.iter().filter(|row| row.fate == Fate::Goes).count();
+    let dead = specimens.iter().filter(|row| row.fate == Fate::Deleted).count();
     assert_eq!(ended["totals"]["deleted"], dead);
     bed.check(&specimens).await;
     // It leaves the same state as a complete run.
@@ -167,7 +167,7 @@ async fn an_execution_has_one_lease_and_leaves_a_complete_run(kind: EngineKind) 
 }
 
 async fn a_failed_execution_recalls_its_lease_and_is_not_complete(kind: EngineKind) {
-    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 5)).await;
+    let bed = Testbed::with(kind, &all_kinds(NOW, COPIES, 5)).await;
     let started = invoke(&bed, Job::Cleanup, start("execution-1", 2, &json!({})), None).await.unwrap();
     let first = run_segment(&bed, Job::Cleanup, started["segments"][0]["next"].clone(), None).await;
     for parts in [json!([]), json!([first]), json!([first, first])] {
@@ -186,7 +186,7 @@ async fn a_failed_execution_recalls_its_lease_and_is_not_complete(kind: EngineKi
 
 /// Skipped rows are left to the next run, which can start at once because every segment has finished.
 async fn an_execution_that_skipped_rows_releases_its_lease_and_is_not_complete(kind: EngineKind) {
-    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 8)).await;
+    let bed = Testbed::with(kind, &all_kinds(NOW, COPIES, 8)).await;
     let started = invoke(&bed, Job::Cleanup, start("execution-1", 1, &json!({})), None).await.unwrap();
     let mut done = run_segment(&bed, Job::Cleanup, started["segments"][0]["next"].clone(), None).await;
     done["totals"]["skipped"] = json!(1);
@@ -203,7 +203,7 @@ async fn an_execution_that_skipped_rows_releases_its_lease_and_is_not_complete(k
 }
 
 async fn limits_apply_to_an_execution(kind: EngineKind) {
-    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 6)).await;
+    let bed = Testbed::with(kind, &all_kinds(NOW, COPIES, 6)).await;
     let before = bed.keys().await;
     for settings in [json!({"max_deletes": 10}), json!({"max_delete_share": 0.01})] {
         let error = invoke(&bed, Job::Cleanup, start("execution-1", 2, &settings), None).await.unwrap_err();
@@ -220,7 +220,7 @@ async fn limits_apply_to_an_execution(kind: EngineKind) {
 
 /// The lease name in an event does not prove that the execution was started.
 async fn limits_apply_to_a_segment_without_a_started_execution(kind: EngineKind) {
-    let bed = Bed::with(kind, &all_kinds(NOW, COPIES, 9)).await;
+    let bed = Testbed::with(kind, &all_kinds(NOW, COPIES, 9)).await;
     let before = bed.keys().await;
     let part = |settings: Value| {
         let mut event = settings;
@@ -252,13 +252,13 @@ async fn limits_apply_to_a_segment_without_a_started_execution(kind: EngineKind)
 #[tokio::test]
 async fn consecutive_incomplete_cleanups_request_a_backlog_execution() {
     bed::clock::pause();
-    let mut bed = Bed::with(EngineKind::Embedded, &all_kinds(NOW, COPIES, 7)).await;
+    let mut bed = Testbed::with(EngineKind::Embedded, &all_kinds(NOW, COPIES, 7)).await;
     // A write rate too low to finish in time.
     for (setting, value) in [("BACKLOG_AFTER_INCOMPLETE_RUNS", "2"), ("MAX_WRITE_UNITS_PER_SECOND", "20")] {
         bed.function.environment.insert(setting.to_owned(), value.to_owned());
     }
     let short = Some(Duration::from_secs(3));
-    let run = async |bed: &Bed, event: Value, budget: Option<Duration>| {
+    let run = async |bed: &Testbed, event: Value, budget: Option<Duration>| {
         invoke(bed, Job::Cleanup, event, budget).await.unwrap()["report"].clone()
     };
     let first = run(&bed, json!({}), short).await;

@@ -1,7 +1,7 @@
 //! `janitor status` and `janitor doctor`.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::settled;
 use bed::janitor::Janitor;
@@ -15,7 +15,7 @@ fn now() -> i64 {
     EpochSeconds::from(std::time::SystemTime::now()).get()
 }
 
-async fn write_state(bed: &Bed, name: &str, state: &Value) {
+async fn write_state(bed: &Testbed, name: &str, state: &Value) {
     let text = |value: &str| AttributeValue::S(value.to_owned());
     let put = bed.function.client.put_item().table_name(&bed.table).item("id", text("_actingweb_janitor"));
     let put = put.item("bucket_name", text(&format!("state:{name}"))).item("bucket", text("state"));
@@ -23,7 +23,7 @@ async fn write_state(bed: &Bed, name: &str, state: &Value) {
 }
 
 async fn status_shows_the_runs_the_lease_and_a_pause(kind: EngineKind) {
-    let bed = Bed::with(kind, &settled(now(), 4, 11)).await;
+    let bed = Testbed::with(kind, &settled(now(), 4, 11)).await;
     let janitor = Janitor::on(engine(kind).endpoint(), &bed.prefix);
     let first = janitor.run(&["status", "--json"]);
     assert_eq!((first.code, first.err.as_str()), (0, ""), "{first:?}");
@@ -55,7 +55,7 @@ async fn status_shows_the_runs_the_lease_and_a_pause(kind: EngineKind) {
 }
 
 /// Every row with every attribute.
-async fn rows(bed: &Bed) -> Vec<String> {
+async fn rows(bed: &Testbed) -> Vec<String> {
     let page = bed.function.client.scan().table_name(&bed.table).send().await.unwrap();
     let mut rows: Vec<String> = page
         .items()
@@ -80,7 +80,7 @@ const PERMISSIONS: [&str; 6] = ["Query", "BatchGetItem", "Scan", "GetItem", "Put
 const ACTIONS: [&str; 2] = ["PartiQLDelete", "PartiQLUpdate"];
 
 async fn doctor_checks_each_permission_and_changes_nothing(kind: EngineKind) {
-    let bed = Bed::with(kind, &settled(now(), 1, 12)).await;
+    let bed = Testbed::with(kind, &settled(now(), 1, 12)).await;
     // Includes a row with the name that the check uses, and that is never written.
     for (row, action, needed) in [
         ("something-else", "delete", "PartiQLDelete"),
@@ -125,7 +125,7 @@ async fn doctor_checks_each_permission_and_changes_nothing(kind: EngineKind) {
 #[tokio::test]
 async fn doctor_reports_denied_permissions_and_succeeds_without_findings() {
     let kind = EngineKind::Embedded;
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let proxy_with = |denied: &'static [&'static str], recovery: &'static str| {
         Proxy::start(engine(kind).endpoint(), move |request| match request.operation.as_str() {
             name if denied.contains(&name) => {
@@ -175,7 +175,7 @@ async fn doctor_reports_denied_permissions_and_succeeds_without_findings() {
 #[tokio::test]
 async fn recovery_that_is_off_is_a_finding_until_the_first_delete() {
     let kind = EngineKind::Embedded;
-    let bed = Bed::with(kind, &settled(now(), 1, 13)).await;
+    let bed = Testbed::with(kind, &settled(now(), 1, 13)).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |request| match request.operation.as_str() {
         "DescribeContinuousBackups" => {
             let off = json!({"ContinuousBackupsStatus": "ENABLED", "PointInTimeRecoveryDescription": {"PointInTimeRecoveryStatus": "DISABLED"}});

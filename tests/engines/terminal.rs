@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Stdio;
 
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture;
 use bed::janitor::Janitor;
@@ -20,7 +20,7 @@ const EMBEDDED: EngineKind = EngineKind::Embedded;
 #[tokio::test]
 async fn input_before_the_prompt_is_not_taken_as_confirmation() {
     let rows = stable_rows(2);
-    let bed = Bed::with(EMBEDDED, &rows).await;
+    let bed = Testbed::with(EMBEDDED, &rows).await;
     for command in [&["cleanup"][..], &["revoke", "--actor", "actor0"], &["ttl", "enable"], &["ttl", "backfill"]] {
         let arguments = [command, &["--apply"]].concat();
         let options = ["--ahead", "yes", "--reply", "Type yes=no"];
@@ -38,7 +38,7 @@ async fn input_before_the_prompt_is_not_taken_as_confirmation() {
 #[tokio::test]
 async fn the_prompt_is_shown_on_the_terminal_if_standard_input_is_a_pipe() {
     let rows = stable_rows(2);
-    let bed = Bed::with(EMBEDDED, &rows).await;
+    let bed = Testbed::with(EMBEDDED, &rows).await;
     let revoke = |answer: &str| {
         let options = ["--pipe", "aw_0\nyes\n", "--reply", answer];
         janitor_for(EMBEDDED, &bed).in_terminal(100, &options, &["revoke", "--token", "-", "--apply"])
@@ -54,7 +54,7 @@ async fn the_prompt_is_shown_on_the_terminal_if_standard_input_is_a_pipe() {
 
 #[tokio::test]
 async fn a_typed_secret_is_not_echoed() {
-    let bed = Bed::with(EMBEDDED, &stable_rows(1)).await;
+    let bed = Testbed::with(EMBEDDED, &stable_rows(1)).await;
     let typed = format!("(not shown): ={TOKEN}");
     for command in [
         &["explain", "-"][..],
@@ -95,7 +95,7 @@ fn long_rows() -> Vec<fixture::Specimen> {
 
 #[tokio::test]
 async fn the_list_of_a_revocation_is_a_table_at_100_columns_and_is_printed_once() {
-    let bed = Bed::with(EMBEDDED, &long_rows()).await;
+    let bed = Testbed::with(EMBEDDED, &long_rows()).await;
     let arguments = ["revoke", "--actor", "6a1f0c9be3d94a5f8b7c2d1e0f3a4b5c", "--apply", "--quiet"];
     let janitor = janitor_for(EMBEDDED, &bed).with("NO_COLOR", "1");
     let ended = janitor.in_terminal(100, &["--reply", "Type yes=yes"], &arguments);
@@ -108,7 +108,7 @@ async fn the_list_of_a_revocation_is_a_table_at_100_columns_and_is_printed_once(
 
 #[tokio::test]
 async fn an_incomplete_audit_prints_no_row_counts() {
-    let bed = Bed::with(EMBEDDED, &stable_rows(400)).await;
+    let bed = Testbed::with(EMBEDDED, &stable_rows(400)).await;
     let page = std::env::temp_dir().join(format!("janitor-audit-{}.html", bed.prefix));
     let janitor = janitor_for(EMBEDDED, &bed);
     let budget = janitor.run(&["audit", "--max-audit-units", "1", "--html", page.to_str().unwrap()]);
@@ -131,7 +131,7 @@ async fn an_incomplete_audit_prints_no_row_counts() {
 
 #[tokio::test]
 async fn a_dry_run_that_stops_early_reports_that_it_stores_nothing() {
-    let bed = Bed::with(EMBEDDED, &stable_rows(20)).await;
+    let bed = Testbed::with(EMBEDDED, &stable_rows(20)).await;
     let dry = janitor_for(EMBEDDED, &bed).with("COLUMNS", "200").run(&["cleanup", "--max-deletes", "5"]);
     assert_eq!(dry.code, 0, "{dry:?}");
     let note = "note: stopped at --max-deletes: a dry run stores nothing, so the next run starts where this one did";
@@ -152,7 +152,7 @@ fn number(text: &str, prefix: &str) -> u64 {
 
 #[tokio::test]
 async fn the_numbers_of_a_backlog_add_up() {
-    let bed = Bed::with(EMBEDDED, &stable_rows(20)).await;
+    let bed = Testbed::with(EMBEDDED, &stable_rows(20)).await;
     let janitor = janitor_for(EMBEDDED, &bed);
     let (audit, cleanup) = (janitor.run(&["audit"]).out, janitor.run(&["cleanup"]).out);
     assert_eq!(number(&audit, "backlog"), 60, "{audit}");
@@ -175,7 +175,7 @@ async fn the_numbers_of_a_backlog_add_up() {
 /// backlog of the system actors.
 #[tokio::test]
 async fn audit_status_and_cleanup_agree_on_every_kind_of_row() {
-    let bed = Bed::with(EMBEDDED, &fixture::all_kinds(now() - 12_345, 3, 5)).await;
+    let bed = Testbed::with(EMBEDDED, &fixture::all_kinds(now() - 12_345, 3, 5)).await;
     let janitor = janitor_for(EMBEDDED, &bed);
     let [audit, status, cleanup] =
         ["audit", "status", "cleanup"].map(|command| janitor.run(&[command, "--json"]).json());
@@ -201,7 +201,7 @@ async fn a_held_lease_is_reported_before_the_dry_run() {
     let mut rows = stable_rows(2);
     let lease = json!({"holder": "index-repair-0123456789abcdef", "until": now() + 600});
     rows.push(put("_actingweb_janitor", "state", "lease", &lease, None));
-    let bed = Bed::with(EMBEDDED, &rows).await;
+    let bed = Testbed::with(EMBEDDED, &rows).await;
     let held = janitor_for(EMBEDDED, &bed).in_terminal(100, &[], &["cleanup", "--apply"]);
     assert_eq!(held.code, 3, "{}", held.out);
     assert!(held.out.contains("another run (index-repair-0123456789abcdef) holds the lease"), "{}", held.out);
@@ -212,7 +212,7 @@ async fn a_held_lease_is_reported_before_the_dry_run() {
 
 #[tokio::test]
 async fn a_closed_pipe_is_no_error() {
-    let bed = Bed::with(EMBEDDED, &stable_rows(2)).await;
+    let bed = Testbed::with(EMBEDDED, &stable_rows(2)).await;
     for arguments in [&["cleanup"][..], &["audit"], &["completions", "bash"], &["settings"]] {
         let mut child = janitor_for(EMBEDDED, &bed).command(arguments).stdout(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
@@ -226,7 +226,7 @@ async fn a_closed_pipe_is_no_error() {
 async fn the_list_has_the_rows_that_apply_deletes(kind: EngineKind) {
     // The fixture's rows expired hours ago or expire hours from now: none expires between the two runs.
     let rows = [fixture::all_kinds(now() - 12_345, 3, 5), stable_rows(30)].concat();
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let janitor = janitor_for(kind, &bed);
     for command in ["cleanup", "repair"] {
         let dry = janitor.run(&[command, "--list", "--limit", "10000", "--json"]).json();
@@ -263,7 +263,7 @@ async fn the_list_has_the_rows_that_apply_deletes(kind: EngineKind) {
 
 #[tokio::test]
 async fn a_list_is_masked_filtered_and_limited() {
-    let bed = Bed::with(EMBEDDED, &[long_rows(), stable_rows(20)].concat()).await;
+    let bed = Testbed::with(EMBEDDED, &[long_rows(), stable_rows(20)].concat()).await;
     let janitor = janitor_for(EMBEDDED, &bed);
     let list = |more: &[&str]| janitor.run(&[&["cleanup", "--list"], more].concat());
     let short = list(&["--bucket", "mcp_tokens", "--limit", "2"]);
@@ -300,7 +300,7 @@ fn drawn_lines(output: &str, columns: u16) -> Vec<String> {
 #[tokio::test]
 async fn the_progress_bar_shows_rows_by_bucket_and_the_time_left_at_any_width() {
     for columns in [60, 100, 200] {
-        let bed = Bed::with(EMBEDDED, &stable_rows(20)).await;
+        let bed = Testbed::with(EMBEDDED, &stable_rows(20)).await;
         let options = ["--reply", "Type yes=yes", "--interrupt-at", "4 deleted", "--interrupt-at", "stopping"];
         let ended = janitor_for(EMBEDDED, &bed).in_terminal(
             columns,

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, TimeToLiveSpecification, WriteRequest};
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
 use bed::janitor::{Ended, janitor};
@@ -42,7 +42,7 @@ fn now() -> i64 {
     i64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()).unwrap()
 }
 
-fn run(bed: &Bed, kind: EngineKind, arguments: &[&str]) -> Ended {
+fn run(bed: &Testbed, kind: EngineKind, arguments: &[&str]) -> Ended {
     janitor(engine(kind).endpoint(), &bed.table, arguments, "")
 }
 
@@ -74,7 +74,7 @@ fn row(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>) ->
         name: name.to_owned(),
         data: Some(AttributeValue::S(shared::pyjson::dumps(data))),
         ttl: ttl.map(|at| AttributeValue::N(at.to_string())),
-        fate: Fate::Stays,
+        fate: Fate::Kept,
     }
 }
 
@@ -83,20 +83,20 @@ fn spa(name: &str, expires_at: i64, ttl: Option<i64>) -> Specimen {
     row(OAUTH_OWNER, "spa_access_tokens", name, &data, ttl)
 }
 
-async fn ttl_of(kind: EngineKind, bed: &Bed, row: &Specimen) -> Option<i64> {
+async fn ttl_of(kind: EngineKind, bed: &Testbed, row: &Specimen) -> Option<i64> {
     let items = items(kind, &bed.table).await;
     let item = items.get(&(row.owner.clone(), format!("{}:{}", row.bucket, row.name)))?;
     Some(item.get("ttl_timestamp")?.as_n().unwrap().parse().unwrap())
 }
 
-async fn switch_on(bed: &Bed, attribute: &str) {
+async fn switch_on(bed: &Testbed, attribute: &str) {
     let ttl = TimeToLiveSpecification::builder().attribute_name(attribute).enabled(true).build().unwrap();
     let client = &bed.function.client;
     client.update_time_to_live().table_name(&bed.table).time_to_live_specification(ttl).send().await.unwrap();
 }
 
 async fn status_reports_whether_ttl_is_on(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let off = run(&bed, kind, &["ttl", "status"]);
     assert_eq!(off.code, 1, "{off:?}");
     assert!(off.out.contains("TTL is off"), "{off:?}");
@@ -111,7 +111,7 @@ async fn status_reports_whether_ttl_is_on(kind: EngineKind) {
 }
 
 async fn enable_turns_ttl_on_once_and_only_with_apply(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
     let enable = |more: &[&str]| {
         let arguments: Vec<&str> = [&["ttl", "enable", "--json"], more].concat();
@@ -134,7 +134,7 @@ async fn enable_turns_ttl_on_once_and_only_with_apply(kind: EngineKind) {
 }
 
 async fn another_attribute_is_refused(kind: EngineKind) {
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     switch_on(&bed, "other").await;
     for more in [&["--apply", "--yes"][..], &[]] {
         let refused = run(&bed, kind, &[&["ttl", "enable"], more].concat());
@@ -149,7 +149,7 @@ async fn another_attribute_is_refused(kind: EngineKind) {
 async fn a_row_s_ttl_is_read_set_and_removed(kind: EngineKind) {
     let at = now() + 5_000;
     let token = spa(&"a".repeat(40), now() + 3_600, Some(at));
-    let bed = Bed::with(kind, std::slice::from_ref(&token)).await;
+    let bed = Testbed::with(kind, std::slice::from_ref(&token)).await;
     let before = items(kind, &bed.table).await;
     let of_row = |verb: &'static str, more: &[&'static str]| {
         let mut arguments = vec!["ttl", verb, OAUTH_OWNER, "spa_access_tokens", &token.name];
@@ -215,7 +215,7 @@ async fn warns_of_a_ttl_before_the_row_s_own_end(kind: EngineKind) {
         (row(OAUTH_OWNER, "_refresh_token_index", "rt_gone", &json!("actor1"), None), None),
         (row(OAUTH_OWNER, "_oauth_state_nonces", "n", &json!({"x": 1}), None), None),
     ];
-    let bed = Bed::with(kind, &cases.clone().map(|(row, _)| row)).await;
+    let bed = Testbed::with(kind, &cases.clone().map(|(row, _)| row)).await;
     for (row, end) in &cases {
         for (seconds, early) in [(DAY / 2, end.is_some_and(|end| end > now)), (30 * DAY, false)] {
             let seconds = seconds.to_string();
@@ -242,7 +242,7 @@ async fn no_row_is_created_and_no_foreign_row_is_changed(kind: EngineKind) {
         row(OAUTH_OWNER, "spa_access_tokens:archive", "x", &json!({"a": 1}), Some(NOW)),
         millis,
     ];
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let before = items(kind, &bed.table).await;
     for (arguments, code) in [
         (&["get", OAUTH_OWNER, "spa_access_tokens", "gone"][..], 1),
@@ -289,7 +289,7 @@ fn before_update(kind: EngineKind, before: impl Fn(&str) + Send + 'static) -> Pr
 
 async fn a_row_that_changes_during_a_set_is_not_written(kind: EngineKind) {
     let token = spa("moving", NOW, Some(NOW + 10));
-    let bed = Bed::with(kind, std::slice::from_ref(&token)).await;
+    let bed = Testbed::with(kind, std::slice::from_ref(&token)).await;
     let table = bed.table.clone();
     let changed = spa("moving", NOW + 1, Some(NOW + 20));
     let new = changed.clone();
@@ -306,7 +306,7 @@ async fn a_row_that_changes_during_a_set_is_not_written(kind: EngineKind) {
     assert_eq!(ttl_of(kind, &bed, &changed).await, Some(NOW + 20));
 }
 
-fn backfill(endpoint: &str, bed: &Bed, more: &[&str]) -> Ended {
+fn backfill(endpoint: &str, bed: &Testbed, more: &[&str]) -> Ended {
     let arguments = [&["ttl", "backfill", "--json", "--max-write-units", "100000"], more].concat();
     janitor(endpoint, &bed.table, &arguments, "")
 }
@@ -408,7 +408,7 @@ fn undated_rows(now: i64) -> Vec<(Specimen, i64)> {
 async fn a_backfilled_row_gets_the_ttl_that_follows_from_its_fields(kind: EngineKind) {
     let expected = undated_rows(now());
     let rows: Vec<Specimen> = expected.iter().map(|(row, _)| row.clone()).collect();
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let before = items(kind, &bed.table).await;
     let dry = backfill(engine(kind).endpoint(), &bed, &[]);
     assert_eq!((dry.code, dry.json()["set"].clone()), (0, json!(rows.len())), "{dry:?}");
@@ -463,7 +463,7 @@ async fn a_row_without_a_usable_time_is_skipped_and_counted(kind: EngineKind) {
         (odd("spa_access_tokens:x", "y", json!({"created_at": NOW, "expires_at": NOW})), "unknown"),
     ];
     let specimens: Vec<Specimen> = rows.iter().map(|(row, _)| row.clone()).collect();
-    let bed = Bed::with(kind, &specimens).await;
+    let bed = Testbed::with(kind, &specimens).await;
     let before = items(kind, &bed.table).await;
     let ended = backfill(engine(kind).endpoint(), &bed, &["--apply", "--yes"]);
     assert_eq!((ended.code, ended.json()["set"].clone()), (0, json!(0)), "{ended:?}");
@@ -485,7 +485,7 @@ async fn a_row_without_a_usable_time_is_skipped_and_counted(kind: EngineKind) {
 
 async fn a_row_that_is_deleted_in_the_meantime_is_not_written_again(kind: EngineKind) {
     let rows = ["deleted", "changed", "dated", "same"].map(|name| spa(name, now(), None));
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let table = bed.table.clone();
     let changed = spa("changed", now() + 9, None);
     let new = [changed.clone(), spa("dated", now(), Some(77_777))];
@@ -521,11 +521,11 @@ async fn a_row_that_is_deleted_in_the_meantime_is_not_written_again(kind: Engine
 
 async fn a_lost_response_is_not_a_lost_race(kind: EngineKind) {
     let rows = ["one", "two"].map(|name| spa(name, now(), None));
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let mut cut = false;
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         if request.operation == "UpdateItem" && !std::mem::replace(&mut cut, true) {
-            return proxy::Fate::CutAfter;
+            return proxy::Fate::ResetAfter;
         }
         proxy::Fate::Forward
     });
@@ -535,7 +535,7 @@ async fn a_lost_response_is_not_a_lost_race(kind: EngineKind) {
 
 async fn a_store_error_stops_the_backfill_and_the_next_finishes(kind: EngineKind) {
     let rows: Vec<Specimen> = (0..60).map(|i| spa(&format!("token{i:02}"), now(), None)).collect();
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let passed = Arc::new(Mutex::new(0));
     let count = Arc::clone(&passed);
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -559,7 +559,7 @@ async fn a_store_error_stops_the_backfill_and_the_next_finishes(kind: EngineKind
 
 async fn an_interrupt_stops_it_after_the_requests_in_flight(kind: EngineKind) {
     let rows: Vec<Specimen> = (0..200).map(|i| spa(&format!("token{i:03}"), now(), None)).collect();
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let proxy = Proxy::start(engine(kind).endpoint(), |_| proxy::Fate::Forward);
     let program = Command::new(function("janitor"))
         .args(["ttl", "backfill", "--apply", "--yes", "--json", "--max-write-units", "10"])
@@ -587,7 +587,7 @@ async fn an_interrupt_stops_it_after_the_requests_in_flight(kind: EngineKind) {
 async fn asks_for_confirmation_before_it_writes(kind: EngineKind) {
     let mut rows = fixture::all_kinds(now(), 1, 4);
     rows.iter_mut().for_each(|row| row.ttl = None);
-    let bed = Bed::with(kind, &rows).await;
+    let bed = Testbed::with(kind, &rows).await;
     let before = items(kind, &bed.table).await;
     let refused = run(&bed, kind, &["ttl", "backfill", "--apply"]);
     assert_eq!(refused.code, 2, "{refused:?}");

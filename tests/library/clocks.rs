@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use bed::Bed;
+use bed::Testbed;
 use bed::aftermath::Aftermath;
-use bed::attack::{Figures, amount, in_both_ways};
+use bed::attack::{Figures, amount, delete_and_retire};
 use bed::engine::{EngineKind, shared as engine};
 use bed::janitor::Janitor;
 use bed::load::{Which, real_now};
@@ -26,7 +26,7 @@ fn endpoint() -> &'static str {
 
 /// A table whose clock the test sets, and an application server that uses it.
 struct Scene {
-    bed: Bed,
+    bed: Testbed,
     proxy: Proxy,
     /// The table's clock.
     table: Arc<AtomicI64>,
@@ -37,12 +37,12 @@ struct Scene {
 
 impl Scene {
     async fn new(retires: bool) -> Self {
-        let mut bed = Bed::new(EngineKind::DynamoDbLocal).await;
+        let mut bed = Testbed::new(EngineKind::DynamoDbLocal).await;
         let expired_rows = if retires { "retire" } else { "delete" };
         bed.function.environment.insert("EXPIRED_ROWS".to_owned(), expired_rows.to_owned());
         let table: Arc<AtomicI64> = Arc::default();
         let clock = Arc::clone(&table);
-        let at = move || Fate::At(clock.load(Ordering::SeqCst));
+        let at = move || Fate::DateAt(clock.load(Ordering::SeqCst));
         let proxy = Proxy::start(endpoint(), move |request| with_ttl_on(request, at()));
         let server = Application::new(endpoint(), &bed.prefix).converse("actingweb_clocks.py");
         Self { bed, proxy, table, server, retires, figures: Figures::default() }
@@ -57,7 +57,7 @@ impl Scene {
             assert!(report.outcome.is_complete(), "{}", report.to_json());
             check_judged_at(table, report.now);
             self.figures.attempts += 1;
-            self.figures.ran(&report);
+            self.figures.add_run(&report);
         }
     }
 
@@ -72,7 +72,7 @@ impl Scene {
             let report = &ended.json()["report"];
             check_judged_at(table, report["now"].as_i64().unwrap());
             self.figures.attempts += 1;
-            self.figures.answered(report);
+            self.figures.add_answer(report);
         }
     }
 
@@ -96,7 +96,7 @@ impl Scene {
             let report = which.run(&function, json!({}), now).await.unwrap();
             judged = judged.min(report.now);
             ended += report.counts.rows_ended() + report.counts.rows_left_to_ttl();
-            self.figures.ran(&report);
+            self.figures.add_run(&report);
         }
         let dead = Aftermath::left(endpoint(), &self.bed.table, judged, self.retires).await.dead(judged);
         assert!(dead.is_empty() && ended > 0, "{dead:?}");
@@ -110,7 +110,7 @@ fn check_judged_at(table: i64, judged: i64) {
 
 #[tokio::test]
 async fn a_server_whose_clock_is_minutes_off_uses_every_token_until_its_last_second() {
-    in_both_ways("a server that is minutes off", with_server_clock_off).await;
+    delete_and_retire("a server that is minutes off", with_server_clock_off).await;
 }
 
 async fn with_server_clock_off(retires: bool) -> Figures {
@@ -135,7 +135,7 @@ async fn with_server_clock_off(retires: bool) -> Figures {
 /// The laptop's clock is this machine's; the table's clock is off from it, and the server's is off from the table's.
 #[tokio::test]
 async fn a_laptop_whose_clock_is_minutes_off_deletes_no_live_row() {
-    in_both_ways("a laptop that is minutes off", with_laptop_clock_off).await;
+    delete_and_retire("a laptop that is minutes off", with_laptop_clock_off).await;
 }
 
 async fn with_laptop_clock_off(retires: bool) -> Figures {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-use bed::Bed;
+use bed::Testbed;
 use bed::aftermath::{Aftermath, secrets_in};
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, shared as engine};
@@ -31,8 +31,8 @@ fn endpoint() -> &'static str {
 }
 
 /// An application with empty tables.
-async fn application(retires: bool) -> (Bed, Application) {
-    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+async fn application(retires: bool) -> (Testbed, Application) {
+    let bed = Testbed::new(EngineKind::DynamoDbLocal).await;
     let bed = if retires { bed.retiring().await } else { bed };
     let application = Application::new(endpoint(), &bed.prefix);
     application.run(SCRIPT, &["--prepare"], "");
@@ -60,7 +60,7 @@ struct Runs {
 }
 
 impl Runs {
-    fn on(bed: &Bed, ahead: i64) -> Self {
+    fn on(bed: &Testbed, ahead: i64) -> Self {
         let environment = bed.function.environment.clone();
         let expired_rows = environment.get("EXPIRED_ROWS").map_or("delete", String::as_str).to_owned();
         let function = Function::new(bed.function.client.clone(), environment);
@@ -119,7 +119,7 @@ impl Runs {
 
     fn reported(&mut self, report: &RunReport) {
         assert_eq!(report.outcome, Outcome::Complete, "{}", report.to_json());
-        self.figures.ran(report);
+        self.figures.add_run(report);
         self.output.push_str(&format!("{}\n", report.to_json()));
     }
 
@@ -127,7 +127,7 @@ impl Runs {
         let ended = self.janitor.run(&[command, "--apply", "--yes", "--json"]);
         assert_eq!(ended.code, 0, "{ended:?}");
         let answer = ended.json();
-        self.figures.answered(answer.get("report").unwrap_or(&answer));
+        self.figures.add_answer(answer.get("report").unwrap_or(&answer));
         self.output.push_str(&ended.out);
         self.output.push_str(&ended.err);
     }
@@ -354,7 +354,7 @@ async fn attack_live_application(attack: &str, retires: bool) {
     assert!(judged.raised.is_empty(), "the library raised: {:#?}", judged.raised);
     assert!(judged.revived.is_empty(), "accepted after its end: {:#?}", judged.revived);
     assert!(judged.lost.is_empty(), "refused while alive: {:#?}", judged.lost);
-    figures.tell(attack);
+    figures.report(attack);
 
     // The attack proves nothing if no credential expired, or none was used near its expiry.
     let kinds = judged.good.keys().map(String::as_str).collect::<Vec<_>>();

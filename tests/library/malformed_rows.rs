@@ -5,10 +5,10 @@
 use bed::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
 
-use bed::Bed;
+use bed::Testbed;
 use bed::attack::{Figures, amount, seed};
 use bed::engine::{EngineKind, shared as engine};
-use bed::items::{self, Item, Sentence, judge};
+use bed::items::{self, Item, OracleVerdict, judge};
 use bed::janitor::{Ended, janitor};
 use bed::malformed_rows::{SECRET, malformed_rows, strange_data};
 use bed::proxy::{Fate, Proxy, with_ttl_on};
@@ -63,15 +63,15 @@ enum Which {
 
 /// A table of malformed rows on an engine, and the oracle's verdict.
 struct Attacked {
-    bed: Bed,
+    bed: Testbed,
     before: BTreeMap<Key, String>,
-    sentence: Sentence,
+    sentence: OracleVerdict,
     figures: Figures,
 }
 
 impl Attacked {
     async fn new(kind: EngineKind, items: &[Item]) -> Self {
-        let bed = Bed::new(kind).await;
+        let bed = Testbed::new(kind).await;
         items::write(&bed.function.client, &bed.table, items).await;
         let before = items::scan(&bed.function.client, &bed.table).await;
         let sentence = judge(&[&before], NOW).remove(0);
@@ -120,7 +120,7 @@ impl Attacked {
             );
         }
         assert_eq!(dry.counts.rows_deleted(), real.counts.rows_deleted());
-        self.figures.ran(&real);
+        self.figures.add_run(&real);
         let after = self.table().await;
         let gone: BTreeSet<Key> = before.keys().filter(|key| !after.contains_key(*key)).cloned().collect();
         let dead = match which {
@@ -146,7 +146,7 @@ impl Attacked {
         let before = items::all(client, &table).await;
         for which in [Which::Cleanup, Which::Repair, Which::Cleanup, Which::Repair] {
             let report = self.run(which, "delete").await;
-            self.figures.ran(&report);
+            self.figures.add_run(&report);
         }
         let after = items::all(client, &table).await;
         for which in [Which::Cleanup, Which::Repair] {
@@ -256,18 +256,18 @@ async fn malformed_rows_are_judged_as_python_reads_them() {
         attacked.attack().await;
         figures.add(attacked.figures);
     }
-    figures.tell("malformed rows");
+    figures.report("malformed rows");
     let mut figures = Figures::default();
     for kind in [EngineKind::Embedded, EngineKind::DynamoDbLocal] {
         figures.add(retire(kind, &items).await);
     }
-    figures.tell("malformed rows, retire");
+    figures.report("malformed rows, retire");
 }
 
 /// With a malformed state row a run starts from the beginning, and completes.
 #[tokio::test]
 async fn malformed_state_rows_do_not_stop_a_run() {
-    let beds = [Bed::new(EngineKind::Embedded).await, Bed::new(EngineKind::DynamoDbLocal).await];
+    let beds = [Testbed::new(EngineKind::Embedded).await, Testbed::new(EngineKind::DynamoDbLocal).await];
     let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.to_owned());
     let (now, mut stopped) = (EpochSeconds::new(NOW), Vec::new());
     let names = ["lease", "daily-cleanup", "index-repair", "index-repair-seen-07"];
@@ -312,7 +312,7 @@ fn check_output(what: &str, ended: &Ended) {
 async fn a_terminal_shows_malformed_rows_without_control_characters() {
     let items = malformed_rows(seed() + 1, NOW, amount(1_200, 6_000), 1);
     let kind = EngineKind::Embedded;
-    let bed = Bed::new(kind).await;
+    let bed = Testbed::new(kind).await;
     items::write(&bed.function.client, &bed.table, &items).await;
     let before = items::scan(&bed.function.client, &bed.table).await;
     let endpoint = engine(kind).endpoint();

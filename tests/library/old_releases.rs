@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use bed::Bed;
+use bed::Testbed;
 use bed::aftermath::{Aftermath, secrets_in};
 use bed::attack::{Figures, amount};
 use bed::engine::{EngineKind, shared as engine};
@@ -75,7 +75,7 @@ async fn retires_rows_of_old_releases_and_each_still_accepts_its_live_rows() {
 
 async fn attack(name: &str, releases: &[&'static str], retires: bool) {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let bed = Testbed::new(EngineKind::DynamoDbLocal).await;
     // Creates the other tables first: releases that create them concurrently conflict.
     Application::new(endpoint, &bed.prefix).run("actingweb_live.py", &["--prepare"], "");
     let started_at = Instant::now();
@@ -95,7 +95,7 @@ async fn attack(name: &str, releases: &[&'static str], retires: bool) {
     let mut ran = |figures: &mut Figures, report: &RunReport| {
         assert_eq!(report.outcome, Outcome::Complete, "{}", report.to_json());
         figures.attempts += 1;
-        figures.ran(report);
+        figures.add_run(report);
         output.push_str(&format!("{}\n", report.to_json()));
         report.counts.rows_ended() + report.counts.rows_left_to_ttl()
     };
@@ -113,7 +113,7 @@ async fn attack(name: &str, releases: &[&'static str], retires: bool) {
         let answer = ended.json();
         let report = answer.get("report").unwrap_or(&answer);
         figures.attempts += 1;
-        figures.answered(report);
+        figures.add_answer(report);
         // Seconds later, none of these rows has expired since.
         let rows = &report["rows"];
         assert_eq!((&rows["deleted"], rows["retired"].as_u64().unwrap_or(0)), (&json!(0), 0), "{report}");
@@ -185,7 +185,7 @@ async fn attack(name: &str, releases: &[&'static str], retires: bool) {
         manifests.values().flat_map(|manifest| entries(manifest, "secrets")).filter_map(Value::as_str).collect();
     let output = [output, printed, EMITTED.lock().unwrap().join("\n"), aftermath.own].join("\n");
     figures.secrets = secrets_in(&output, secrets);
-    figures.tell(name);
+    figures.report(name);
 }
 
 /// Releases that set no TTL.
@@ -232,7 +232,7 @@ fn ttl_of_newest_release(row: &ModelRow, rows: &[ModelRow]) -> Option<i64> {
 #[tokio::test]
 async fn rows_of_releases_without_ttl_get_the_ttl_of_the_newest_release_and_are_otherwise_unchanged() {
     let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Bed::new(EngineKind::DynamoDbLocal).await;
+    let bed = Testbed::new(EngineKind::DynamoDbLocal).await;
     Application::new(endpoint, &bed.prefix).run("actingweb_live.py", &["--prepare"], "");
     let manifests = with_each_release(&WITHOUT_TTL, &bed.prefix, |_, application| {
         serde_json::from_str(&application.run(SCRIPT, &["--write", "--copies", "1"], "")).unwrap()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bed::Bed;
+use bed::Testbed;
 use bed::engine::{Engine, EngineKind, shared as engine};
 use bed::items::{self, Item};
 use bed::load::{Cost, Which, real_now};
@@ -33,15 +33,15 @@ fn with_ttl_on(kind: EngineKind) -> Proxy {
     Proxy::start(engine(kind).endpoint(), |request| proxy::with_ttl_on(request, Fate::Forward))
 }
 
-async fn retiring(bed: &Bed, proxy: &Proxy) -> Function {
+async fn retiring(bed: &Testbed, proxy: &Proxy) -> Function {
     let mut function = bed.through(proxy).await;
     function.environment.insert("EXPIRED_ROWS".to_owned(), "retire".to_owned());
     function
 }
 
 /// A new table with these items.
-async fn copy(kind: EngineKind, items: impl Iterator<Item = Item>) -> Bed {
-    let bed = Bed::new(kind).await;
+async fn copy(kind: EngineKind, items: impl Iterator<Item = Item>) -> Testbed {
+    let bed = Testbed::new(kind).await;
     items::write(&bed.function.client, &bed.table, &items.collect::<Vec<_>>()).await;
     bed
 }
@@ -53,11 +53,11 @@ async fn run(which: Which, function: &Function, now: i64) -> RunReport {
 }
 
 /// Uses a new connection: an idle one may have been closed while Python ran.
-async fn rows(kind: EngineKind, bed: &Bed) -> BTreeMap<Key, Item> {
+async fn rows(kind: EngineKind, bed: &Testbed) -> BTreeMap<Key, Item> {
     rows_at(engine(kind).endpoint(), bed).await
 }
 
-async fn rows_at(endpoint: &str, bed: &Bed) -> BTreeMap<Key, Item> {
+async fn rows_at(endpoint: &str, bed: &Testbed) -> BTreeMap<Key, Item> {
     items::all(&bed::tables::client(endpoint).await, &bed.table).await
 }
 
@@ -77,7 +77,7 @@ fn is_provider(item: &Item) -> bool {
 #[tokio::test]
 async fn retires_5500_rows_of_the_real_library_and_restores_them() {
     let local = EngineKind::DynamoDbLocal;
-    let bed = Bed::new(local).await;
+    let bed = Testbed::new(local).await;
     let application = Application::new(engine(local).endpoint(), &bed.prefix);
     let manifest = application.seed(ROWS, 1).await;
     let written = rows(local, &bed).await;
@@ -133,7 +133,7 @@ async fn alive_at(now: i64, items: &BTreeMap<Key, Item>) -> BTreeMap<Key, Item> 
 #[tokio::test]
 async fn ttl_removes_exactly_the_dead_rows_once_their_retirement_is_over() {
     let local = Engine::dynamodb_local_alone();
-    let bed = Bed::on(local.endpoint()).await;
+    let bed = Testbed::on(local.endpoint()).await;
     let application = Application::new(local.endpoint(), &bed.prefix);
     let manifest = application.seed(1, 2).await;
     let then = real_now() - DAY - 60;

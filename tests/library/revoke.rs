@@ -185,7 +185,7 @@ fn specimen(owner: &str, bucket: &str, name: &str, data: &Value) -> Specimen {
         name: name.to_owned(),
         data: Some(AttributeValue::S(dumps(data))),
         ttl: None,
-        fate: fixture::Fate::Stays,
+        fate: fixture::Fate::Kept,
     }
 }
 
@@ -339,7 +339,7 @@ async fn after_a_kill_following_the_index_rows_no_token_works_and_a_second_run_f
             if request.operation == "BatchExecuteStatement" && deletes(request).iter().any(|sort| !is_index(sort)) {
                 seen.store(true, Ordering::Relaxed);
             }
-            if seen.load(Ordering::Relaxed) { Fate::CutBefore } else { Fate::Forward }
+            if seen.load(Ordering::Relaxed) { Fate::ResetBefore } else { Fate::Forward }
         });
         let mut child = start(proxy.endpoint(), &world.prefix, &[target.as_slice(), &APPLY].concat(), input);
         let deadline = Instant::now() + Duration::from_secs(30);

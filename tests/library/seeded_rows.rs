@@ -63,7 +63,7 @@ async fn the_library_reads_updates_and_consumes_rows_serialized_by_dumps() {
             name: name.to_owned(),
             data: Some(AttributeValue::S(dumps(data))),
             ttl,
-            fate: Fate::Stays,
+            fate: Fate::Kept,
         });
     };
     set("actor0001", "notes", "odd", &odd);

@@ -1,4 +1,4 @@
-//! The integration tests. `shared/tests` holds the tests of the decisions; what the tests here share is in `tests/bed`.
+//! The integration tests. Tests of the decisions are in `shared/tests`; code that the tests here share is in `tests/bed`.
 //!
 //! ```text
 //! engines   jobs and `janitor` on the embedded engine and on DynamoDB Local

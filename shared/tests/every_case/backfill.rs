@@ -8,13 +8,13 @@ use shared::index;
 use shared::integrity::Lookup;
 use shared::row::Raw;
 
-use crate::cases::{Axes, CLOCK, Case, FIVE_YEARS, at, count, instants, kind_of, policy, rows_of, ttls, wishes};
+use crate::cases::{Axes, CLOCK, Case, FIVE_YEARS, at, count, instants, kind_of, policy, rows_of, settings, ttls};
 use model::rows::NOW;
 
-/// All that the backfill reads, each with the constant that puts the end of the storage TTL, and with it the TTL, into place.
+/// All fields that the backfill reads, each with the constant that moves the resulting TTL to one of the places.
 fn axes(bucket: &Bucket) -> Axes {
     let storage = bucket.ttl.unwrap_or(0) + 3_600;
-    let axes = Axes { alone: true, ..Axes::own(kind_of(bucket), &wishes()) };
+    let axes = Axes { alone: true, ..Axes::own(kind_of(bucket), &settings()) };
     match kind_of(bucket) {
         Kind::Session => Axes { retrieved_at: Some(storage), ..axes },
         Kind::Token | Kind::Ticket | Kind::Refresh => Axes { created_at: Some(storage), ..axes },
@@ -23,7 +23,7 @@ fn axes(bucket: &Bucket) -> Axes {
     }
 }
 
-fn in_words(plan: &Plan) -> Result<i128, &'static str> {
+fn result_of(plan: &Plan) -> Result<i128, &'static str> {
     match plan {
         Plan::Set(ttl) => Ok(ttl.get().into()),
         Plan::Leave(reason) => Err(<&str>::from(*reason)),
@@ -41,8 +41,8 @@ fn nows(ttl: Result<i128, &str>) -> Vec<i64> {
 }
 
 #[test]
-fn every_row_without_a_ttl_gets_the_models_which_ends_nothing_that_is_alive() {
-    let (began, mut cases) = (std::time::Instant::now(), 0);
+fn backfills_every_row_as_the_model_does_and_ends_no_live_row() {
+    let (started, mut cases) = (std::time::Instant::now(), 0);
     for bucket in &BUCKETS {
         let (kind, axes) = (kind_of(bucket), axes(bucket));
         rows_of(bucket, axes, &ttls(), |case| {
@@ -50,62 +50,65 @@ fn every_row_without_a_ttl_gets_the_models_which_ends_nothing_that_is_alive() {
             let fill = |now: i64| match (bucket.ttl, case.ttl, kind) {
                 (None, ..) => Err("permanent"),
                 (Some(_), Time::Missing, Kind::Provider) => Err("ask_referrers"),
-                // The rows of this product name no actor.
+                // The index rows of this product name no actor.
                 (Some(_), Time::Missing, Kind::Index) => Err("malformed"),
                 (Some(storage), Time::Missing, _) => {
                     let of_actor = bucket.owner == Owner::Actor;
-                    verdict::filled(kind, of_actor, case.told.as_ref(), storage.into(), now.into())
+                    verdict::filled(kind, of_actor, case.fields.as_ref(), storage.into(), now.into())
                 }
                 (Some(_), Time::At(1..=99_999_999_999), _) => Err("has_ttl"),
                 (Some(_), ..) => Err("malformed_ttl"),
             };
             for now in nows(fill(NOW)) {
                 let (found, planned) = plan(&case.row, at(now));
-                // A string is what an index row holds: one of the unreadable ones of this product.
+                // One of the unreadable texts is a string, which is valid in an index row.
                 if matches!(planned, Plan::AskTarget(_)) {
-                    assert!(kind == Kind::Index && case.told.is_none(), "{}", context(&planned));
+                    assert!(kind == Kind::Index && case.fields.is_none(), "{}", context(&planned));
                     continue;
                 }
                 assert_eq!(found, Some(bucket));
-                assert_eq!(in_words(&planned), fill(now), "at {now}: {}", context(&planned));
+                assert_eq!(result_of(&planned), fill(now), "at {now}: {}", context(&planned));
                 cases += 1;
                 let Plan::Set(ttl) = planned else { continue };
-                if let Some(until) = verdict::alive_until(kind, case.told.as_ref()) {
-                    assert!(i128::from(ttl.get()) >= until + 3_600, "ends it early: {}", context(&planned));
+                if let Some(until) = verdict::alive_until(kind, case.fields.as_ref()) {
+                    assert!(i128::from(ttl.get()) >= until + 3_600, "the TTL ends it early: {}", context(&planned));
                 }
-                cases += ends_nothing(case, bucket, axes, ttl.get());
+                cases += check_verdicts_unchanged(case, bucket, axes, ttl.get());
             }
         });
     }
-    count("backfill::plan", cases, began);
+    count("backfill::plan", cases, started);
 }
 
-/// The row with the TTL that it got is dead exactly when the row without one is.
-fn ends_nothing(case: &Case, bucket: &Bucket, axes: Axes, ttl: i64) -> u64 {
+/// The row is dead at the same times with the new TTL as without it.
+fn check_verdicts_unchanged(case: &Case, bucket: &Bucket, axes: Axes, ttl: i64) -> u64 {
     let mut filled = case.row.clone();
     filled.ttl = Raw::Number(ttl.to_string());
-    let rules = policy(&wishes());
+    let rules = policy(&settings());
     let mut seconds = instants(case, axes, &[]);
     seconds.extend([ttl, ttl + 1]);
     for now in seconds.iter().filter(|now| CLOCK.contains(now)) {
         let dead = |row| matches!(judge(row, bucket, at(*now), &rules), Verdict::Delete(_));
-        // What does not tell its time is what TTLs are for: a replay marker without `exp`.
-        let by_ttl_alone = verdict::alive_until(kind_of(bucket), case.told.as_ref()).is_none();
+        // A row without a time of its own, such as a replay marker without `exp`, is judged by its TTL.
+        let by_ttl_alone = verdict::alive_until(kind_of(bucket), case.fields.as_ref()).is_none();
         assert!(dead(&filled) == dead(&case.row) || by_ttl_alone, "TTL {ttl} at {now}: {}", case.show());
     }
     seconds.len() as u64
 }
 
 #[test]
-fn every_index_row_without_a_ttl_gets_its_targets_and_two_hours() {
-    let (began, mut cases) = (std::time::Instant::now(), 0);
+fn backfills_every_index_row_with_its_targets_ttl_plus_two_hours() {
+    let (started, mut cases) = (std::time::Instant::now(), 0);
     for index_bucket in BUCKETS.iter().filter(|bucket| matches!(bucket.rule, Rule::Pointer { .. })) {
         let bucket = index::target_of(index_bucket).unwrap();
         let axes = axes(bucket);
         rows_of(bucket, axes, &[Time::Missing], |case| {
             let storage = bucket.ttl.unwrap_or(0).into();
-            let end =
-                case.told.as_ref().ok_or("").and_then(|told| verdict::end_of(kind_of(bucket), true, told, storage));
+            let end = case
+                .fields
+                .as_ref()
+                .ok_or("")
+                .and_then(|fields| verdict::end_of(kind_of(bucket), true, fields, storage));
             let fill = |now: i64| match (end, bucket.ttl) {
                 (_, None) | (Err(_), _) => Err("target_unreadable"),
                 (Ok(end), _) => match end + 10_800 {
@@ -116,7 +119,7 @@ fn every_index_row_without_a_ttl_gets_its_targets_and_two_hours() {
             };
             for now in nows(fill(NOW)) {
                 let planned = plan_by_target(index_bucket, &Lookup::Found(case.row.clone()), at(now)).unwrap();
-                assert_eq!(in_words(&planned), fill(now), "{} at {now}: {}", index_bucket.name, case.show());
+                assert_eq!(result_of(&planned), fill(now), "{} at {now}: {}", index_bucket.name, case.show());
                 cases += 1;
             }
         });
@@ -133,9 +136,9 @@ fn every_index_row_without_a_ttl_gets_its_targets_and_two_hours() {
             ttl if i128::from(NOW) - ttl > FIVE_YEARS.into() => Err("too_old"),
             ttl => Ok(ttl),
         };
-        assert_eq!(in_words(&planned), expected, "{written}");
+        assert_eq!(result_of(&planned), expected, "{written}");
         cases += 1;
     }
     assert_eq!(plan_by_referrers(None, at(NOW)), Plan::Leave(LeaveReason::Unreferenced));
-    count("backfill::plan_by_target, plan_by_referrers", cases, began);
+    count("backfill::plan_by_target, plan_by_referrers", cases, started);
 }

@@ -1,7 +1,7 @@
-//! The classes of values, and the rows and instants that are made of them.
+//! The classes of values, and the rows and instants made of them.
 
 use model::rows::{self, NOW};
-use model::verdict::{Kind, Says, Time, Told, Used, Wishes, kind};
+use model::verdict::{Kind, Outcome, RowFields, Settings, Time, Used, kind};
 use serde_json::json;
 use shared::bucket::{Bucket, Owner};
 use shared::disposal::Retirement;
@@ -11,39 +11,39 @@ use shared::time::EpochSeconds;
 
 pub(crate) const DAY: i64 = 86_400;
 pub(crate) const FIVE_YEARS: i64 = 5 * 365 * DAY;
-/// A clock stands between 1970 and the year 9999.
+/// Clocks between 1970 and the year 9999.
 pub(crate) const CLOCK: std::ops::RangeInclusive<i64> = 0..=253_402_300_799;
 const SLACK: i64 = 300;
 
 /// Where the instants of the fields lie: far enough apart that no constant bridges two of them.
 const PLACES: [i64; 3] = [NOW - 100 * DAY, NOW, NOW + 100 * DAY];
 
-/// Reuse windows: the library's, the least that is longer, a long one.
+/// Reuse windows: the library's, one second longer, a long one.
 pub(crate) const WINDOWS: [i128; 3] = [172_800, 172_801, 864_000];
-/// Grace periods: the least that is allowed, the default, a long one.
+/// Grace periods: the minimum, the default, a long one.
 pub(crate) const GRACES: [i128; 3] = [300, 3_600, 86_400];
-/// Deleting, and retiring for the least, the default and the most days.
+/// Deleting, and retiring for the minimum, default and maximum number of days.
 pub(crate) const RETIREMENTS: [Option<i128>; 4] = [None, Some(86_400), Some(7 * 86_400), Some(90 * 86_400)];
 
-pub(crate) fn wishes() -> Wishes {
-    Wishes { window: 172_800, grace: 3_600, legacy: false, retire: None }
+pub(crate) fn settings() -> Settings {
+    Settings { window: 172_800, grace: 3_600, legacy: false, retire: None }
 }
 
-/// Every policy of these values.
-pub(crate) fn policies(windows: &[i128], graces: &[i128], retirements: &[Option<i128>]) -> Vec<Wishes> {
+/// Every combination of these values.
+pub(crate) fn policies(windows: &[i128], graces: &[i128], retirements: &[Option<i128>]) -> Vec<Settings> {
     let mut all = Vec::new();
     for window in windows.iter().copied() {
         for grace in graces.iter().copied() {
             for retire in retirements.iter().copied() {
-                all.extend([false, true].map(|legacy| Wishes { window, grace, legacy, retire }));
+                all.extend([false, true].map(|legacy| Settings { window, grace, legacy, retire }));
             }
         }
     }
     all
 }
 
-/// Values that a decision does not read: they take turns from case to case, so that each comes to every kind of row. That the
-/// decision does not read them is tested with random values in [`crate::outside`].
+/// Values that a decision does not read: they take turns from case to case, so that each is combined with every kind of row.
+/// [`crate::outside`] tests with random values that the decision does not read them.
 pub(crate) struct Turns<T> {
     all: Vec<T>,
     turn: usize,
@@ -60,15 +60,15 @@ impl<T> Turns<T> {
         &self.all[self.turn]
     }
 
-    /// The next one; in the longer form all of them.
+    /// The next one; in the long form all of them.
     pub(crate) fn next_or_all(&mut self) -> &[T] {
         if self.long { &self.all } else { std::slice::from_ref(self.next()) }
     }
 }
 
-/// The crate's policy. All of its fields are named: a decision gets no more than these, and a dry run is not among them.
-pub(crate) fn policy(wishes: &Wishes) -> Policy {
-    let Wishes { window, grace, legacy, retire } = *wishes;
+/// The policy of `shared`. It names all fields: a decision gets only these, and whether the run is dry is not among them.
+pub(crate) fn policy(settings: &Settings) -> Policy {
+    let Settings { window, grace, legacy, retire } = *settings;
     Policy {
         reuse_window: i64::try_from(window).unwrap(),
         grace: i64::try_from(grace).unwrap(),
@@ -86,16 +86,16 @@ pub(crate) fn kind_of(bucket: &Bucket) -> Kind {
     kind(owner, bucket.name)
 }
 
-/// One row of a product, and what it was made of.
+/// One row of a product, and the values it was made of.
 pub(crate) struct Case {
     pub(crate) row: Row,
-    pub(crate) told: Option<Told>,
+    pub(crate) fields: Option<RowFields>,
     pub(crate) ttl: Time,
 }
 
 impl Case {
     pub(crate) fn show(&self) -> String {
-        format!("data {:?}, {:?}, TTL {:?}", self.row.data.text(), self.told, self.ttl)
+        format!("data {:?}, {:?}, TTL {:?}", self.row.data.text(), self.fields, self.ttl)
     }
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn times(constant: i64) -> Vec<Time> {
     all
 }
 
-/// TTLs: none, none that is a number, numbers that DynamoDB never acts on, the first and the last that it acts on, and places.
+/// TTLs: absent, not a number, numbers that DynamoDB never acts on, the first and the last that it acts on, and places.
 pub(crate) fn ttls() -> Vec<Time> {
     let mut all = vec![Time::Missing, Time::Malformed];
     all.extend([i64::MIN, -1, 0, 1, 99_999_999_999, 100_000_000_000, i64::MAX].map(|at| Time::At(at.into())));
@@ -134,28 +134,28 @@ pub(crate) struct Axes {
     pub(crate) used_at: Option<i64>,
     pub(crate) seen_at: Option<i64>,
     pub(crate) retrieved_at: Option<i64>,
-    /// Fields that are no axis are missing in every row.
+    /// Fields that are not an axis are missing in every row.
     pub(crate) alone: bool,
 }
 
 impl Axes {
-    /// What `judge` reads of the rows of a kind.
-    pub(crate) fn own(kind: Kind, wishes: &Wishes) -> Self {
+    /// The fields that `judge` reads in rows of a kind.
+    pub(crate) fn own(kind: Kind, settings: &Settings) -> Self {
         let axes = Self::default();
         let expiry = Self { expires_at: Some(SLACK), used: true, ..axes };
         match kind {
             Kind::Session => Self { created_at: Some(600 + SLACK), ..axes },
             Kind::Token | Kind::Ticket => expiry,
-            Kind::Refresh => Self { used_at: Some(i64::try_from(wishes.window).unwrap() + SLACK), ..expiry },
+            Kind::Refresh => Self { used_at: Some(i64::try_from(settings.window).unwrap() + SLACK), ..expiry },
             Kind::Marker => Self { exp: Some(60 + SLACK), ..axes },
             Kind::TtlOnly | Kind::Index | Kind::Provider | Kind::Client | Kind::Unread => axes,
         }
     }
 }
 
-/// Every object of `data` along the axes. Fields that are no axis are all missing, all malformed, or all long past: a decision
-/// that read one of them would have another verdict then.
-pub(crate) fn objects(axes: Axes, mut each: impl FnMut(Told)) {
+/// Every object of `data` along the axes. Other fields are all missing, all malformed, or all long past: a decision that reads
+/// one of them would then have a different verdict.
+pub(crate) fn objects(axes: Axes, mut each: impl FnMut(RowFields)) {
     let others = [Time::Missing, Time::Malformed, Time::At(1)];
     for other in others.into_iter().take(if axes.alone { 1 } else { 3 }) {
         let along = |axis: Option<i64>| axis.map_or(vec![other], times);
@@ -173,7 +173,15 @@ pub(crate) fn objects(axes: Axes, mut each: impl FnMut(Told)) {
                         for used in uses.iter().copied() {
                             for seen_at in seen.iter().copied() {
                                 for retrieved_at in retrieved.iter().copied() {
-                                    each(Told { created_at, expires_at, exp, used, used_at, seen_at, retrieved_at });
+                                    each(RowFields {
+                                        created_at,
+                                        expires_at,
+                                        exp,
+                                        used,
+                                        used_at,
+                                        seen_at,
+                                        retrieved_at,
+                                    });
                                 }
                             }
                         }
@@ -184,16 +192,16 @@ pub(crate) fn objects(axes: Axes, mut each: impl FnMut(Told)) {
     }
 }
 
-/// The object as JSON. A member that is malformed is a string.
-pub(crate) fn spell(told: &Told) -> String {
+/// The object as JSON. A malformed time is a string.
+pub(crate) fn spell(fields: &RowFields) -> String {
     let mut text = String::from("{\"chain_id\": \"c\"");
     let times = [
-        ("created_at", told.created_at),
-        ("expires_at", told.expires_at),
-        ("exp", told.exp),
-        ("used_at", told.used_at),
-        ("seen_at", told.seen_at),
-        ("retrieved_at", told.retrieved_at),
+        ("created_at", fields.created_at),
+        ("expires_at", fields.expires_at),
+        ("exp", fields.exp),
+        ("used_at", fields.used_at),
+        ("seen_at", fields.seen_at),
+        ("retrieved_at", fields.retrieved_at),
     ];
     for (name, time) in times {
         match time {
@@ -202,7 +210,7 @@ pub(crate) fn spell(told: &Told) -> String {
             Time::At(at) => text += &format!(", \"{name}\": {at}"),
         }
     }
-    text += match told.used {
+    text += match fields.used {
         Used::Missing => "}",
         Used::Malformed => ", \"used\": 1}",
         Used::No => ", \"used\": false}",
@@ -211,7 +219,7 @@ pub(crate) fn spell(told: &Told) -> String {
     text
 }
 
-/// `data` that tells nothing.
+/// Unreadable `data`.
 pub(crate) fn unreadable() -> Vec<Raw> {
     let texts = ["", "not json", "[1]", "\"x\"", "7", "null", "{\"expires_at\": 1", "{\"expires_at\": 1} x"];
     [Raw::Absent, Raw::Null, rows::number(1), Raw::Bytes(b"{}".to_vec())]
@@ -222,18 +230,18 @@ pub(crate) fn unreadable() -> Vec<Raw> {
 
 /// Every row of a bucket along the axes, with every TTL of `ttls`.
 pub(crate) fn rows_of(bucket: &Bucket, axes: Axes, ttls: &[Time], mut each: impl FnMut(&Case)) {
-    let mut with_ttls = |data: Raw, told: Option<Told>| {
-        let mut case = Case { row: rows::row(bucket, "n", data, Raw::Absent), told, ttl: Time::Missing };
+    let mut with_ttls = |data: Raw, fields: Option<RowFields>| {
+        let mut case = Case { row: rows::row(bucket, "n", data, Raw::Absent), fields, ttl: Time::Missing };
         for ttl in ttls {
             (case.ttl, case.row.ttl) = (*ttl, ttl_raw(*ttl));
             each(&case);
         }
     };
     unreadable().into_iter().for_each(|data| with_ttls(data, None));
-    objects(axes, |told| with_ttls(Raw::Text(spell(&told)), Some(told)));
+    objects(axes, |fields| with_ttls(Raw::Text(spell(&fields)), Some(fields)));
 }
 
-/// Each second at which a comparison of the row can change, with its neighbours; the first second, today and the year 9999.
+/// Each second at which a comparison of the row can change, with its neighbours; the first second, `NOW` and the year 9999.
 pub(crate) fn instants(case: &Case, axes: Axes, of_ttl: &[i64]) -> Vec<i64> {
     let mut all = vec![*CLOCK.start(), NOW, *CLOCK.end()];
     let mut around = |time: Time, constant: Option<i64>| {
@@ -243,11 +251,11 @@ pub(crate) fn instants(case: &Case, axes: Axes, of_ttl: &[i64]) -> Vec<i64> {
         }
     };
     of_ttl.iter().for_each(|constant| around(case.ttl, Some(*constant)));
-    if let Some(told) = &case.told {
-        around(told.created_at, axes.created_at);
-        around(told.expires_at, axes.expires_at);
-        around(told.exp, axes.exp);
-        around(told.used_at, axes.used_at);
+    if let Some(fields) = &case.fields {
+        around(fields.created_at, axes.created_at);
+        around(fields.expires_at, axes.expires_at);
+        around(fields.exp, axes.exp);
+        around(fields.used_at, axes.used_at);
     }
     all.retain(|now| CLOCK.contains(now));
     all.sort_unstable();
@@ -255,7 +263,7 @@ pub(crate) fn instants(case: &Case, axes: Axes, of_ttl: &[i64]) -> Vec<i64> {
     all
 }
 
-/// The row as it is stored once it is retired.
+/// The row as it is stored after retirement.
 pub(crate) fn retired(retirement: &Retirement) -> Row {
     let row = retirement.row().clone();
     Row { ttl: retirement.ttl(), retired_from: retirement.retired_from(), ..row }
@@ -265,16 +273,16 @@ pub(crate) fn at(now: i64) -> EpochSeconds {
     EpochSeconds::new(now)
 }
 
-/// A verdict in the words of the model.
-pub(crate) fn says(verdict: Verdict) -> Says {
+/// A verdict of `shared` as the model's type.
+pub(crate) fn outcome(verdict: Verdict) -> Outcome {
     match verdict {
-        Verdict::Keep(reason) => Says::Keep(reason.name()),
-        Verdict::Delete(reason) => Says::Delete(reason.name()),
+        Verdict::Keep(reason) => Outcome::Keep(reason.name()),
+        Verdict::Delete(reason) => Outcome::Delete(reason.name()),
     }
 }
 
 /// Prints the number of cases.
-pub(crate) fn count(what: &str, cases: u64, began: std::time::Instant) {
-    let seconds = model::seconds(began);
+pub(crate) fn count(what: &str, cases: u64, started: std::time::Instant) {
+    let seconds = model::seconds(started);
     model::figure(&json!({"part": "cases", "what": what, "cases": cases, "seconds": seconds}));
 }

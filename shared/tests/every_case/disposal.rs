@@ -1,10 +1,10 @@
-//! `Condemned::dispose`: what is done with a row, whichever decision has condemned it. It reads the stored TTL, whether the row is
-//! retired, and for how long rows are retired; so the product is of these, of every decision and of every bucket.
+//! `Condemned::dispose`: what is done with a row that any decision condemned. It reads the stored TTL, whether the row is retired,
+//! and for how long rows are retired; the product is of these, of every decision and of every bucket.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::rows::{self, ACTOR};
-use model::verdict::{Kind, Time, Wishes, left_to_ttl, usable};
+use model::verdict::{Kind, Settings, Time, left_to_ttl, usable};
 use shared::bucket::{BUCKETS, Bucket, can_refer, provider};
 use shared::cascade;
 use shared::disposal::{Condemned, Disposal, Judged, Restoration, condemn};
@@ -17,7 +17,7 @@ use shared::time::EpochSeconds;
 use crate::cases::{
     Axes, CLOCK, Case, FIVE_YEARS, RETIREMENTS, at, count, instants, kind_of, policy, retired, ttl_raw,
 };
-use crate::cases::{ttls, wishes};
+use crate::cases::{settings, ttls};
 
 type Decide = Box<dyn Fn(Row, EpochSeconds, &Policy) -> Option<Condemned>>;
 
@@ -36,7 +36,7 @@ fn dead(judged: Judged) -> Option<Condemned> {
     }
 }
 
-/// Every public decision that condemns a row, with a row of each bucket that is dead by it whatever its TTL, or by its TTL alone.
+/// Every public decision that condemns a row, each with rows that it condemns whatever their TTL, or by their TTL alone.
 fn every_decision() -> Vec<Dead> {
     let mut all: Vec<Dead> = Vec::new();
     let mut add = |decision, bucket, data: &str, decide: Decide| {
@@ -89,7 +89,7 @@ fn every_decision() -> Vec<Dead> {
     all
 }
 
-/// Every class of TTLs, and one of each type that is no number.
+/// Every class of TTLs, and one of each type that is not a number.
 fn raw_ttls() -> Vec<(Time, Raw)> {
     let others = [
         Raw::Bool(true),
@@ -106,8 +106,8 @@ fn raw_ttls() -> Vec<(Time, Raw)> {
     numbers.chain(others.map(|raw| (Time::Malformed, raw))).collect()
 }
 
-fn days(retire: Option<i128>) -> Wishes {
-    Wishes { retire, legacy: true, ..wishes() }
+fn days(retire: Option<i128>) -> Settings {
+    Settings { retire, legacy: true, ..settings() }
 }
 
 fn rules(retire: Option<i128>) -> Policy {
@@ -116,12 +116,12 @@ fn rules(retire: Option<i128>) -> Policy {
 
 #[test]
 fn every_condemned_row_is_deleted_left_to_its_ttl_or_retired_once() {
-    let (began, mut cases, mut reasons) = (std::time::Instant::now(), 0, BTreeSet::new());
+    let (started, mut cases, mut reasons) = (std::time::Instant::now(), 0, BTreeSet::new());
     for source in every_decision() {
         let mut condemned = 0;
         for (ttl, raw) in raw_ttls() {
             let row = rows::row(source.bucket, "n", source.data.clone(), raw);
-            let case = Case { row, told: None, ttl };
+            let case = Case { row, fields: None, ttl };
             let ends = RETIREMENTS.iter().flatten().map(|seconds| -i64::try_from(*seconds).unwrap());
             let constants: Vec<i64> = [0, FIVE_YEARS].into_iter().chain(ends).collect();
             for now in instants(&case, Axes::default(), &constants) {
@@ -129,36 +129,36 @@ fn every_condemned_row_is_deleted_left_to_its_ttl_or_retired_once() {
                 reasons.insert(dead.reason().name());
                 condemned += 1;
                 for retire in RETIREMENTS {
-                    cases += hold(&source, &case, now, &dead, retire);
+                    cases += check(&source, &case, now, &dead, retire);
                 }
             }
         }
-        // A permanent record, and an index row by itself, are condemned by nothing.
+        // `condemn` alone never condemns a permanent record or an index row.
         let never = source.decision == "condemn" && matches!(kind_of(source.bucket), Kind::Client | Kind::Index);
         assert_eq!(condemned == 0, never, "{} of {}", source.decision, source.bucket.name);
     }
     let every = "consumed dangling expired legacy replaced target_dead ttl_past unindexed unreferenced";
     assert_eq!(reasons.into_iter().collect::<Vec<_>>().join(" "), every);
-    count("dispose, after every decision that condemns", cases, began);
+    count("dispose, after every decision that condemns", cases, started);
 }
 
-/// One dead row in one second, under one policy: `dead` is what a run that deletes makes of it.
-fn hold(source: &Dead, case: &Case, now: i64, dead: &Condemned, retire: Option<i128>) -> u64 {
+/// Checks one dead row at one time, under one policy: `dead` is the result of a run that deletes.
+fn check(source: &Dead, case: &Case, now: i64, dead: &Condemned, retire: Option<i128>) -> u64 {
     let context = || format!("{} of {} at {now}, {retire:?}: {}", source.decision, source.bucket.name, case.show());
     let left = left_to_ttl(case.ttl, now.into(), &days(retire));
-    // Retire and delete agree on who is dead; a row that is left to its TTL need not be judged.
+    // Retire and delete agree on which rows are dead; a row that is left to its TTL need not be judged.
     let Some(condemned) = (source.decide)(case.row.clone(), at(now), &rules(retire)) else {
-        assert!(left, "not dead where rows are retired: {}", context());
+        assert!(left, "not dead if rows are retired: {}", context());
         return 1;
     };
     assert_eq!((condemned.reason(), condemned.row()), (dead.reason(), &case.row), "{}", context());
     assert_eq!(condemned.bucket(), source.bucket, "{}", context());
     match condemned.dispose(at(now), &rules(retire)) {
-        Disposal::Delete(gone) => assert!(retire.is_none() && *gone.row() == case.row, "{}", context()),
-        Disposal::LeaveToTtl(stays) => {
-            assert!(left && *stays.row() == case.row, "{}", context());
-            // Nothing is written later either, for as long as DynamoDB acts on the TTL.
-            let Time::At(ttl) = case.ttl else { panic!("left to no TTL: {}", context()) };
+        Disposal::Delete(deleted) => assert!(retire.is_none() && *deleted.row() == case.row, "{}", context()),
+        Disposal::LeaveToTtl(kept) => {
+            assert!(left && *kept.row() == case.row, "{}", context());
+            // Later runs write nothing either, as long as DynamoDB acts on the TTL.
+            let Time::At(ttl) = case.ttl else { panic!("left to TTL, but it has none: {}", context()) };
             let last = i64::try_from(ttl).unwrap() + FIVE_YEARS;
             for later in [now + 1, last - FIVE_YEARS, last - FIVE_YEARS + 1, last] {
                 let later = later.clamp(now, last);
@@ -169,18 +169,18 @@ fn hold(source: &Dead, case: &Case, now: i64, dead: &Condemned, retire: Option<i
             let seconds = i64::try_from(retire.expect("retired by a run that deletes")).unwrap();
             assert!(!left && retirement.until() == at(now + seconds), "{}", context());
             assert_eq!((retirement.row(), retirement.condemned().reason()), (&case.row, dead.reason()));
-            // From the year 5138 on a TTL is one in milliseconds, which DynamoDB does not act on.
+            // From the year 5138 on, a TTL counts as one in milliseconds, which DynamoDB does not act on.
             if usable(Time::At(i128::from(now + seconds)), now.into()).is_some() {
                 let after = retired(&retirement);
-                return 2 + once(source, case, &after, now, now + seconds);
+                return 2 + check_retired_once(source, case, &after, now, now + seconds);
             }
         }
     }
     2
 }
 
-/// A row that was retired at `now`: it is as dead as it was, and its end is written once, whatever the days are later.
-fn once(source: &Dead, case: &Case, after: &Row, now: i64, until: i64) -> u64 {
+/// Checks a row that was retired at `now`: verdicts are unchanged, and its end is written once, whatever the days are later.
+fn check_retired_once(source: &Dead, case: &Case, after: &Row, now: i64, until: i64) -> u64 {
     let context = || format!("{} of {}, retired at {now}: {}", source.decision, source.bucket.name, case.show());
     assert!(after.is_retired() && after.ttl_before() == &case.row.ttl, "{}", context());
     assert_eq!((&after.key, &after.bucket, &after.data), (&case.row.key, &case.row.bucket, &case.row.data));
@@ -192,10 +192,10 @@ fn once(source: &Dead, case: &Case, after: &Row, now: i64, until: i64) -> u64 {
             continue;
         }
         let verdict = |row: &Row| (source.decide)(row.clone(), at(later), &rules(None)).map(|dead| dead.reason());
-        assert_eq!(verdict(after), verdict(&case.row), "judged otherwise at {later}: {}", context());
+        assert_eq!(verdict(after), verdict(&case.row), "judged differently at {later}: {}", context());
         for retire in RETIREMENTS.into_iter().flatten() {
             let again = written(source, after, later, Some(retire)).is_some();
-            // Unless DynamoDB has not acted on it in five years.
+            // Unless DynamoDB has not acted on it for five years.
             assert!(!again || later > until + FIVE_YEARS, "written again at {later}: {}", context());
             cases += 1;
         }
@@ -203,7 +203,7 @@ fn once(source: &Dead, case: &Case, after: &Row, now: i64, until: i64) -> u64 {
     cases
 }
 
-/// Until when a later run retires the row; `None` when it writes nothing.
+/// Until when a later run retires the row; `None` if it writes nothing.
 fn written(source: &Dead, row: &Row, now: i64, retire: Option<i128>) -> Option<EpochSeconds> {
     let condemned = (source.decide)(row.clone(), at(now), &rules(retire))?;
     match condemned.dispose(at(now), &rules(retire)) {

@@ -1,8 +1,8 @@
-//! What the classes leave out: spellings, and rows and times at random.
+//! Cases outside the classes: spellings, and random rows and times.
 
 use fastrand::Rng;
 use model::rows::{self, NOW};
-use model::verdict::{Time, Told, Used, Wishes, judged, unindexed};
+use model::verdict::{RowFields, Settings, Time, Used, judged, unindexed};
 use shared::bucket::{BUCKETS, Bucket, can_refer};
 use shared::expiry::Verdict::{self, Delete, Keep};
 use shared::expiry::{DeleteReason, KeepReason, Policy, judge};
@@ -10,7 +10,7 @@ use shared::index::target_of;
 use shared::integrity::{Lookup, Sighting, compare, judge_unindexed, repair_index};
 use shared::row::{Field, Fields, Raw, Row};
 
-use crate::cases::{FIVE_YEARS, WINDOWS, at, count, kind_of, policy, says, spell, ttl_raw};
+use crate::cases::{FIVE_YEARS, WINDOWS, at, count, kind_of, outcome, policy, spell, ttl_raw};
 use crate::relations::pointers;
 
 #[test]
@@ -52,7 +52,7 @@ fn a_field_is_missing_malformed_or_a_number_whatever_its_spelling() {
     }
 }
 
-/// A number of any size, near today's seconds as often as not.
+/// A number of any size, often near `NOW`.
 fn number(random: &mut Rng) -> i64 {
     match random.u8(..4) {
         0 => random.i64(..) >> random.u8(..63),
@@ -71,13 +71,13 @@ fn time(random: &mut Rng) -> Time {
 
 #[test]
 fn random_rows_outside_the_classes_have_the_models_verdict() {
-    let (began, mut cases) = (std::time::Instant::now(), 0);
+    let (started, mut cases) = (std::time::Instant::now(), 0);
     let seed = std::env::var("PROOF_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let rounds = if model::is_long() { 400_000 } else { 8_000 };
     println!("PROOF_SEED={seed}");
     let mut random = Rng::with_seed(seed);
     for _ in 0..rounds {
-        let told = Told {
+        let fields = RowFields {
             created_at: time(&mut random),
             expires_at: time(&mut random),
             exp: time(&mut random),
@@ -87,35 +87,35 @@ fn random_rows_outside_the_classes_have_the_models_verdict() {
             retrieved_at: time(&mut random),
         };
         let (ttl, now) = (time(&mut random), number(&mut random).max(0));
-        let wishes = Wishes {
+        let settings = Settings {
             window: WINDOWS[random.usize(..3)] + i128::from(random.u32(..)),
             grace: i128::from(random.u32(300..)),
             legacy: random.bool(),
             retire: random.bool().then(|| i128::from(random.u32(86_400..))),
         };
-        let data = Raw::Text(spell(&told));
+        let data = Raw::Text(spell(&fields));
         for bucket in &BUCKETS {
-            let (kind, rules) = (kind_of(bucket), policy(&wishes));
+            let (kind, rules) = (kind_of(bucket), policy(&settings));
             let row = rows::row(bucket, "n", data.clone(), ttl_raw(ttl));
             let verdict = judge(&row, bucket, at(now), &rules);
-            let context = || format!("{} at {now}: {told:?}, TTL {ttl:?}, {wishes:?}", bucket.name);
-            assert_eq!(says(verdict), judged(kind, Some(&told), ttl, now.into(), &wishes), "{}", context());
+            let context = || format!("{} at {now}: {fields:?}, TTL {ttl:?}, {settings:?}", bucket.name);
+            assert_eq!(outcome(verdict), judged(kind, Some(&fields), ttl, now.into(), &settings), "{}", context());
             cases += 1;
             if let Some(index) = pointers().find(|index| target_of(index) == Some(bucket)) {
                 cases += compared_by_verdict(&mut random, index, row.clone(), verdict, now, &rules);
             }
             if can_refer(bucket) {
                 let verdict = judge_unindexed(&row, bucket, Sighting::Again, at(now), &rules);
-                let expected = unindexed(kind, Some(&told), ttl, true, now.into(), &wishes);
-                assert_eq!(says(verdict), expected, "{}", context());
+                let expected = unindexed(kind, Some(&fields), ttl, true, now.into(), &settings);
+                assert_eq!(outcome(verdict), expected, "{}", context());
                 cases += 1;
             }
         }
     }
-    count("random rows outside the classes", cases, began);
+    count("random rows outside the classes", cases, started);
 }
 
-/// `compare` depends on the index row only through whose it is, and on the target only through whose it is and the verdict on it.
+/// `compare` depends only on the owner and bucket of both rows, and on the verdict on the target.
 fn compared_by_verdict(
     random: &mut Rng,
     index: &Bucket,

@@ -1,42 +1,42 @@
-//! `judge` and `dead_from`: a row by its own fields and its TTL.
+//! `judge` and `dead_from`: verdicts on a row by its own fields and its TTL.
 
-use model::verdict::{Kind, Says, Used, Wishes, alive_until, judged, usable};
+use model::verdict::{Kind, Outcome, Settings, Used, alive_until, judged, usable};
 use shared::bucket::{BUCKETS, Bucket};
 use shared::disposal;
 use shared::expiry::{Verdict, dead_from, judge};
 use shared::row::Raw;
 
 use crate::cases::{Axes, CLOCK, Case, FIVE_YEARS, RETIREMENTS, Turns, WINDOWS, at, count, instants, kind_of, policy};
-use crate::cases::{rows_of, says, ttls, wishes};
+use crate::cases::{outcome, rows_of, settings, ttls};
 
 #[test]
-fn every_verdict_on_a_row_by_itself_is_the_models_and_keeps_the_sentences() {
-    let (began, mut cases) = (std::time::Instant::now(), 0);
+fn every_verdict_on_a_row_by_itself_is_the_models_and_follows_the_rules() {
+    let (started, mut cases) = (std::time::Instant::now(), 0);
     let mut retirements = Turns::of(RETIREMENTS.to_vec());
     for bucket in &BUCKETS {
         let kind = kind_of(bucket);
         for window in if kind == Kind::Refresh { &WINDOWS[..] } else { &WINDOWS[..1] } {
             for legacy in if kind == Kind::Unread { &[false, true][..] } else { &[false][..] } {
-                let wishes = Wishes { window: *window, legacy: *legacy, ..wishes() };
-                let axes = Axes::own(kind, &wishes);
+                let settings = Settings { window: *window, legacy: *legacy, ..settings() };
+                let axes = Axes::own(kind, &settings);
                 rows_of(bucket, axes, &ttls(), |case| {
-                    cases += hold(case, bucket, axes, &wishes, &mut retirements);
+                    cases += check(case, bucket, axes, &settings, &mut retirements);
                 });
             }
         }
     }
-    count("judge and dead_from", cases, began);
+    count("judge and dead_from", cases, started);
 }
 
-/// One row at every instant.
-fn hold(
+/// Checks one row at every instant.
+fn check(
     case: &Case,
     bucket: &'static Bucket,
     axes: Axes,
-    wishes: &Wishes,
+    settings: &Settings,
     retirements: &mut Turns<Option<i128>>,
 ) -> u64 {
-    let (kind, rules) = (kind_of(bucket), policy(wishes));
+    let (kind, rules) = (kind_of(bucket), policy(settings));
     let first = dead_from(&case.row, bucket, &rules);
     let mut nows = instants(case, axes, &[0, FIVE_YEARS]);
     nows.extend(first.into_iter().flat_map(|first| [first.get() - 1, first.get()]).filter(|now| CLOCK.contains(now)));
@@ -45,32 +45,32 @@ fn hold(
     let mut dead_before = false;
     for now in &nows {
         let verdict = judge(&case.row, bucket, at(*now), &rules);
-        let context = || format!("{} at {now}, {wishes:?}: {}: {verdict:?}", bucket.name, case.show());
+        let context = || format!("{} at {now}, {settings:?}: {}: {verdict:?}", bucket.name, case.show());
         let wide = i128::from(*now);
-        assert_eq!(says(verdict), judged(kind, case.told.as_ref(), case.ttl, wide, wishes), "{}", context());
+        assert_eq!(outcome(verdict), judged(kind, case.fields.as_ref(), case.ttl, wide, settings), "{}", context());
         let dead = matches!(verdict, Verdict::Delete(_));
         let past = usable(case.ttl, wide).is_some_and(|ttl| ttl < wide);
 
-        // No verdict deletes before the last second in which any release's own rule finds the row alive, plus the slack. A TTL that
-        // is past ends a row that is consumed, spent or does not tell its time, and carries an hour.
-        let until = alive_until(kind, case.told.as_ref());
-        let used = case.told.map_or(Used::Missing, |told| told.used);
+        // No verdict deletes before the last second in which any release finds the row alive, plus the slack. A past TTL, which
+        // includes an hour for skew, ends a row that is consumed, used or has no time of its own.
+        let until = alive_until(kind, case.fields.as_ref());
+        let used = case.fields.map_or(Used::Missing, |fields| fields.used);
         let unused = matches!(used, Used::No | Used::Missing);
         if dead && kind != Kind::Unread {
             let outlived = until.is_some_and(|until| wide > until + 300);
             assert!(outlived || past && (until.is_none() || !unused), "deleted while alive: {}", context());
         }
-        // More time never turns a delete into a keep, except that a TTL more than five years past is none.
+        // A deleted row is never kept later, except that a TTL more than five years past does not count.
         let too_old = matches!(case.ttl, model::verdict::Time::At(ttl) if wide - ttl > i128::from(FIVE_YEARS));
         assert!(dead || !dead_before || too_old, "kept after it was dead: {}", context());
         dead_before = dead;
 
-        // `dead_from` is exactly the first second. Rows of 3.2.1 have none: they die when the operator says so.
+        // `dead_from` is exactly the first second. Rows of 3.2.1 have none: REMOVE_LEGACY decides.
         let says_dead = first.is_some_and(|first| first <= at(*now));
         assert!(dead == says_dead || kind == Kind::Unread || too_old && says_dead, "{first:?}: {}", context());
 
-        // Retire and delete agree on who is dead: what is done with a dead row is [`crate::disposal`]'s.
-        let retiring = Wishes { retire: *retirements.next(), ..*wishes };
+        // Retire and delete agree on which rows are dead; [`crate::disposal`] tests what is done with them.
+        let retiring = Settings { retire: *retirements.next(), ..*settings };
         let condemned = disposal::condemn(case.row.clone(), bucket, at(*now), &policy(&retiring));
         let retiring = condemned.map_or_else(Verdict::Keep, |condemned| Verdict::Delete(condemned.reason()));
         assert_eq!(retiring, verdict, "{}", context());
@@ -78,29 +78,29 @@ fn hold(
     2 * nows.len() as u64
 }
 
-/// A row of another bucket, of another owner, or under a key that does not begin with its bucket is kept, whatever is in it.
+/// A row of another bucket or owner, or whose key does not start with its bucket, is kept whatever it contains.
 #[test]
-fn a_row_that_is_not_the_buckets_is_kept_whatever_it_holds() {
-    let (began, mut cases) = (std::time::Instant::now(), 0);
+fn keeps_a_row_of_another_bucket_whatever_it_contains() {
+    let (started, mut cases) = (std::time::Instant::now(), 0);
     for bucket in &BUCKETS {
-        let (kind, wishes) = (kind_of(bucket), Wishes { legacy: true, ..wishes() });
-        let axes = Axes::own(kind, &wishes);
+        let (kind, settings) = (kind_of(bucket), Settings { legacy: true, ..settings() });
+        let axes = Axes::own(kind, &settings);
         rows_of(bucket, axes, &ttls(), |case| {
-            let mut strangers = vec![case.row.clone(); 5];
-            strangers[0].bucket = Raw::Text(format!("{}:n", bucket.name));
-            strangers[1].bucket = Raw::Absent;
-            strangers[2].bucket = Raw::Bytes(bucket.name.into());
-            strangers[3].key.sort = format!("{}n", bucket.name);
-            strangers[4].key.owner = "_actingweb_other".to_owned();
-            for row in &strangers {
+            let mut foreign = vec![case.row.clone(); 5];
+            foreign[0].bucket = Raw::Text(format!("{}:n", bucket.name));
+            foreign[1].bucket = Raw::Absent;
+            foreign[2].bucket = Raw::Bytes(bucket.name.into());
+            foreign[3].key.sort = format!("{}n", bucket.name);
+            foreign[4].key.owner = "_actingweb_other".to_owned();
+            for row in &foreign {
                 for now in [*CLOCK.start(), model::rows::NOW, *CLOCK.end()] {
-                    let verdict = judge(row, bucket, at(now), &policy(&wishes));
-                    assert_eq!(says(verdict), Says::Keep("foreign"), "{row:?} {}", case.show());
-                    assert_eq!(dead_from(row, bucket, &policy(&wishes)), None, "{row:?} {}", case.show());
+                    let verdict = judge(row, bucket, at(now), &policy(&settings));
+                    assert_eq!(outcome(verdict), Outcome::Keep("foreign"), "{row:?} {}", case.show());
+                    assert_eq!(dead_from(row, bucket, &policy(&settings)), None, "{row:?} {}", case.show());
                     cases += 1;
                 }
             }
         });
     }
-    count("rows of another bucket", cases, began);
+    count("rows of another bucket", cases, started);
 }

@@ -1,4 +1,4 @@
-//! JSON as Python reads it, against Python itself: one process, fed over pipes.
+//! JSON parsing compared with Python's: one Python process, connected by pipes.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,7 +10,7 @@ use shared::integrity::pointed_actor;
 use shared::row::{Field, Fields, Raw, Row, RowKey, Ttl, TtlState};
 use shared::time::EpochSeconds;
 
-/// Texts that are sent before the answers are read: fewer than a pipe holds.
+/// Texts that are sent before the answers are read: must fit into a pipe.
 const BATCH: usize = 16;
 
 struct Python {
@@ -36,7 +36,7 @@ impl Python {
         let mut answer = || {
             let mut line = String::new();
             self.answers.read_line(&mut line).unwrap();
-            // A string with half of a surrogate pair is none in Rust.
+            // Rust has no strings with half of a surrogate pair.
             serde_json::from_str(&line).unwrap_or_else(|_| json!({"kind": "surrogates"}))
         };
         texts.iter().map(|_| answer()).collect()
@@ -50,7 +50,7 @@ impl Drop for Python {
     }
 }
 
-/// What this project makes of a text, in the words of the script.
+/// How `shared` reads a text, in the format of the script.
 fn ours(text: &str) -> Value {
     let data = Raw::Text(text.to_owned());
     let Some(fields) = Fields::read(&data) else { return json!({"kind": "unreadable"}) };
@@ -69,21 +69,21 @@ fn ours(text: &str) -> Value {
 }
 
 #[test]
-fn json_is_read_as_python_reads_it() {
+fn reads_json_as_python_does() {
     let fuzz = Fuzz::start("JSON, against Python", 100_000);
     let (mut corpus, mut python) = (Corpus::of(include_str!("corpus/json.txt"), fuzz.seed), Python::start());
-    let mut met = HashSet::new();
+    let mut seen = HashSet::new();
     let mut check = |texts: &[String]| {
         let mut fresh = Vec::new();
         for (text, theirs) in texts.iter().zip(python.ask(texts)) {
             let (mine, actor) = (ours(text), pointed_actor(&Raw::Text(text.clone())));
             match theirs["kind"].as_str() {
                 Some("object") => assert_eq!(mine, theirs, "{text:?}"),
-                // A field with half of a pair: it is no name that a key can have.
+                // A field with half of a surrogate pair cannot be part of a key.
                 Some("surrogates") => {}
                 _ => assert_eq!(mine["kind"], "unreadable", "{text:?}: Python says {theirs}"),
             }
-            // An actor that is read here is the one that the application reads.
+            // An actor that `shared` reads is the one that the application reads.
             if let Some(actor) = actor {
                 assert_eq!(
                     (theirs["kind"].as_str(), theirs["text"].as_str()),
@@ -91,7 +91,7 @@ fn json_is_read_as_python_reads_it() {
                     "{text:?}"
                 );
             }
-            if met.insert(signature(&theirs)) {
+            if seen.insert(signature(&theirs)) {
                 fresh.push(text.clone());
             }
         }
@@ -119,9 +119,9 @@ fn signature(answer: &Value) -> String {
     format!("{} {} {} {}", answer["kind"], list("times"), answer["used"], list("names"))
 }
 
-/// A TTL is usable or it is not, and both ways of asking agree, whatever the digits.
+/// `Ttl::state` and `Row::ttl_fault` agree on whether a TTL is malformed.
 #[test]
-fn any_digits_of_a_ttl_are_read_alike_by_all() {
+fn all_readers_of_a_ttl_agree() {
     let fuzz = Fuzz::start("TTLs", 40_000);
     let mut corpus = Corpus::of(
         "0\n-1\n1\n1e9\n1.5\n2400000000\n99999999999\n100000000000\n9223372036854775808\n1E+11\n-0\n007",

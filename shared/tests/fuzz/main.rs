@@ -1,5 +1,5 @@
-//! Fuzzing of what reads bytes: mutations of a corpus that is kept in `corpus/`, one text a line. A text whose answer is of a new kind joins
-//! the corpus while the test runs. Items are fuzzed in `dynamo`, cursors and the events of an execution in `jobs`.
+//! Fuzzing of parsers: mutations of the corpus in `corpus/`, one text per line. A text with a new kind of result is added to the corpus
+//! while the test runs. Items are fuzzed in `dynamo`, cursors and the events of an execution in `jobs`.
 
 mod json;
 mod records;

@@ -4,9 +4,9 @@ use model::mutate::{Corpus, Fuzz};
 use serde_json::Value;
 use shared::cascade::{Record, read};
 
-/// A record that names a removed token is one of TTL's removals, of this table, with the key of a token in it twice.
+/// A record that is read as a removed token is a removal by TTL, in this table, with the token's key in both places.
 #[test]
-fn no_record_names_a_token_that_ttl_did_not_remove() {
+fn accepts_only_records_of_tokens_that_ttl_removed() {
     let fuzz = Fuzz::start("stream records", 40_000);
     let mut corpus = Corpus::of(include_str!("corpus/records.txt"), fuzz.seed);
     let (mut removals, mut parsed) = (0, 0);

@@ -1,4 +1,4 @@
-//! More boundaries of the decisions, as tables: what the engine tests see from afar, and `cargo mutants` asked for up close.
+//! More boundaries of the decisions, as tables: cases that the engine tests cover only indirectly, and that `cargo mutants` found.
 
 use model::rows::{ACTOR, NOW, bucket, json as data, number, row, text};
 use serde_json::{Value, json};
@@ -27,15 +27,15 @@ fn token(bucket_name: &str, fields: &Value, ttl: Raw) -> Row {
 }
 
 #[test]
-fn an_unindexed_token_goes_when_it_is_older_than_the_grace_period() {
+fn deletes_an_unindexed_token_older_than_the_grace_period() {
     let alive = |created: Value| json!({"created_at": created, "expires_at": NOW + 9});
     for name in ["mcp_tokens", "mcp_auth_codes", "mcp_refresh_tokens"] {
         for (what, created, first, again) in [
-            ("older", json!(NOW - GRACE_SECONDS - 1), Delete(D::Unindexed), Delete(D::Unindexed)),
-            ("as old", json!(NOW - GRACE_SECONDS), Keep(K::Young), Keep(K::Young)),
+            ("older than the grace period", json!(NOW - GRACE_SECONDS - 1), Delete(D::Unindexed), Delete(D::Unindexed)),
+            ("exactly as old", json!(NOW - GRACE_SECONDS), Keep(K::Young), Keep(K::Young)),
             ("younger", json!(NOW - GRACE_SECONDS + 1), Keep(K::Young), Keep(K::Young)),
-            ("of the future", json!(NOW + 1), Keep(K::Young), Keep(K::Young)),
-            ("of no age", Value::Null, Keep(K::SeenOnce), Delete(D::Unindexed)),
+            ("created in the future", json!(NOW + 1), Keep(K::Young), Keep(K::Young)),
+            ("of unknown age", Value::Null, Keep(K::SeenOnce), Delete(D::Unindexed)),
             ("of a malformed age", json!("x"), Keep(K::SeenOnce), Delete(D::Unindexed)),
         ] {
             let row = token(name, &alive(created), Raw::Absent);
@@ -50,7 +50,7 @@ fn an_unindexed_token_goes_when_it_is_older_than_the_grace_period() {
 }
 
 #[test]
-fn an_unindexed_row_that_guards_its_chain_stays_in_its_window() {
+fn keeps_an_unindexed_tripwire_during_its_reuse_window() {
     let used = |used: Value| json!({"created_at": 1, "expires_at": NOW + 9, "used": used, "used_at": NOW});
     for (name, flag, verdict) in [
         ("mcp_refresh_tokens", json!(true), Keep(K::Tripwire)),
@@ -69,7 +69,7 @@ fn an_unindexed_row_that_guards_its_chain_stays_in_its_window() {
 }
 
 #[test]
-fn an_unindexed_row_that_ttl_takes_within_the_days_is_left_to_it() {
+fn leaves_an_unindexed_row_to_a_ttl_within_the_retire_days() {
     let policy = Policy { retire: Some(7 * 24 * HOUR), ..Policy::default() };
     let beyond = number(NOW + 7 * 24 * HOUR + 1);
     for (ttl, could) in [(number(NOW + 1), Err(K::LeftToTtl)), (beyond, Ok(())), (Raw::Absent, Ok(()))] {
@@ -78,13 +78,13 @@ fn an_unindexed_row_that_ttl_takes_within_the_days_is_left_to_it() {
     }
 }
 
-/// A provider row as old as `age`, by its TTL.
+/// A provider row of this age, by its TTL.
 fn provider(age: i64) -> Row {
     token("mcp_google_tokens", &json!({"refresh_token": "x"}), number(NOW - age + 2 * HOUR))
 }
 
 #[test]
-fn a_lone_provider_row_goes_when_it_is_older_than_the_grace_period() {
+fn deletes_a_lone_provider_row_older_than_the_grace_period() {
     assert_eq!(provider_age(&provider(77), now()), Some(77));
     assert_eq!(provider_age(&provider(2 * HOUR + 1), now()), None, "past its TTL");
     let ageless = token("mcp_google_tokens", &json!({}), Raw::Absent);
@@ -92,9 +92,9 @@ fn a_lone_provider_row_goes_when_it_is_older_than_the_grace_period() {
     let unreferenced = Some(Delete(D::Unreferenced));
     for (what, row, first, again) in [
         ("older", provider(GRACE_SECONDS + 1), unreferenced, unreferenced),
-        ("as old", provider(GRACE_SECONDS), Some(Keep(K::Young)), Some(Keep(K::Young))),
+        ("exactly as old", provider(GRACE_SECONDS), Some(Keep(K::Young)), Some(Keep(K::Young))),
         ("past its TTL", provider(2 * HOUR + 1), Some(Delete(D::TtlPast)), Some(Delete(D::TtlPast))),
-        ("of no age", ageless, Some(Keep(K::SeenOnce)), unreferenced),
+        ("of unknown age", ageless, Some(Keep(K::SeenOnce)), unreferenced),
     ] {
         for (sighting, verdict) in [(Sighting::First, first), (Sighting::Again, again)] {
             let got = judge_lone_provider(&row, Referrers::None, sighting, now(), &Policy::default());
@@ -125,20 +125,20 @@ fn every_field_is_read_from_its_own_key() {
 }
 
 #[test]
-fn the_repair_asks_for_every_index_row_that_is_one() {
+fn the_repair_looks_up_the_target_of_every_index_row() {
     let policy = Policy::default();
     let index = |data: Raw, ttl: Raw| row(bucket("_access_token_index"), "t", data, ttl);
     let ask = |row: &Row, name: &str, policy: &Policy| ask_anyway(row, bucket(name), now(), policy);
     let pointer = index(data(&json!(ACTOR)), number(NOW + 9 * HOUR));
     let target = Question::LookAt(RowKey::new(ACTOR, "mcp_tokens:t"));
-    assert_eq!(ask(&pointer, "_access_token_index", &policy), target, "due or not");
+    assert_eq!(ask(&pointer, "_access_token_index", &policy), target, "even if it is not due");
     assert_eq!(ask(&pointer, "access_token_index", &policy), Question::Settled(K::Foreign), "of the other generation");
     let session = token("_oauth_sessions", &json!(ACTOR), Raw::Absent);
-    assert_eq!(ask(&session, "_oauth_sessions", &policy), Question::Settled(K::Foreign), "no index row at all");
+    assert_eq!(ask(&session, "_oauth_sessions", &policy), Question::Settled(K::Foreign), "not an index row");
 }
 
 #[test]
-fn what_only_3_2_1_read_goes_when_an_operator_says_so() {
+fn deletes_rows_that_only_3_2_1_read_if_remove_legacy_is_set() {
     for legacy in BUCKETS.iter().filter(|bucket| bucket.owner == Owner::Legacy) {
         let row = row(legacy, "t", data(&json!(ACTOR)), number(NOW - 1));
         for (remove_legacy, verdict) in [(false, Keep(K::Legacy)), (true, Delete(D::Legacy))] {
@@ -150,7 +150,7 @@ fn what_only_3_2_1_read_goes_when_an_operator_says_so() {
 }
 
 #[test]
-fn a_row_dies_in_the_second_that_is_told() {
+fn a_row_is_dead_from_the_second_that_dead_from_returns() {
     let window = REUSE_WINDOW_SECONDS;
     let longer = Policy { reuse_window: 2 * window, ..Policy::default() };
     let used = json!({"expires_at": NOW - 9, "used": true, "used_at": NOW});
@@ -162,7 +162,7 @@ fn a_row_dies_in_the_second_that_is_told() {
         ("mcp_tokens", json!({}), Raw::Absent, Policy::default(), None),
         ("mcp_refresh_tokens", used.clone(), Raw::Absent, Policy::default(), Some(NOW + window + 301)),
         ("mcp_refresh_tokens", used.clone(), number(NOW + 9), Policy::default(), Some(NOW + 10)),
-        // A window that the operator made longer outlasts the TTL.
+        // A longer window than the library's outlasts the TTL.
         ("mcp_refresh_tokens", used.clone(), number(NOW + 9), longer, Some(NOW + 2 * window + 301)),
         ("mcp_refresh_tokens", used, number(NOW + 3 * window), longer, Some(NOW + 2 * window + 301)),
         ("_id_token_replay", json!({"exp": NOW}), Raw::Absent, Policy::default(), Some(NOW + 360)),
@@ -172,8 +172,8 @@ fn a_row_dies_in_the_second_that_is_told() {
         ("_client_index", json!("actor"), number(NOW), Policy::default(), None),
     ] {
         let row = token(name, &fields, ttl);
-        let told = dead_from(&row, bucket(name), &policy).map(EpochSeconds::get);
-        assert_eq!(told, from, "{name} {fields}");
+        let dead_at = dead_from(&row, bucket(name), &policy).map(EpochSeconds::get);
+        assert_eq!(dead_at, from, "{name} {fields}");
         if let Some(from) = from {
             let dead =
                 |at: i64| matches!(judge(&row, bucket(name), EpochSeconds::new(at), &policy), Verdict::Delete(_));
@@ -185,10 +185,10 @@ fn a_row_dies_in_the_second_that_is_told() {
 }
 
 #[test]
-fn tells_what_is_wrong_with_a_ttl() {
+fn reports_what_is_wrong_with_a_ttl() {
     let five_years = 5 * 365 * 86_400;
     let fault = |ttl: Raw, now: i64| token("mcp_tokens", &json!({}), ttl).ttl_fault(EpochSeconds::new(now));
-    for (ttl, wrong) in [
+    for (ttl, expected) in [
         (Raw::Absent, None),
         (number(NOW), None),
         (number(NOW - five_years), None),
@@ -202,9 +202,9 @@ fn tells_what_is_wrong_with_a_ttl() {
         (number("-1.5"), Some(TtlFault::NotWholeSeconds)),
         (text("1"), Some(TtlFault::NotANumber)),
     ] {
-        assert_eq!(fault(ttl.clone(), NOW), wrong, "{ttl:?}");
+        assert_eq!(fault(ttl.clone(), NOW), expected, "{ttl:?}");
     }
-    // A clock that stands before 1975.
+    // A clock before 1975.
     assert_eq!(
         (fault(number(0), 9), fault(number(-1), 9), fault(number(1), 9)),
         (Some(TtlFault::TooOld), Some(TtlFault::TooOld), None)
@@ -212,7 +212,7 @@ fn tells_what_is_wrong_with_a_ttl() {
 }
 
 #[test]
-fn a_delete_costs_a_unit_for_each_kilobyte_begun() {
+fn a_delete_costs_one_write_unit_per_started_kilobyte() {
     let units = |bytes: usize| Row { bytes, ..provider(0) }.write_units();
     assert_eq!((units(0), units(1), units(1_024), units(1_025), units(409_600)), (1, 1, 1, 2, 400));
 }
@@ -225,7 +225,7 @@ fn a_key_is_storable_up_to_dynamodbs_limits() {
 }
 
 #[test]
-fn a_row_shows_its_kind_and_never_what_is_in_it() {
+fn debug_output_of_a_row_shows_types_and_no_content() {
     let shown = [Raw::Absent, text("s"), number(1), Raw::Bool(true), Raw::Null, Raw::Bytes(vec![1]), Raw::List(vec![])]
         .map(|raw| format!("{raw:?}"));
     assert_eq!(shown, ["absent", "text", "a number", "a boolean", "null", "bytes", "a list"]);
@@ -236,7 +236,7 @@ fn a_row_shows_its_kind_and_never_what_is_in_it() {
 }
 
 #[test]
-fn a_row_is_of_the_bucket_that_it_says_under_an_owner_that_has_it() {
+fn a_row_belongs_to_the_bucket_of_its_attribute_and_owner() {
     for known in &BUCKETS {
         let mine = row(known, "n", Raw::Absent, Raw::Absent);
         assert_eq!(mine.known_bucket().map(|bucket| (bucket.name, bucket.owner)), Some((known.name, known.owner)));
@@ -245,7 +245,7 @@ fn a_row_is_of_the_bucket_that_it_says_under_an_owner_that_has_it() {
 }
 
 #[test]
-fn an_owner_holds_what_is_its_own() {
+fn an_owner_matches_only_its_own_ids() {
     for (owner, held, not) in [
         (Owner::System("_actingweb_system"), vec!["_actingweb_system"], vec!["_actingweb_oauth2", "actor", ""]),
         (Owner::Legacy, vec!["_mcp_system", "_mcp_global"], vec!["_mcp_", "actor", "_actingweb_oauth2"]),
@@ -260,12 +260,12 @@ fn an_owner_holds_what_is_its_own() {
     assert_eq!(bucket::of_actor("mcp_tokens").map(|bucket| bucket.owner), Some(Owner::Actor));
     assert_eq!(bucket::of_actor("_oauth_sessions"), None);
     assert_eq!(bucket::provider().sort_prefix(), "mcp_google_tokens:");
-    let told = bucket("spa_access_tokens").created_at(EpochSeconds::new(NOW)).map(EpochSeconds::get);
-    assert_eq!((told, bucket("mcp_clients").created_at(now())), (Some(NOW - 2 * HOUR), None));
+    let created = bucket("spa_access_tokens").created_at(EpochSeconds::new(NOW)).map(EpochSeconds::get);
+    assert_eq!((created, bucket("mcp_clients").created_at(now())), (Some(NOW - 2 * HOUR), None));
 }
 
 #[test]
-fn settings_are_spelled_as_they_are_read_and_end_where_they_say() {
+fn setting_names_and_limits_are_exact() {
     assert_eq!([Mode::Delete, Mode::DryRun].map(Mode::name), ["delete", "dry-run"]);
     assert_eq!([Scope::System, Scope::All].map(Scope::name), ["system", "all"]);
     let parse = |pairs: &[(&str, &str)]| {
@@ -293,7 +293,7 @@ fn settings_are_spelled_as_they_are_read_and_end_where_they_say() {
 }
 
 #[test]
-fn a_segment_is_counted_as_dynamodb_counts_it() {
+fn a_segment_has_the_numbers_of_a_dynamodb_scan() {
     let segment = shared::segment::Segment::new(2, 5).unwrap();
     assert_eq!(segment.of_scan(), (2, 5));
 }

@@ -1,4 +1,4 @@
-//! When a client is unused: every boundary lists the clients that are kept.
+//! When a client is unused: every boundary also lists clients that are kept.
 
 use shared::bucket::OAUTH_OWNER;
 use shared::clients::{ClientId, Clients};
@@ -43,7 +43,7 @@ fn is_unused(rows: &[Row]) -> bool {
 }
 
 #[test]
-fn an_id_is_the_prefix_and_32_lower_case_hex_digits_and_is_written_as_it_was_read() {
+fn accepts_only_ids_of_the_prefix_and_32_lower_case_hex_digits() {
     assert_eq!(ClientId::parse(ID).map(|id| id.to_string()).as_deref(), Some(ID));
     let upper = ID.to_uppercase();
     for other in
@@ -54,7 +54,7 @@ fn an_id_is_the_prefix_and_32_lower_case_hex_digits_and_is_written_as_it_was_rea
 }
 
 #[test]
-fn a_client_is_unused_once_it_is_older_than_the_days_asked_for() {
+fn a_client_is_unused_once_it_is_older_than_the_requested_days() {
     for (created_at, unused) in [
         ((NOW - DAYS_30 - 1).to_string(), true),
         ((NOW - DAYS_30).to_string(), false),
@@ -72,13 +72,13 @@ fn a_client_is_unused_once_it_is_older_than_the_days_asked_for() {
 #[test]
 fn an_actors_own_client_is_never_unused() {
     assert!(!is_unused(&[record("ada", "5")]));
-    // One id under two owners is not one that registered itself.
+    // An id under two owners did not register itself.
     assert!(!is_unused(&[old(), record("ada", "5")]));
     assert!(!is_unused(&[record("_actingweb_system", "5")]));
 }
 
 #[test]
-fn a_row_that_names_a_client_keeps_it_in_whichever_order_they_are_read() {
+fn a_row_that_names_a_client_keeps_it_in_either_order() {
     let data = format!(r#"{{"client_id": "{ID}", "expires_at": 5}}"#);
     let named = [
         row("ada", "mcp_auth_codes", "ac_1", &data),
@@ -89,7 +89,7 @@ fn a_row_that_names_a_client_keeps_it_in_whichever_order_they_are_read() {
         row("ada", "mcp_tokens", "aw_1", &format!("{{broken {ID}")),
         row("ada", "mcp_tokens", "aw_1", &format!(r#"{{"client_id": "\u006d{}"}}"#, &ID[1..])),
         row("ada", "mcp_tokens", "aw_1", &format!(r#"{{"client\u005fid": "{ID}"}}"#)),
-        // A sign-in with Apple that is under way.
+        // An unfinished sign-in with Apple.
         row(OAUTH_OWNER, "_oauth_state_nonces", "n", &format!(r#"{{"mcp_context": {{"client_id": "{ID}"}}}}"#)),
     ];
     for row in named {
@@ -123,14 +123,14 @@ fn only_its_own_rows_can_be_deleted_and_only_as_they_were_judged() {
     let other = ID.replace('f', "e");
     for kept in [
         record("ada", &(NOW - DAYS_30 - 1).to_string()),
-        // Registered anew, under the same id.
+        // Registered again under the same id.
         record(OAUTH_OWNER, &NOW.to_string()),
         row(OAUTH_OWNER, "mcp_clients", &other, &format!(r#"{{"created_at": {}}}"#, NOW - DAYS_30 - 1)),
         row(OAUTH_OWNER, "mcp_tokens", ID, &format!(r#"{{"created_at": {}}}"#, NOW - DAYS_30 - 1)),
     ] {
         assert!(client.record(kept.clone()).is_none(), "{:?}", kept.key);
     }
-    for (bucket, name, data, is_its) in [
+    for (bucket, name, data, belongs) in [
         ("_client_index", ID, format!("\"{OAUTH_OWNER}\""), true),
         ("client_index", ID, format!("\"{OAUTH_OWNER}\""), true),
         ("_client_index", ID, "\"ada\"".to_owned(), false),
@@ -138,12 +138,16 @@ fn only_its_own_rows_can_be_deleted_and_only_as_they_were_judged() {
         ("_client_index", other.as_str(), format!("\"{OAUTH_OWNER}\""), false),
         ("_auth_code_index", ID, format!("\"{OAUTH_OWNER}\""), false),
     ] {
-        assert_eq!(client.index_row(row(OAUTH_OWNER, bucket, name, &data)).is_some(), is_its, "{bucket} {name} {data}");
+        assert_eq!(
+            client.index_row(row(OAUTH_OWNER, bucket, name, &data)).is_some(),
+            belongs,
+            "{bucket} {name} {data}"
+        );
     }
 }
 
 #[test]
-fn a_name_is_shown_plain_short_and_as_often_as_there_is_room() {
+fn names_are_escaped_and_limited_in_length_and_number() {
     let mut clients = Clients::new(EpochSeconds::new(NOW), DAYS_30);
     let data = format!(r#"{{"client_name": "\u001b[31m{}", "created_at": 5}}"#, "x".repeat(500));
     clients.add(&row(OAUTH_OWNER, "mcp_clients", ID, &data));

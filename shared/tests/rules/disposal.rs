@@ -1,4 +1,4 @@
-//! What is done with a dead row, and that it does not change who is dead.
+//! What is done with a dead row, and that this does not change which rows are dead.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn session(ttl: Raw) -> Row {
     row(bucket("_oauth_sessions"), "s", data(&json!({"created_at": NOW - 901})), ttl)
 }
 
-/// The row as it is stored after this run has disposed of it; `None` where it is left to its TTL.
+/// The row as it is stored after this run; `None` if it is left to its TTL.
 fn retired(row: &Row, at: EpochSeconds, policy: &Policy) -> Option<Row> {
     let known = row.known_bucket()?;
     match condemn(row.clone(), known, at, policy).ok()?.dispose(at, policy) {
@@ -37,11 +37,11 @@ fn retired(row: &Row, at: EpochSeconds, policy: &Policy) -> Option<Row> {
 }
 
 #[test]
-fn a_dead_row_is_left_to_a_ttl_within_the_days_and_retired_otherwise() {
+fn a_dead_row_is_left_to_a_ttl_within_the_retire_days_and_retired_otherwise() {
     for (what, ttl, is_left) in [
         ("past", number(NOW - 1), true),
         ("five years past", number(NOW - 5 * 365 * DAY), true),
-        ("past acting on", number(NOW - 5 * 365 * DAY - 1), false),
+        ("more than five years past", number(NOW - 5 * 365 * DAY - 1), false),
         ("this second", number(NOW), true),
         ("the last second", number(NOW + 7 * DAY), true),
         ("a second later", number(NOW + 7 * DAY + 1), false),
@@ -52,7 +52,7 @@ fn a_dead_row_is_left_to_a_ttl_within_the_days_and_retired_otherwise() {
     ] {
         let row = session(ttl);
         assert_eq!(is_left_to_ttl(&row, now(), &RETIRING), is_left, "{what}");
-        assert!(!is_left_to_ttl(&row, now(), &Policy::default()), "{what}: nothing is left where rows are deleted");
+        assert!(!is_left_to_ttl(&row, now(), &Policy::default()), "{what}: a run that deletes leaves nothing to TTL");
         let after = retired(&row, now(), &RETIRING);
         assert_eq!(after.is_none(), is_left, "{what}");
         let Some(after) = after else { continue };
@@ -60,16 +60,16 @@ fn a_dead_row_is_left_to_a_ttl_within_the_days_and_retired_otherwise() {
         assert_eq!(after.ttl_before(), &row.ttl, "{what}");
         for later in [-300, 0, 1, 3 * DAY, 7 * DAY, 9 * DAY] {
             let at = EpochSeconds::new(NOW + later);
-            assert!(retired(&after, at, &RETIRING).is_none(), "{what}: a run {later} s later writes nothing");
+            assert!(retired(&after, at, &RETIRING).is_none(), "{what}: a run {later} s later writes it again");
             let one_day = Policy { retire: Some(DAY), ..RETIRING };
-            assert!(retired(&after, at, &one_day).is_none(), "{what}: nor does one with fewer days");
+            assert!(retired(&after, at, &one_day).is_none(), "{what}: so does one with fewer days");
         }
     }
 }
 
-/// Every type that a TTL can have comes back as it was, and none is taken for none.
+/// Every type that a TTL can have is restored, and none is mistaken for an absent TTL.
 #[test]
-fn retired_from_gives_every_raw_value_back() {
+fn retired_from_restores_every_raw_value() {
     let list = |items: Vec<Raw>| Raw::List(items);
     let values = [
         Raw::Absent,
@@ -96,7 +96,7 @@ fn retired_from_gives_every_raw_value_back() {
         let after = retired(&before, now(), &RETIRING).expect("not left to its TTL");
         assert!(after.is_retired() && !before.is_retired());
         assert_eq!((after.ttl_before(), after.ttl()), (&ttl, before.ttl()));
-        assert!(!stored.contains(&after.retired_from), "two values are stored alike");
+        assert!(!stored.contains(&after.retired_from), "two values are stored in the same way");
         stored.push(after.retired_from.clone());
         let restoration = Restoration::of(after).expect("retired");
         assert_eq!((restoration.ttl(), restoration.until()), (&ttl, EpochSeconds::new(NOW + 7 * DAY)));
@@ -104,7 +104,7 @@ fn retired_from_gives_every_raw_value_back() {
     }
 }
 
-/// The application can write a retired row in place, which keeps `retired_from`.
+/// The application can update a retired row in place, which keeps `retired_from`.
 #[test]
 fn a_row_is_retired_only_while_its_ttl_is_the_end_of_the_retirement() {
     let end = || number(NOW + 7 * DAY);
@@ -117,28 +117,28 @@ fn a_row_is_retired_only_while_its_ttl_is_the_end_of_the_retirement() {
         ("a second off", number(NOW + 7 * DAY + 1), list(&[end(), number(NOW - 1)]), false),
         ("written without a TTL", Raw::Absent, list(&[end(), number(NOW - 1)]), false),
         ("the end is text", text("2400604800"), list(&[text("2400604800")]), false),
-        ("the end is none", number(0), list(&[number(0)]), false),
+        ("the end is zero", number(0), list(&[number(0)]), false),
         ("an empty list", end(), list(&[]), false),
         ("three values", end(), list(&[end(), end(), end()]), false),
-        ("no list", end(), end(), false),
+        ("not a list", end(), end(), false),
         ("none", end(), Raw::Absent, false),
     ] {
         let row = Row { retired_from, ..session(ttl.clone()) };
         assert_eq!((row.is_retired(), Restoration::of(row.clone()).is_some()), (is_retired, is_retired), "{what}");
-        assert!(is_retired || row.ttl() == Ttl::read(&ttl), "{what}: judged by the TTL that is stored");
+        assert!(is_retired || row.ttl() == Ttl::read(&ttl), "{what}: not judged by the stored TTL");
         let earlier = EpochSeconds::new(NOW - DAY);
         assert_eq!(is_left_to_ttl(&row, earlier, &RETIRING), is_retired, "{what}: an end beyond the days");
     }
-    // Retired anew, it comes back as the application wrote it.
+    // Retired again, it can be restored to what the application wrote.
     let stale = Row { retired_from: list(&[end(), number(NOW - 1)]), ..session(number(NOW + 20 * DAY)) };
     let again = retired(&stale, now(), &RETIRING).expect("far away");
     assert_eq!((again.ttl_before(), again.retirement().is_some()), (&stale.ttl, true));
 }
 
 #[test]
-fn an_index_row_that_ttl_takes_within_the_days_costs_no_lookup() {
+fn an_index_row_with_a_ttl_within_the_retire_days_costs_no_lookup() {
     let name = "_refresh_token_index";
-    for (what, ttl, asked) in [
+    for (what, ttl, is_looked_up) in [
         ("past", number(NOW - 1), false),
         ("due", number(NOW + 1), false),
         ("far away", number(NOW + 20 * DAY), true),
@@ -147,20 +147,20 @@ fn an_index_row_that_ttl_takes_within_the_days_costs_no_lookup() {
     ] {
         let index = row(bucket(name), "t", data(&json!("actor")), ttl);
         let question = integrity::ask_anyway(&index, bucket(name), now(), &RETIRING);
-        assert_eq!(matches!(question, Question::LookAt(_)), asked, "{what}");
-        // The days do not make an index row due, and retiring one does not either.
+        assert_eq!(matches!(question, Question::LookAt(_)), is_looked_up, "{what}");
+        // Neither the retire days nor retiring it makes an index row due.
         let had = [index.ttl.clone()].into_iter().filter(|had| *had != Raw::Absent);
         let retired_from = Raw::List([number(NOW + DAY)].into_iter().chain(had).collect());
         let retired = Row { ttl: number(NOW + DAY), retired_from, ..index.clone() };
         let question = integrity::ask_anyway(&retired, bucket(name), now(), &RETIRING);
         assert_eq!(question, Question::Settled(K::LeftToTtl), "{what}");
-        let asks = |row: &Row| integrity::ask(row, bucket(name), now(), &Policy::default());
-        assert_eq!(asks(&retired), asks(&index), "{what}: deleting again, it is judged as before");
+        let question = |row: &Row| integrity::ask(row, bucket(name), now(), &Policy::default());
+        assert_eq!(question(&retired), question(&index), "{what}: a run that deletes judges it differently");
     }
 }
 
 #[test]
-fn a_row_of_another_bucket_is_condemned_by_no_decision() {
+fn no_decision_condemns_a_row_of_another_bucket() {
     use integrity::{Indexed, Lookup, Referrers, Sighting};
     use shared::disposal::Judged;
     let index = bucket("_access_token_index");
@@ -183,9 +183,9 @@ fn a_row_of_another_bucket_is_condemned_by_no_decision() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Who is dead does not depend on what is done with the dead, and a retired row is judged as it was before.
+    /// Which rows are dead does not depend on what is done with them, and a retired row is judged as before.
     #[test]
-    fn retire_and_delete_agree_on_who_is_dead(seed: u64, later in 0..8 * DAY) {
+    fn retire_and_delete_agree_on_which_rows_are_dead(seed: u64, later in 0..8 * DAY) {
         for row in random_table(seed, NOW) {
             let row = to_row(&row);
             let Some(known) = row.known_bucket() else { continue };
@@ -198,7 +198,7 @@ proptest! {
                 prop_assert_eq!(judge(&row, known, at, &policy), judge(&after, known, at, &policy));
             }
             prop_assert!(retired(&after, at, &RETIRING).is_none());
-            // The TTL that was taken away is not one that DynamoDB would have acted on sooner.
+            // DynamoDB would not have acted sooner on the replaced TTL.
             prop_assert!(!is_left_to_ttl(&row, now(), &RETIRING));
         }
     }

@@ -1,4 +1,4 @@
-//! The decisions by themselves: no engine, no clock, no environment. They run in seconds, and `cargo mutants -p shared` runs them.
+//! Tests of the decisions: no engine, no clock, no environment. They run in seconds; `cargo mutants -p shared` uses them.
 
 mod boundaries;
 mod cascade_rules;

@@ -1,4 +1,4 @@
-//! Which rows a revocation claims: the selection by itself, restated, and what it follows.
+//! Which rows a revocation claims: the selection, restated, and the links that it follows.
 
 use model::rows::{ACTOR, NOW, bucket, json as text_of, row, text};
 use proptest::prelude::*;
@@ -32,61 +32,67 @@ fn under(owner: &str, row: Row) -> Row {
     Row { key: RowKey::new(owner, row.key.sort.clone()), ..row }
 }
 
-fn ask(row: &Row, selector: &Selector) -> Belongs {
+fn belongs_to(row: &Row, selector: &Selector) -> Belongs {
     belongs(row, row.known_bucket().expect("a known row"), selector)
 }
 
 #[test]
-fn a_client_s_token_under_another_actor_is_the_client_s_and_not_this_actor_s() {
+fn a_token_belongs_to_its_client_under_any_actor() {
     let mine = of("mcp_tokens", "aw_1", &json!({"client_id": "mcp_c", "actor_id": ACTOR}));
     let theirs = under("somebody", mine.clone());
-    assert_eq!((ask(&mine, &client("mcp_c")), ask(&theirs, &client("mcp_c"))), (Belongs::Yes, Belongs::Yes));
-    assert_eq!((ask(&mine, &actor(ACTOR)), ask(&theirs, &actor(ACTOR))), (Belongs::Yes, Belongs::No));
-    assert_eq!(ask(&mine, &client("mcp_other")), Belongs::No);
+    assert_eq!(
+        (belongs_to(&mine, &client("mcp_c")), belongs_to(&theirs, &client("mcp_c"))),
+        (Belongs::Yes, Belongs::Yes)
+    );
+    assert_eq!((belongs_to(&mine, &actor(ACTOR)), belongs_to(&theirs, &actor(ACTOR))), (Belongs::Yes, Belongs::No));
+    assert_eq!(belongs_to(&mine, &client("mcp_other")), Belongs::No);
 }
 
 #[test]
-fn a_row_in_the_actor_s_partition_is_the_actor_s_whatever_is_in_it() {
+fn a_row_in_the_actor_s_partition_belongs_to_the_actor_whatever_its_data() {
     for data in [text("not json"), text("[1]"), Raw::Absent, Raw::Null] {
         let row = row(bucket("mcp_refresh_tokens"), "rt_1", data, Raw::Absent);
-        assert_eq!(ask(&row, &actor(ACTOR)), Belongs::Yes);
+        assert_eq!(belongs_to(&row, &actor(ACTOR)), Belongs::Yes);
     }
 }
 
 #[test]
-fn a_row_that_would_have_to_say_and_cannot_be_read_is_kept_and_told_apart() {
+fn keeps_an_unreadable_row_and_reports_it_as_unreadable() {
     for data in [text("not json"), text("[1]"), text("\"x\""), Raw::Absent, Raw::Null] {
         let spa = row(bucket("spa_access_tokens"), "t", data.clone(), Raw::Absent);
         let mcp = row(bucket("mcp_tokens"), "aw_1", data, Raw::Absent);
-        assert_eq!(ask(&spa, &actor(ACTOR)), Belongs::Unreadable);
-        assert_eq!(ask(&spa, &chain("x")), Belongs::Unreadable);
-        assert_eq!(ask(&mcp, &client("mcp_c")), Belongs::Unreadable);
-        assert_eq!(ask(&mcp, &chain("x")), Belongs::Unreadable);
+        assert_eq!(belongs_to(&spa, &actor(ACTOR)), Belongs::Unreadable);
+        assert_eq!(belongs_to(&spa, &chain("x")), Belongs::Unreadable);
+        assert_eq!(belongs_to(&mcp, &client("mcp_c")), Belongs::Unreadable);
+        assert_eq!(belongs_to(&mcp, &chain("x")), Belongs::Unreadable);
         assert!(Selection::new(chain("x")).take(mcp, bucket("mcp_tokens")).is_err());
     }
-    // A field of another type says nothing.
-    assert_eq!(ask(&of("mcp_tokens", "aw_1", &json!({"client_id": 5})), &client("5")), Belongs::No);
+    // A field of another type does not match.
+    assert_eq!(belongs_to(&of("mcp_tokens", "aw_1", &json!({"client_id": 5})), &client("5")), Belongs::No);
 }
 
 #[test]
-fn a_key_that_is_there_twice_is_read_as_python_reads_it() {
+fn reads_a_duplicate_key_as_python_does() {
     let twice = text("{\"client_id\": \"mcp_a\", \"client_id\": \"mcp_b\"}");
     let row = row(bucket("mcp_tokens"), "aw_1", twice, Raw::Absent);
-    assert_eq!((ask(&row, &client("mcp_a")), ask(&row, &client("mcp_b"))), (Belongs::No, Belongs::Yes));
+    assert_eq!((belongs_to(&row, &client("mcp_a")), belongs_to(&row, &client("mcp_b"))), (Belongs::No, Belongs::Yes));
 }
 
 #[test]
-fn a_session_is_the_actor_s_only_if_it_says_so_in_its_token_data() {
-    let waits = of("_oauth_sessions", "s", &json!({"token_data": {"actor_id": ACTOR, "access_token": "t"}}));
+fn a_session_belongs_to_the_actor_only_by_its_token_data() {
+    let assigned = of("_oauth_sessions", "s", &json!({"token_data": {"actor_id": ACTOR, "access_token": "t"}}));
     let pending = of("_oauth_sessions", "s", &json!({"token_data": {"access_token": "ya29"}, "actor_id": ACTOR}));
-    assert_eq!((ask(&waits, &actor(ACTOR)), ask(&pending, &actor(ACTOR))), (Belongs::Yes, Belongs::No));
+    assert_eq!(
+        (belongs_to(&assigned, &actor(ACTOR)), belongs_to(&pending, &actor(ACTOR))),
+        (Belongs::Yes, Belongs::No)
+    );
     let selection = Selection::new(actor(ACTOR));
-    assert!(!selection.is_unassigned(&waits, bucket("_oauth_sessions")));
+    assert!(!selection.is_unassigned(&assigned, bucket("_oauth_sessions")));
     assert!(selection.is_unassigned(&pending, bucket("_oauth_sessions")));
 }
 
 #[test]
-fn never_claims_what_is_no_session_and_no_token() {
+fn never_claims_a_row_that_is_neither_session_nor_token() {
     let all = [actor(ACTOR), Selector::Client { id: "n".to_owned(), and_record: true }, chain("n"), token("n")];
     for known in &BUCKETS {
         let everything =
@@ -109,17 +115,17 @@ fn never_claims_what_is_no_session_and_no_token() {
 }
 
 #[test]
-fn a_client_s_record_goes_only_when_it_is_asked_for() {
+fn claims_a_client_record_only_on_request() {
     let record = of("mcp_clients", "mcp_c", &json!({"client_id": "mcp_c"}));
     let index_row = of("_client_index", "mcp_c", &json!(ACTOR));
     let and_record = Selector::Client { id: "mcp_c".to_owned(), and_record: true };
     for row in [&record, &index_row] {
-        assert_eq!((ask(row, &client("mcp_c")), ask(row, &and_record)), (Belongs::No, Belongs::Yes));
-        assert_eq!((ask(row, &actor(ACTOR)), ask(row, &token("mcp_c"))), (Belongs::No, Belongs::No));
+        assert_eq!((belongs_to(row, &client("mcp_c")), belongs_to(row, &and_record)), (Belongs::No, Belongs::Yes));
+        assert_eq!((belongs_to(row, &actor(ACTOR)), belongs_to(row, &token("mcp_c"))), (Belongs::No, Belongs::No));
     }
 }
 
-/// Takes what it can in as many passes as it needs; the names, in the order in which they would go.
+/// Takes rows in as many passes as needed; returns their names in the order of deletion.
 fn claimed(selector: Selector, rows: &[Row]) -> Vec<String> {
     let mut selection = Selection::new(selector);
     let mut taken = Vec::new();
@@ -161,7 +167,7 @@ fn grant(n: u32, chain: Option<&str>) -> Vec<Row> {
 }
 
 #[test]
-fn any_token_of_a_chain_leads_to_all_of_it_index_rows_first_itself_last() {
+fn any_token_of_a_chain_claims_all_of_it_index_rows_first_itself_last() {
     let rows: Vec<Row> = [grant(1, Some("k")), grant(2, Some("k")), grant(3, Some("other"))].concat();
     let all = |last: &str| -> Vec<String> {
         let mut names: Vec<&str> = vec!["aw_1", "aw_1", "aw_2", "aw_2", "rt_1", "rt_2"];
@@ -170,21 +176,21 @@ fn any_token_of_a_chain_leads_to_all_of_it_index_rows_first_itself_last() {
         names.into_iter().chain((!last.is_empty()).then_some(last)).map(str::to_owned).collect()
     };
     assert_eq!(claimed(token("rt_2"), &rows), all("rt_2"));
-    // Both the access token and what was issued with it say so themselves.
+    // The access token and the refresh token that was issued with it both match the selector.
     let by_access = claimed(token("aw_1"), &rows);
     assert_eq!((by_access.len(), &by_access[10..]), (12, &["aw_1".to_owned(), "rt_1".to_owned()][..]));
     assert_eq!(claimed(chain("k"), &rows), all(""));
 }
 
 #[test]
-fn tokens_without_a_chain_are_linked_by_what_they_name() {
+fn links_tokens_without_a_chain_by_the_tokens_they_name() {
     let rows: Vec<Row> = [grant(1, None), grant(2, None)].concat();
     for name in ["aw_1", "rt_1"] {
         let found = claimed(token(name), &rows);
         assert_eq!(found.len(), 6, "{found:?}");
         assert!(found.iter().all(|name| name.ends_with("_1")), "{found:?}");
     }
-    // Before 3.15 by an id alone.
+    // Before 3.15, only by an id.
     let old = [
         of("mcp_tokens", "aw_9", &json!({"token_id": "id9", "client_id": "c"})),
         of("mcp_refresh_tokens", "rt_9", &json!({"access_token_id": "id9", "client_id": "c"})),
@@ -195,7 +201,7 @@ fn tokens_without_a_chain_are_linked_by_what_they_name() {
 }
 
 #[test]
-fn a_spa_token_leads_to_its_chain_and_to_the_session_that_hands_it_out() {
+fn a_spa_token_claims_its_chain_and_the_session_that_contains_it() {
     let rows = [
         of("spa_access_tokens", "a1", &json!({"actor_id": ACTOR, "chain_id": "k"})),
         of("spa_refresh_tokens", "r1", &json!({"actor_id": ACTOR, "chain_id": "k", "used": true})),
@@ -214,7 +220,7 @@ fn a_spa_token_leads_to_its_chain_and_to_the_session_that_hands_it_out() {
 }
 
 #[test]
-fn an_index_row_that_leads_to_another_actor_is_not_taken() {
+fn keeps_an_index_row_that_points_at_another_actor() {
     let rows = [
         of("mcp_tokens", "aw_1", &json!({"client_id": "c"})),
         of("_access_token_index", "aw_1", &json!("somebody else")),
@@ -224,7 +230,7 @@ fn an_index_row_that_leads_to_another_actor_is_not_taken() {
 }
 
 #[test]
-fn says_how_a_row_stands() {
+fn reports_the_state_of_a_row() {
     let state = |name: &str, data: Value| {
         let mut selection = Selection::new(actor(ACTOR));
         selection.take(of(name, "n", &data), bucket(name)).map(|revoked| revoked.state(EpochSeconds::new(NOW))).unwrap()
@@ -238,7 +244,7 @@ fn says_how_a_row_stands() {
 }
 
 #[test]
-fn a_selector_is_never_shown_whole() {
+fn debug_output_masks_a_selector() {
     let secret = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
     assert!(!format!("{:?}", token(secret)).contains(&secret[..10]));
 }
@@ -254,11 +260,11 @@ fn any_row() -> impl Strategy<Value = (Row, &'static Bucket)> {
             Owner::Actor => owner,
             Owner::Legacy => "_mcp_system",
         };
-        let says =
+        let fields =
             json!({"actor_id": actor, "client_id": client, "chain_id": chain, "token_data": {"actor_id": actor}});
         let data = match odd {
             0 => text("{\"actor_id\": \"one\", "),
-            _ => text_of(&says),
+            _ => text_of(&fields),
         };
         (under(owner, row(bucket, name, data, Raw::Absent)), bucket)
     })
@@ -266,8 +272,8 @@ fn any_row() -> impl Strategy<Value = (Row, &'static Bucket)> {
 
 proptest! {
     #[test]
-    fn takes_no_row_that_is_somebody_else_s((row, bucket) in any_row(), id in prop::sample::select(&IDS[..])) {
-        let said = |field: &str| {
+    fn takes_no_row_of_another_actor_client_or_chain((row, bucket) in any_row(), id in prop::sample::select(&IDS[..])) {
+        let matches_field = |field: &str| {
             let data: Value = row.data.text().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
             let inner = if bucket.name.ends_with("oauth_sessions") { &data["token_data"] } else { &data };
             inner[field] == json!(id)
@@ -278,9 +284,9 @@ proptest! {
         let is_session = bucket.name.ends_with("oauth_sessions");
         let mine = row.key.owner == id && (is_token || bucket.name == "mcp_google_tokens");
         let yes = |selector| belongs(&row, bucket, &selector) == Belongs::Yes;
-        prop_assert_eq!(yes(actor(id)), mine || (is_spa || is_session) && said("actor_id"));
-        prop_assert_eq!(yes(client(id)), is_token && said("client_id"));
-        prop_assert_eq!(yes(chain(id)), (is_token || is_spa) && said("chain_id"));
+        prop_assert_eq!(yes(actor(id)), mine || (is_spa || is_session) && matches_field("actor_id"));
+        prop_assert_eq!(yes(client(id)), is_token && matches_field("client_id"));
+        prop_assert_eq!(yes(chain(id)), (is_token || is_spa) && matches_field("chain_id"));
         let fresh = Selection::new(actor(id));
         prop_assert_eq!(fresh.claims(&row, bucket), belongs(&row, bucket, &actor(id)));
         if let Ok(revoked) = Selection::new(actor(id)).take(row.clone(), bucket) {

@@ -1,4 +1,4 @@
-//! Every rule of docs/rows.md as a table of boundaries. The survivors are listed: a rule is as good as what it keeps.
+//! Every rule of docs/rows.md as a table of boundaries, which also lists the rows that are kept.
 
 use model::rows::{ACTOR, NOW, bucket, json as data, number, row, text};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn now() -> EpochSeconds {
     EpochSeconds::new(NOW)
 }
 
-/// Judges each row of a table and reports every line that is not as written.
+/// Judges each row of a table and reports every unexpected verdict.
 fn check(bucket_name: &str, table: &[(&str, Raw, Raw, Verdict)]) {
     check_with(bucket_name, &Policy::default(), table);
 }
@@ -36,7 +36,7 @@ fn check_with(bucket_name: &str, policy: &Policy, table: &[(&str, Raw, Raw, Verd
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// TTLs of every kind: `(what, value, what it says)`.
+/// TTLs of every kind: `(description, value, state)`.
 fn ttls() -> Vec<(&'static str, Raw, TtlState)> {
     vec![
         ("long past", number(NOW - 86_400 * 30), TtlState::Past),
@@ -146,13 +146,13 @@ fn keeps_a_consumed_refresh_token_through_its_reuse_window() {
                 ("inside the window, TTL this second", used(NOW - 1, NOW + 86_400), number(NOW), Keep(K::Tripwire)),
                 ("consumed in the future", used(NOW + 86_400, NOW - 1), Raw::Absent, Keep(K::Tripwire)),
                 (
-                    "used, nobody knows when",
+                    "used at an unknown time",
                     data(&json!({"expires_at": NOW - 1, "used": true})),
                     Raw::Absent,
                     Keep(K::Malformed),
                 ),
                 (
-                    "used, nobody knows when, TTL past",
+                    "used at an unknown time, TTL past",
                     data(&json!({"expires_at": NOW - 1, "used": true})),
                     number(NOW - 1),
                     Delete(D::TtlPast),
@@ -181,7 +181,7 @@ fn keeps_a_consumed_refresh_token_through_its_reuse_window() {
 }
 
 #[test]
-fn a_longer_reuse_window_keeps_longer() {
+fn a_longer_reuse_window_keeps_tokens_longer() {
     let policy = Policy { reuse_window: 2 * WINDOW, ..Policy::default() };
     let used = |used_at: i64| data(&json!({"expires_at": NOW - 301, "used": true, "used_at": used_at}));
     check_with(
@@ -191,7 +191,7 @@ fn a_longer_reuse_window_keeps_longer() {
             ("inside the slack", used(NOW - 2 * WINDOW - 300), Raw::Absent, Keep(K::Tripwire)),
             ("just dead", used(NOW - 2 * WINDOW - 301), Raw::Absent, Delete(D::Consumed)),
             (
-                "inside, though its TTL, which knows only the library's window, is past",
+                "inside, though its TTL, based on the library's window, is past",
                 used(NOW - 2 * WINDOW - 300),
                 number(NOW - 1),
                 Keep(K::Tripwire),
@@ -202,7 +202,7 @@ fn a_longer_reuse_window_keeps_longer() {
 }
 
 #[test]
-fn a_used_code_is_not_protected_against_its_ttl_but_an_unused_one_is() {
+fn deletes_a_used_code_by_its_ttl_and_keeps_an_unused_one() {
     let code = |used: bool| data(&json!({"expires_at": NOW + 60, "used": used}));
     check(
         "mcp_auth_codes",
@@ -252,7 +252,7 @@ fn judges_a_ticket_without_expiry_by_its_ttl() {
 #[test]
 fn judges_nonces_verify_tokens_and_tombstones_by_their_ttl_alone() {
     for name in ["_oauth_state_nonces", "_email_verify_tokens", "_deleted_actors"] {
-        // Whatever is in them, fields that look expired included.
+        // Whatever their data, even fields that look expired.
         for content in
             [data(&json!({"expires_at": 1, "created_at": 1})), data(&json!("actor")), text("not json"), Raw::Absent]
         {
@@ -269,7 +269,7 @@ fn judges_nonces_verify_tokens_and_tombstones_by_their_ttl_alone() {
     }
 }
 
-/// `data` that says nothing, for buckets whose rows should say when they expire.
+/// Unreadable `data`, for buckets whose rows should say when they expire.
 fn unreadable() -> Vec<(&'static str, Raw)> {
     let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
     vec![
@@ -283,7 +283,7 @@ fn unreadable() -> Vec<(&'static str, Raw)> {
         ("a list of numbers", text("[1, 1, 1, false, 1]")),
         ("a string", text("\"{\\\"expires_at\\\": 1}\"")),
         ("an empty object", text("{}")),
-        ("nested deeper than a parser goes", text(&deep)),
+        ("nested deeper than the parser's limit", text(&deep)),
         ("times as text", data(&json!({"expires_at": "1", "created_at": "1", "exp": "1"}))),
         ("times as fractions", data(&json!({"expires_at": 1.5, "created_at": 1.5, "exp": 1.5}))),
         ("times as booleans", data(&json!({"expires_at": true, "created_at": true, "exp": true}))),
@@ -294,14 +294,14 @@ fn unreadable() -> Vec<(&'static str, Raw)> {
                 "{\"expires_at\": -99999999999999999999, \"created_at\": -99999999999999999999, \"exp\": -99999999999999999999}",
             ),
         ),
-        ("NaN as Python spells it", text("{\"expires_at\": NaN, \"created_at\": NaN, \"exp\": NaN}")),
+        ("NaN as Python writes it", text("{\"expires_at\": NaN, \"created_at\": NaN, \"exp\": NaN}")),
         ("not text", number(1)),
-        ("a map of DynamoDB's", Raw::Map([("expires_at".to_owned(), number(1))].into())),
+        ("a DynamoDB map", Raw::Map([("expires_at".to_owned(), number(1))].into())),
     ]
 }
 
 #[test]
-fn malformed_data_is_not_proof_of_death_but_its_ttl_is() {
+fn deletes_a_row_with_malformed_data_only_by_its_ttl() {
     for name in [
         "_oauth_sessions",
         "spa_access_tokens",
@@ -320,13 +320,13 @@ fn malformed_data_is_not_proof_of_death_but_its_ttl_is() {
     }
 }
 
-/// Rows that Python reads and that JSON would not: what the application finds in them is what counts.
+/// Rows that Python can read although they are not JSON: the application's reading counts.
 #[test]
 fn reads_what_python_reads() {
     let (dead, alive) = (NOW - 301, NOW - 300);
     for (what, row, expires) in [
-        ("NaN beside it", format!("{{\"x\": [NaN, -Infinity], \"expires_at\": {alive}}}"), alive),
-        ("NaN beside it, dead", format!("{{\"x\": Infinity, \"expires_at\": {dead}}}"), dead),
+        ("with NaN", format!("{{\"x\": [NaN, -Infinity], \"expires_at\": {alive}}}"), alive),
+        ("with NaN, dead", format!("{{\"x\": Infinity, \"expires_at\": {dead}}}"), dead),
         ("half a surrogate pair as a key", format!("{{\"\\ud800\": 1, \"expires_at\": {alive}}}"), alive),
         ("an escaped key", format!("{{\"\\u0065xpires_at\": {alive}}}"), alive),
         ("twice, the last one alive", format!("{{\"expires_at\": {dead}, \"expires_at\": {alive}}}"), alive),
@@ -334,20 +334,23 @@ fn reads_what_python_reads() {
         ("beyond 64 bits", "{\"expires_at\": 99999999999999999999}".to_owned(), alive),
         ("deep", format!("{{\"x\": {}{}, \"expires_at\": {alive}}}", "[".repeat(9_999), "]".repeat(9_999)), alive),
     ] {
-        // Alive by its own word: its TTL, though past, does not end it.
-        let (by_itself, beside_ttl) = if expires == alive {
+        // Alive by its own fields: a past TTL does not end it.
+        let (without_ttl, with_past_ttl) = if expires == alive {
             (Keep(K::Alive), Keep(K::Contradiction))
         } else {
             (Delete(D::Expired), Delete(D::Expired))
         };
         for name in ["spa_access_tokens", "mcp_tokens", "mcp_refresh_tokens", "_apple_exchange_tickets"] {
-            check(name, &[(what, text(&row), Raw::Absent, by_itself), (what, text(&row), number(NOW - 1), beside_ttl)]);
+            check(
+                name,
+                &[(what, text(&row), Raw::Absent, without_ttl), (what, text(&row), number(NOW - 1), with_past_ttl)],
+            );
         }
     }
 }
 
 #[test]
-fn a_malformed_ttl_neither_kills_nor_saves() {
+fn a_malformed_ttl_does_not_change_the_verdict() {
     for (what, ttl, state) in ttls() {
         if state == TtlState::Malformed {
             let expires = |at: i64| data(&json!({"expires_at": at}));
@@ -387,7 +390,7 @@ fn keeps_a_row_whose_key_does_not_begin_with_its_bucket() {
 }
 
 #[test]
-fn keeps_a_row_of_an_owner_that_is_not_the_buckets() {
+fn keeps_a_row_whose_owner_does_not_match_its_bucket() {
     let dead = data(&json!({"created_at": 1, "expires_at": 1}));
     for known in &BUCKETS {
         for owner in ["_actingweb_other", "_mcp_system", "_mcp_global", "_actingweb_janitor", ""] {
@@ -428,13 +431,13 @@ fn index_row(bucket_name: &str, ttl: Raw) -> Row {
     row(bucket(bucket_name), "t", data(&json!(ACTOR)), ttl)
 }
 
-fn is_asked(row: &Row, bucket_name: &str) -> bool {
+fn is_due(row: &Row, bucket_name: &str) -> bool {
     matches!(ask(row, bucket(bucket_name), now(), &Policy::default()), Question::LookAt(_))
 }
 
 #[test]
-fn an_index_row_is_due_when_its_target_can_have_expired_and_not_before() {
-    // (bucket, its TTL from creation, life of what it points at)
+fn an_index_row_is_due_only_once_its_target_can_have_expired() {
+    // (bucket, its TTL from creation, life of its target)
     for (name, storage, life) in [
         ("auth_code_index", 7_800, 600),
         ("_auth_code_index", 7_800, 600),
@@ -442,24 +445,24 @@ fn an_index_row_is_due_when_its_target_can_have_expired_and_not_before() {
         ("_access_token_index", 10_800, 3_600),
         ("refresh_token_index", 2_599_200, 2_592_000),
         ("_refresh_token_index", 2_599_200, 2_592_000),
-        // Consumed: the tripwire's window, seen from the same lead.
+        // Consumed: the tripwire's window instead of the life, with the same lead.
         ("_refresh_token_index", 180_000, 172_800),
     ] {
         let at_age = |age: i64| index_row(name, number(NOW - age + storage + TTL_SKEW_SECONDS));
-        assert!(!is_asked(&at_age(0), name), "{name}: fresh");
-        assert!(!is_asked(&at_age(life + 300), name), "{name}: inside the slack of its target");
-        assert!(is_asked(&at_age(life + 301), name), "{name}: one second later");
-        assert!(is_asked(&index_row(name, number(NOW - 1)), name), "{name}: TTL past");
-        assert!(is_asked(&index_row(name, Raw::Absent), name), "{name}: without TTL");
-        assert!(is_asked(&index_row(name, number(NOW * 1_000)), name), "{name}: TTL in milliseconds");
+        assert!(!is_due(&at_age(0), name), "{name}: fresh");
+        assert!(!is_due(&at_age(life + 300), name), "{name}: inside the slack of its target");
+        assert!(is_due(&at_age(life + 301), name), "{name}: one second later");
+        assert!(is_due(&index_row(name, number(NOW - 1)), name), "{name}: TTL past");
+        assert!(is_due(&index_row(name, Raw::Absent), name), "{name}: without TTL");
+        assert!(is_due(&index_row(name, number(NOW * 1_000)), name), "{name}: TTL in milliseconds");
     }
 }
 
 #[test]
-fn an_index_row_asks_for_its_target_by_the_actor_it_names() {
-    let asked =
+fn looks_up_the_target_under_the_actor_that_an_index_row_names() {
+    let question =
         ask(&index_row("_access_token_index", Raw::Absent), bucket("_access_token_index"), now(), &Policy::default());
-    assert_eq!(asked, Question::LookAt(RowKey::new(ACTOR, "mcp_tokens:t")));
+    assert_eq!(question, Question::LookAt(RowKey::new(ACTOR, "mcp_tokens:t")));
 }
 
 #[test]
@@ -468,8 +471,8 @@ fn an_index_row_that_names_no_actor_is_kept() {
         [text("not json"), text("{}"), text("\"\""), text("null"), text("1"), text("[\"a\"]"), Raw::Absent, number(1)]
     {
         let row = row(bucket("_access_token_index"), "t", content.clone(), number(NOW - 1));
-        let asked = ask(&row, bucket("_access_token_index"), now(), &Policy::default());
-        assert_eq!(asked, Question::Settled(K::Malformed), "{content:?}");
+        let question = ask(&row, bucket("_access_token_index"), now(), &Policy::default());
+        assert_eq!(question, Question::Settled(K::Malformed), "{content:?}");
     }
 }
 
@@ -480,7 +483,7 @@ fn only_absence_and_a_dead_target_delete_an_index_row() {
     let malformed = row(bucket("mcp_tokens"), "t", text("x"), Raw::Absent);
     for (what, target, verdict) in [
         ("absent", Lookup::Absent, Some(Delete(D::Dangling))),
-        ("could not look", Lookup::Unread, None),
+        ("not read", Lookup::Unread, None),
         ("dead", Lookup::Found(token(NOW - 301)), Some(Delete(D::TargetDead))),
         ("alive", Lookup::Found(token(NOW)), Some(Keep(K::TargetKept))),
         ("malformed", Lookup::Found(malformed), Some(Keep(K::TargetKept))),
@@ -495,7 +498,7 @@ fn only_absence_and_a_dead_target_delete_an_index_row() {
 }
 
 #[test]
-fn a_client_index_row_goes_only_when_its_client_is_gone() {
+fn deletes_a_client_index_row_only_if_its_client_is_absent() {
     let client = Lookup::Found(row(bucket("mcp_clients"), "t", data(&json!({"created_at": 1})), Raw::Absent));
     let mut registered = row(bucket("mcp_clients"), "t", data(&json!({"created_at": 1})), Raw::Absent);
     registered.key = RowKey::new("_actingweb_oauth2", "mcp_clients:t");
@@ -510,7 +513,7 @@ fn a_client_index_row_goes_only_when_its_client_is_gone() {
 }
 
 #[test]
-fn a_provider_row_goes_by_its_ttl_or_when_nobody_names_it() {
+fn deletes_a_provider_row_by_its_ttl_or_if_no_row_names_it() {
     let provider =
         |ttl: Raw| row(bucket("mcp_google_tokens"), "google_token_x", data(&json!({"refresh_token": "r"})), ttl);
     for (what, ttl, state) in ttls() {
@@ -527,7 +530,7 @@ fn a_provider_row_goes_by_its_ttl_or_when_nobody_names_it() {
 
 // ---- the table ------------------------------------------------------------------------------------------------------
 
-/// docs/rows.md's storage TTLs, to the second.
+/// The storage TTLs of docs/rows.md, to the second.
 #[test]
 fn the_bucket_table_has_the_ttls_of_the_library() {
     let expected: Value = json!({

@@ -1,4 +1,4 @@
-//! Strict configuration: what is accepted, and the one line that names what is not.
+//! Strict configuration: accepted values, and the one-line error for every other.
 
 use serde_json::{Map, Value, json};
 use shared::settings::{Environment, ExpiredRows, Mode, Purpose, Scope, Settings, endpoint};
@@ -11,7 +11,7 @@ fn event(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
 
-/// The settings of the cleanup, whose mode is set.
+/// The settings of the cleanup, with MODE=delete.
 fn parse(pairs: &[(&str, &str)], overrides: &Value) -> Result<Settings, String> {
     parse_for(&[&[("MODE", "delete")], pairs].concat(), overrides, Purpose::Cleanup)
 }
@@ -23,13 +23,13 @@ fn parse_for(pairs: &[(&str, &str)], overrides: &Value, purpose: Purpose) -> Res
 const TABLE: (&str, &str) = ("AWS_DB_PREFIX", "x");
 
 #[test]
-fn the_metrics_have_settings_of_their_own() {
+fn metrics_has_its_own_settings() {
     let none = json!({});
     assert_eq!(parse_for(&[TABLE], &none, Purpose::Metrics).unwrap().scope, Scope::System);
     let all = json!({"scope": "all", "max_audit_units": 500});
     let settings = parse_for(&[TABLE], &all, Purpose::Metrics).unwrap();
     assert_eq!((settings.scope, settings.max_audit_units), (Scope::All, Some(500.0)));
-    // All functions may share one environment; an event is for one function.
+    // All functions may share one environment; an event belongs to one function.
     let shared = [TABLE, ("SCOPE", "all"), ("MODE", "dry-run"), ("MAX_DELETES", "5"), ("MAX_AUDIT_UNITS", "9")];
     let metrics = parse_for(&shared, &none, Purpose::Metrics).unwrap();
     assert_eq!((metrics.scope, metrics.max_deletes), (Scope::All, None));
@@ -53,7 +53,7 @@ fn the_metrics_have_settings_of_their_own() {
 }
 
 #[test]
-fn a_function_needs_its_mode_and_a_job_that_only_reads_does_not() {
+fn a_function_that_deletes_requires_a_mode() {
     for purpose in [Purpose::Cleanup, Purpose::Repair, Purpose::Cascade] {
         for unset in [vec![TABLE], vec![TABLE, ("MODE", "")]] {
             assert_eq!(parse_for(&unset, &json!({}), purpose).unwrap_err(), "set MODE=delete or MODE=dry-run");
@@ -66,12 +66,12 @@ fn a_function_needs_its_mode_and_a_job_that_only_reads_does_not() {
 }
 
 #[test]
-fn a_command_is_dry_whatever_the_environment_says() {
+fn a_command_is_a_dry_run_whatever_the_environment() {
     for pairs in [vec![TABLE], vec![TABLE, ("MODE", "delete")], vec![TABLE, ("mode", "delete"), ("DRY_RUN", "0")]] {
         let settings = Settings::for_command(&environment(&pairs), &Map::new(), Purpose::Cleanup).unwrap();
         assert_eq!(settings.mode, Mode::DryRun, "{pairs:?}");
     }
-    // Otherwise it is as strict; a name that may be anything's in a shell is left alone.
+    // Otherwise it is as strict, except for names that are common in a shell.
     let shell = |name: &str| Settings::for_command(&environment(&[TABLE, (name, "1")]), &Map::new(), Purpose::Cleanup);
     for (name, right) in
         [("MAXDELETES", "MAX_DELETES"), ("max_deletes", "MAX_DELETES"), ("GRACE_SECOND", "GRACE_SECONDS")]
@@ -84,7 +84,7 @@ fn a_command_is_dry_whatever_the_environment_says() {
 }
 
 #[test]
-fn a_name_that_people_write_instead_of_a_setting_stops_a_function() {
+fn rejects_a_name_that_resembles_a_setting() {
     for (name, right) in [
         ("mode", "MODE"),
         ("Mode", "MODE"),
@@ -154,7 +154,7 @@ fn a_name_that_people_write_instead_of_a_setting_stops_a_function() {
 }
 
 #[test]
-fn defaults_are_those_of_the_contract() {
+fn has_the_documented_defaults() {
     let settings = parse(&[("AWS_DB_PREFIX", "app"), ("PATH", "/bin")], &json!({})).unwrap();
     assert_eq!(settings.table, "app_attributes");
     assert_eq!((settings.mode, settings.expired_rows), (Mode::Delete, ExpiredRows::Delete));
@@ -181,7 +181,7 @@ fn an_event_overrides_the_environment_for_its_run() {
 }
 
 #[test]
-fn the_repair_has_two_switches_of_its_own() {
+fn the_repair_has_two_settings_of_its_own() {
     let repair = |overrides: Value| {
         let pairs = [TABLE, ("MODE", "delete"), ("REMOVE_LEGACY", "true")];
         parse_for(&pairs, &overrides, Purpose::Repair)
@@ -194,7 +194,7 @@ fn the_repair_has_two_switches_of_its_own() {
 }
 
 #[test]
-fn only_the_cleanup_asks_for_a_backlog_execution() {
+fn only_the_cleanup_requests_a_backlog_execution() {
     let after = |runs: &str, purpose| {
         let pairs = [TABLE, ("MODE", "delete"), ("BACKLOG_AFTER_INCOMPLETE_RUNS", runs)];
         parse_for(&pairs, &json!({}), purpose).map(|settings| settings.backlog_after_incomplete_runs)
@@ -210,7 +210,7 @@ fn only_the_cleanup_asks_for_a_backlog_execution() {
 }
 
 #[test]
-fn an_empty_value_is_an_unset_one() {
+fn an_empty_value_counts_as_unset() {
     let settings =
         parse(&[("AWS_DB_PREFIX", "app"), ("MAX_DELETES", ""), ("ATTRIBUTES_TABLE", " ")], &json!({})).unwrap();
     assert_eq!((settings.table.as_str(), settings.max_deletes), ("app_attributes", None));
@@ -301,7 +301,7 @@ fn every_mistake_is_one_line_that_names_the_setting() {
             json!({"max_deletes": " "}),
             "MAX_DELETES=: must not be empty in an event: leave it out instead",
         ),
-        // What was typed in by mistake may be a secret.
+        // A value that was entered by mistake may be a secret.
         (vec![table], json!({"mode": "alice@example.com"}), "MODE=alice…#ff8d9819: must be delete or dry-run"),
         (vec![table], json!({"mode": true}), "MODE=a boolean: must be a string or a number"),
         (
@@ -315,20 +315,20 @@ fn every_mistake_is_one_line_that_names_the_setting() {
 }
 
 #[test]
-fn a_value_is_repeated_only_if_it_is_short_and_plain() {
-    let said = |value: &str| parse(&[("AWS_DB_PREFIX", "app"), ("MODE", value)], &json!({})).unwrap_err();
+fn an_error_shows_a_value_only_if_it_is_short_and_plain() {
+    let error = |value: &str| parse(&[("AWS_DB_PREFIX", "app"), ("MODE", value)], &json!({})).unwrap_err();
     let longest = "a".repeat(30);
     for shown in [longest.as_str(), "aB3", "Abcd"] {
-        assert_eq!(said(shown), format!("MODE={shown}: must be delete or dry-run"));
+        assert_eq!(error(shown), format!("MODE={shown}: must be delete or dry-run"));
     }
     for masked in ["a".repeat(31), "é".to_owned(), "a@b".to_owned(), "aB3d".to_owned()] {
-        assert!(!said(&masked).contains(&masked), "{}", said(&masked));
+        assert!(!error(&masked).contains(&masked), "{}", error(&masked));
     }
 }
 
-/// A chain's id is 22 random characters, shorter than many a setting's name.
+/// A chain's id is 22 random characters, shorter than many names of settings.
 #[test]
-fn what_is_random_is_never_repeated_however_short() {
+fn an_error_never_shows_a_random_value() {
     const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut random = fastrand::Rng::with_seed(20_261_116);
     for _ in 0..5_000 {
@@ -343,7 +343,7 @@ fn what_is_random_is_never_repeated_however_short() {
 }
 
 #[test]
-fn the_endpoint_is_ours_first_and_then_actingwebs() {
+fn aws_endpoint_url_dynamodb_overrides_aws_db_host() {
     assert_eq!(endpoint(&environment(&[])), None);
     assert_eq!(endpoint(&environment(&[("AWS_DB_HOST", "http://a")])), Some("http://a"));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What an attack left behind: read with a plain scan, judged by the model, and searched for secrets.
+//! The table after an attack: read with a plain scan, judged by the model, and searched for secrets.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -7,14 +7,14 @@ use shared::bucket::JANITOR_OWNER;
 
 use model::{self, Key, ModelRow, ModelTtl};
 
-/// The table, and the text of this project's own rows in it.
+/// The rows of the table, and the text of the janitor's own rows in it.
 pub struct Aftermath {
     pub rows: Vec<ModelRow>,
     pub own: String,
 }
 
 impl Aftermath {
-    /// Through a connection of its own: one that was idle for as long as an attack takes may have been closed.
+    /// Uses a new connection: the engine may have closed one that was idle during the attack.
     ///
     /// # Panics
     /// When the engine refuses.
@@ -38,25 +38,25 @@ impl Aftermath {
         }
     }
 
-    /// The table; where runs retire dead rows, without what TTL removes in the days that this takes.
+    /// The table; if runs retire dead rows, without the rows that TTL removes in the next seven days.
     pub async fn left(endpoint: &str, table: &str, judged_at: i64, retires: bool) -> Self {
         let aftermath = Self::read(endpoint, table).await;
         if retires { aftermath.after_ttl(judged_at + 7 * 86_400) } else { aftermath }
     }
 
-    /// What is left once TTL has removed everything that has one up to `end`.
+    /// Without the rows whose TTL is up to `end`.
     #[must_use]
     fn after_ttl(mut self, end: i64) -> Self {
         self.rows.retain(|row| !matches!(row.ttl, ModelTtl::Number(at) if at <= end));
         self
     }
 
-    /// What a cleaning as of `now` must have removed and has not.
+    /// Rows that the runs at `now` should have removed.
     #[must_use]
     pub fn dead(&self, now: i64) -> BTreeSet<Key> {
         let mut dead = model::daily_cleanup(&self.rows, now);
         dead.extend(model::index_repair(&self.rows, now));
-        // And what is dead by its own fields, wherever a cleaning would have come upon it.
+        // Also rows that are dead by their own fields, even where no run would reach them.
         dead.extend(self.rows.iter().filter(|row| model::dead_by_itself(row, now)).map(ModelRow::key));
         dead
     }
@@ -77,22 +77,21 @@ fn row(item: &HashMap<String, AttributeValue>) -> ModelRow {
     }
 }
 
-/// As much of a secret as is looked for: the mask of this project shows fewer characters than that.
+/// Length of the part of a secret that is searched for: more than a mask shows.
 const PIECE: usize = 16;
 
-/// How many of the secrets are in a text, by their first or last characters. One pass over the text, however many secrets
-/// there are.
+/// Counts the first and last pieces of secrets in a text, in one pass over it.
 ///
 /// # Panics
-/// When a secret is too short to be looked for.
+/// When a secret is too short to search for.
 #[must_use]
 pub fn secrets_in<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut pieces = HashSet::new();
     for secret in secrets.into_iter().map(str::as_bytes) {
-        assert!(secret.len() >= PIECE, "a secret of {} characters cannot be told from other text", secret.len());
+        assert!(secret.len() >= PIECE, "a secret of {} characters is too short to search for", secret.len());
         pieces.extend([&secret[..PIECE], &secret[secret.len() - PIECE..]]);
     }
-    assert!(!pieces.is_empty(), "nothing to look for");
+    assert!(!pieces.is_empty(), "no secrets to search for");
     text.as_bytes().windows(PIECE).filter(|window| pieces.contains(window)).collect::<HashSet<_>>().len() as u64
 }
 

@@ -1,20 +1,20 @@
-//! What an attack on the promises comes to: the figures of `docs/reliability.md`, and how hard to attack.
+//! Attacks on the guarantees: their figures, for `docs/dev/reliability.md`, and their size.
 //!
-//! `make test` attacks briefly; `make torture` sets `TORTURE=long`, and `TORTURE_FIGURES` to a file that each attack adds its
-//! figures to. `TORTURE_SEED` chooses another seed in both.
+//! `make test` attacks briefly; `make torture` sets `TORTURE=long`, and `TORTURE_FIGURES` to a file that each attack appends its
+//! figures to. `TORTURE_SEED` sets another seed in both.
 
 use std::io::Write;
 
 use jobs::run::report::RunReport;
 use serde_json::json;
 
-/// How much of something to do: the first in `make test`, the second in `make torture`.
+/// `short` in `make test`, `long` in `make torture`.
 #[must_use]
 pub fn amount<T>(short: T, long: T) -> T {
-    if std::env::var("TORTURE").is_ok_and(|how| how == "long") { long } else { short }
+    if std::env::var("TORTURE").is_ok_and(|value| value == "long") { long } else { short }
 }
 
-/// What everything random in an attack is drawn from.
+/// The seed of everything random in an attack.
 ///
 /// # Panics
 /// When `TORTURE_SEED` is not a number.
@@ -30,7 +30,7 @@ pub struct Figures {
     pub attempts: u64,
     pub faults: u64,
     pub judged: u64,
-    /// Or retired.
+    /// Deleted or retired.
     pub deleted: u64,
     pub lost_races: u64,
     pub live_lost: u64,
@@ -43,15 +43,15 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Adds what a run says of itself.
-    pub fn ran(&mut self, report: &RunReport) {
+    /// Adds the counts of a run's report.
+    pub fn add_run(&mut self, report: &RunReport) {
         self.judged += report.counts.rows_read();
         self.deleted += report.counts.rows_ended();
         self.lost_races += report.counts.lost_races();
     }
 
-    /// Adds what a run's JSON report says of itself: of a binary, which has no other.
-    pub fn answered(&mut self, report: &serde_json::Value) {
+    /// Adds the counts of a run's JSON report, which is all that a binary returns.
+    pub fn add_answer(&mut self, report: &serde_json::Value) {
         let rows = |of: &str| report["rows"][of].as_u64().unwrap_or(0);
         self.judged += rows("read");
         self.deleted += rows("deleted") + rows("retired");
@@ -70,12 +70,12 @@ impl Figures {
         self.secrets += other.secrets;
     }
 
-    /// Tells the figures under the attack's name, and fails if anything was lost, left or let out.
+    /// Reports the figures under the attack's name.
     ///
     /// # Panics
-    /// When a promise was broken, or the attack attacked nothing.
-    pub fn tell(self, attack: &str) {
-        let program = std::env::current_exe().expect("a test has a path");
+    /// When a guarantee was broken, or the attack made no run.
+    pub fn report(self, attack: &str) {
+        let program = std::env::current_exe().expect("the test binary has a path");
         let binary = program.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let figures = json!({
             "attack": attack,
@@ -90,17 +90,17 @@ impl Figures {
             let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file).expect("TORTURE_FIGURES");
             writeln!(file, "{figures}").expect("TORTURE_FIGURES can be written");
         }
-        assert!(self.attempts > 0 && self.judged > 0, "{attack}: an attack without a run proves nothing");
+        assert!(self.attempts > 0 && self.judged > 0, "{attack}: no run was attacked");
         let broken = self.live_lost + self.dead_left + self.dangling + self.secrets;
         assert_eq!(broken, 0, "{attack}: {figures}");
     }
 }
 
-/// Makes an attack on runs that delete and on runs that retire, and tells the figures of each.
+/// Attacks runs that delete and runs that retire, and reports the figures of each.
 ///
 /// # Panics
-/// As [`Figures::tell`].
-pub async fn in_both_ways(name: &str, attack: impl AsyncFn(bool) -> Figures) {
-    attack(false).await.tell(name);
-    attack(true).await.tell(&format!("{name}, retire"));
+/// As [`Figures::report`].
+pub async fn delete_and_retire(name: &str, attack: impl AsyncFn(bool) -> Figures) {
+    attack(false).await.report(name);
+    attack(true).await.report(&format!("{name}, retire"));
 }

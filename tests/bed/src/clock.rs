@@ -1,7 +1,7 @@
-//! Time that takes no time: a paused clock that stands still while a request is under way, and else jumps to the next timer.
+//! A paused clock that stands still while a request is in flight, and otherwise jumps to the next timer.
 //!
-//! Backoff, pace, leases and deadlines then take as long as the processor needs, and no machine is too slow for a budget. A request
-//! that is never answered holds the clock for ever: tests of silence let real time pass, or drive the clock (`tests/engines/driven.rs`).
+//! Backoff, pacing, leases and deadlines then cost no real time, and no machine is too slow for a budget. A request that is never
+//! answered stops the clock forever: tests of unanswered requests use real time, or drive the clock (`tests/engines/driven.rs`).
 
 use std::cell::Cell;
 use std::sync::mpsc::channel;
@@ -17,7 +17,7 @@ thread_local! {
     static IS_PAUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Pauses the clock of this test's runtime, which is its thread, until the test ends.
+/// Pauses the clock of this test's single-threaded runtime until the test ends.
 ///
 /// # Panics
 /// In a runtime of several threads.
@@ -26,9 +26,9 @@ pub fn pause() {
     IS_PAUSED.set(true);
 }
 
-/// The same client; its requests hold a clock that is paused.
+/// The client with a connector that stops a paused clock during requests.
 pub(crate) fn holding(client: &Client) -> Client {
-    let http = client.config().http_client().expect("the client has been given one");
+    let http = client.config().http_client().expect("the client has an HTTP client");
     let held = http_client_fn(move |settings, components| {
         use aws_smithy_runtime_api::client::http::HttpClient;
         SharedHttpConnector::new(Holding(http.http_connector(settings, components)))
@@ -45,14 +45,14 @@ impl HttpConnector for Holding {
         if !IS_PAUSED.get() {
             return answer;
         }
-        // Beside a blocking task tokio's clock does not jump; this one ends with its sender.
-        let (under_way, ended) = channel::<()>();
-        tokio::task::spawn_blocking(move || ended.recv());
+        // tokio's clock does not jump while a blocking task runs; this one ends when its sender is dropped.
+        let (in_flight, done) = channel::<()>();
+        tokio::task::spawn_blocking(move || done.recv());
         HttpConnectorFuture::new(async move {
             let mut answer = answer.await?;
             let body = ByteStream::new(answer.take_body()).collect().await;
             *answer.body_mut() = SdkBody::from(body.map_err(|error| ConnectorError::io(error.into()))?.into_bytes());
-            drop(under_way);
+            drop(in_flight);
             Ok(answer)
         })
     }
@@ -68,18 +68,18 @@ mod tests {
     use crate::tables;
 
     #[tokio::test]
-    async fn an_hour_is_over_at_once_and_a_slow_answer_takes_no_time() {
-        let began = Instant::now();
+    async fn an_hour_passes_at_once_and_a_slow_answer_takes_no_time() {
+        let started = Instant::now();
         let slow = Duration::from_millis(300);
         let proxy = Proxy::start(shared(EngineKind::Embedded).endpoint(), move |_| Fate::Slow(slow));
         pause();
         let client = tables::client(proxy.endpoint()).await;
         let before = tokio::time::Instant::now();
         client.list_tables().send().await.unwrap();
-        assert_eq!(before.elapsed(), Duration::ZERO, "the clock stands while a request is under way");
-        assert!(began.elapsed() >= slow);
+        assert_eq!(before.elapsed(), Duration::ZERO, "the clock moved during a request");
+        assert!(started.elapsed() >= slow);
         tokio::time::sleep(Duration::from_hours(1)).await;
-        assert!(began.elapsed() < Duration::from_hours(1));
+        assert!(started.elapsed() < Duration::from_hours(1));
         assert!(before.elapsed() >= Duration::from_hours(1));
     }
 }

@@ -1,4 +1,4 @@
-//! The embedded engine: a DynamoDB in this process, on a loopback port, gone when it is dropped.
+//! The embedded engine: a DynamoDB in this process, on a loopback port, stopped on drop.
 
 use std::net::TcpListener;
 use std::thread::JoinHandle;
@@ -12,7 +12,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts an empty engine in a thread of its own, so that it keeps serving while a client blocks.
+    /// Starts an empty engine in its own thread, so that it keeps serving while a client blocks.
     ///
     /// # Errors
     /// When there is no free port, thread or memory.
@@ -29,7 +29,7 @@ impl Engine {
         let serve = move || {
             runtime.block_on(async {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                // Not a graceful end: nobody is left to read the answers, and a kept-alive connection would hold it up.
+                // No graceful shutdown: no client waits for answers, and a kept-alive connection would delay it.
                 tokio::select! {
                     _ = stopped => {}
                     _ = dynoxide::server::serve_with_shutdown(listener, database, std::future::pending()) => {}

@@ -1,32 +1,32 @@
-//! The two real `DynamoDB` engines that the tests run against.
+//! The two `DynamoDB` engines that the tests run against.
 //!
-//! Both keep everything in memory and start empty. Tests share one engine per test binary (`shared`), or per run, and give their
-//! tables names of their own: a Java virtual machine per test would cost more than the tests.
+//! Both keep everything in memory and start empty. Tests share one engine per test binary (`shared`) or per run and use unique
+//! table names: a Java virtual machine per test would take longer than the tests.
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::process::{Running, free_port, tool, without_tools};
 
-/// About 2 s alone; the rest is for a machine that compiles at the same time.
+/// Usually about 2 s; a machine that compiles at the same time needs longer.
 const START_DEADLINE: Duration = Duration::from_mins(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EngineKind {
-    /// Amazon's own, a Java program.
+    /// Amazon's Java program.
     DynamoDbLocal,
     /// dynoxide, SQLite-backed, in this process.
     Embedded,
 }
 
-/// A running engine; dropping it stops it and forgets its tables.
+/// A running engine; dropping it stops it and discards its tables.
 pub struct Engine {
     kind: EngineKind,
     endpoint: String,
     _server: Server,
 }
 
-/// Held for its drop alone.
+/// Held only to be dropped.
 enum Server {
     DynamoDbLocal { _process: Running },
     Elsewhere,
@@ -35,7 +35,7 @@ enum Server {
 
 impl Engine {
     /// # Panics
-    /// When the engine does not start; the message holds what it printed.
+    /// When the engine does not start; the message has its output.
     #[must_use]
     pub fn start(kind: EngineKind) -> Self {
         let (endpoint, server) = match kind {
@@ -51,7 +51,7 @@ impl Engine {
         Self { kind, endpoint, _server: server }
     }
 
-    /// A DynamoDB Local of one test: its TTL looks at the rows of all tables, twenty in ten seconds.
+    /// A DynamoDB Local for a single test: its TTL checks only twenty rows in ten seconds, over all tables.
     ///
     /// # Panics
     /// As [`Engine::start`].
@@ -61,7 +61,7 @@ impl Engine {
         Self { kind: EngineKind::DynamoDbLocal, endpoint, _server: server }
     }
 
-    /// What `AWS_ENDPOINT_URL_DYNAMODB` has to be.
+    /// The value for `AWS_ENDPOINT_URL_DYNAMODB`.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
@@ -73,14 +73,14 @@ impl Engine {
     }
 }
 
-/// Both engines; with `NO_TOOLS` in the environment (`make quick`) the one that needs nothing but Rust.
+/// Both engines; with `NO_TOOLS` in the environment (`make quick`) only the one that needs just Rust.
 pub fn kinds() -> Vec<EngineKind> {
     let kinds = [EngineKind::Embedded, EngineKind::DynamoDbLocal];
     kinds[..if without_tools() { 1 } else { 2 }].to_vec()
 }
 
-/// The engine that all tests of this binary share. A static is never dropped: the embedded engine goes with the
-/// process, and `DynamoDB` Local by its supervisor (see `process`), also when the test binary is killed.
+/// The engine that all tests of this binary share. A static is never dropped: the embedded engine ends with the process,
+/// and the supervisor (see `process`) stops `DynamoDB` Local, even if the test binary is killed.
 #[must_use]
 pub fn shared(kind: EngineKind) -> &'static Engine {
     static DYNAMODB_LOCAL: OnceLock<Engine> = OnceLock::new();
@@ -92,17 +92,16 @@ pub fn shared(kind: EngineKind) -> &'static Engine {
     engine.get_or_init(|| Engine::start(kind))
 }
 
-/// Where a DynamoDB Local is already running, for all test binaries of a run (`tests/with-dynamodb-local.sh`).
+/// Endpoint of a DynamoDB Local that all test binaries of a run share (`tests/with-dynamodb-local.sh`).
 const RUNNING: &str = "DYNAMODB_LOCAL_ENDPOINT";
 
 fn start_dynamodb_local() -> (String, Server) {
     let home = tool("dynamodb-local/DynamoDBLocal.jar").with_file_name("");
     let port = free_port();
-    // It has no option for the address and listens on all of them; the port is a random one and the tables hold test
-    // rows only.
+    // It has no option for the address and listens on all of them; the port is random and the tables have only test rows.
     let mut process = Running::start(Path::new("java"), |command| {
         command
-            // As in tests/with-dynamodb-local.sh: the second compiler takes more of the processor than it gives back.
+            // As in tests/with-dynamodb-local.sh: the C2 compiler costs more CPU time than it saves.
             .args(["-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
             .args(["-Djava.library.path=./DynamoDBLocal_lib", "-jar", "DynamoDBLocal.jar"])
             .args(["-inMemory", "-sharedDb", "-disableTelemetry", "-port", &port.to_string()])

@@ -1,4 +1,4 @@
-//! What can go wrong between a run and its table, in DynamoDB's own words, and when.
+//! Faults between a run and its table, in DynamoDB's format, and when they happen.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,9 +8,9 @@ use crate::proxy::{Fate, Proxy, Request};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The table's own units are used up.
+    /// The table's provisioned units are used up.
     ProvisionedThroughput,
-    /// The partition's, or the account's.
+    /// A limit of the partition or the account.
     Throttling,
     /// Every other statement of a batch is throttled, and the batch is a success.
     ThrottledStatements,
@@ -20,7 +20,7 @@ pub enum Fault {
     UnprocessedKeys,
     InternalError,
     Unavailable,
-    /// A load balancer's page instead of the service's JSON.
+    /// A load balancer's HTML page instead of the service's JSON.
     NotJson,
     ResetBefore,
     ResetAfter,
@@ -58,13 +58,13 @@ impl Fault {
         AccessDenied,
     ];
 
-    /// What passes: a run that waits and asks again gets its answer.
+    /// Whether the fault is transient: a retry succeeds.
     #[must_use]
     pub fn is_passing(self) -> bool {
         !matches!(self, ExpiredCredentials | AccessDenied)
     }
 
-    /// Whether it can be done to this request: a batch of one has no other part to fail.
+    /// Whether it can be injected into this request: a batch of one has no other part that could fail.
     fn hits(self, request: &Request) -> bool {
         let parts = match self {
             ThrottledStatements | FailedStatements => request.body.matches("\"Statement\":").count(),
@@ -74,7 +74,7 @@ impl Fault {
         self.fits(&request.operation) && parts > 1
     }
 
-    /// Whether it can be done to a request of this kind.
+    /// Whether it can be injected into a request of this operation.
     #[must_use]
     pub fn fits(self, operation: &str) -> bool {
         match self {
@@ -87,7 +87,7 @@ impl Fault {
     #[must_use]
     pub fn fate(self) -> Fate {
         let answer = |status, kind: &str| {
-            let text = "as DynamoDB says it";
+            let text = "injected fault";
             Fate::Answer(status, format!(r#"{{"__type":"{kind}","message":"{text}","Message":"{text}"}}"#))
         };
         match self {
@@ -95,14 +95,14 @@ impl Fault {
                 answer(400, "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException")
             }
             Throttling => answer(400, "com.amazon.coral.availability#ThrottlingException"),
-            ThrottledStatements => Fate::Partly("ThrottlingError"),
-            FailedStatements => Fate::Partly("InternalServerError"),
-            UnprocessedKeys => Fate::Partly(""),
+            ThrottledStatements => Fate::PartialBatch("ThrottlingError"),
+            FailedStatements => Fate::PartialBatch("InternalServerError"),
+            UnprocessedKeys => Fate::PartialBatch(""),
             InternalError => answer(500, "com.amazonaws.dynamodb.v20120810#InternalServerError"),
             Unavailable => answer(503, "com.amazon.coral.service#ServiceUnavailableException"),
             NotJson => Fate::Answer(503, "<html><body><b>Http/1.1 Service Unavailable</b></body></html>".to_owned()),
-            ResetBefore => Fate::CutBefore,
-            ResetAfter => Fate::CutAfter,
+            ResetBefore => Fate::ResetBefore,
+            ResetAfter => Fate::ResetAfter,
             SilenceBefore => Fate::Silence { acts: false },
             SilenceAfter => Fate::Silence { acts: true },
             Truncated => Fate::Truncate,
@@ -113,24 +113,24 @@ impl Fault {
     }
 }
 
-/// When a fault happens.
+/// Which requests fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum When {
-    /// To the nth request of a kind, once. Counted from 1.
+    /// Only the nth request of an operation, counted from 1.
     Nth(&'static str, u64),
-    /// To every request from the nth of a kind on.
+    /// The nth and all later requests of an operation.
     From(&'static str, u64),
-    /// To each of so many requests in a row, whichever.
+    /// A number of consecutive requests of any operation.
     Storm { after: u64, requests: u64 },
-    /// To some of all requests, in a thousand.
+    /// A random share of all requests, per thousand.
     Random { share: u64, seed: u64 },
 }
 
-/// A proxy that does `faults` to requests, drawing one at random if there are several; and the count of what it did.
+/// A proxy that injects one of `faults`, chosen at random, into requests; and the number of faults so far.
 #[must_use]
 pub fn faulty(upstream: &str, faults: Vec<Fault>, when: When) -> (Proxy, Arc<AtomicU64>) {
-    let done: Arc<AtomicU64> = Arc::default();
-    let count = Arc::clone(&done);
+    let injected: Arc<AtomicU64> = Arc::default();
+    let count = Arc::clone(&injected);
     let mut random = fastrand::Rng::with_seed(if let When::Random { seed, .. } = when { seed } else { 0 });
     let (mut all, mut of_kind) = (0, 0);
     let proxy = Proxy::start(upstream, move |request: &Request| {
@@ -151,5 +151,5 @@ pub fn faulty(upstream: &str, faults: Vec<Fault>, when: When) -> (Proxy, Arc<Ato
         count.fetch_add(1, Ordering::Relaxed);
         fitting[random.usize(..fitting.len())].fate()
     });
-    (proxy, done)
+    (proxy, injected)
 }

@@ -1,6 +1,6 @@
-//! A table with every kind of row in every state that matters, each with the fate it must have.
+//! A table with every kind of row in every relevant state, each with its expected fate.
 //!
-//! The fates are written down here by hand, from docs/rows.md, and not computed by the code that they check.
+//! The fates are written by hand from docs/rows.md, not computed by the code under test.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ use shared::pyjson::dumps;
 /// What a correct cleanup does with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    Stays,
-    Goes,
+    Kept,
+    Deleted,
 }
-use Fate::{Goes, Stays};
+use Fate::{Deleted, Kept};
 
 /// One row to write.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ const DAY: i64 = 86_400;
 /// The hour that ActingWeb adds to every storage TTL.
 const SKEW: i64 = HOUR;
 const REUSE_WINDOW: i64 = 2 * DAY;
-/// A row that is dead by its own fields is kept for so long: the application's clock may be behind.
+/// How long a row that is dead by its own fields is kept: the application's clock may be behind.
 const SLACK: i64 = 300;
 
 /// Every kind of row, `copies` times under different names, as of `now`. The same seed gives the same table.
@@ -45,20 +45,20 @@ pub fn all_kinds(now: i64, copies: usize, seed: u64) -> Vec<Specimen> {
         }
         table.spa();
         table.newer_buckets();
-        table.strangers();
+        table.foreign();
     }
     table.rows
 }
 
-/// The same without the rows whose fate depends on the second in which they are judged: rows that are dead at `now`, and rows
-/// that are still alive a day later.
+/// Only rows whose fate does not depend on the second in which they are judged: rows that are dead at `now`, and rows that
+/// are still alive a day later.
 pub fn settled(now: i64, copies: usize, seed: u64) -> Vec<Specimen> {
-    let dead = all_kinds(now, copies, seed).into_iter().filter(|row| row.fate == Goes);
-    let alive = all_kinds(now + DAY, copies, !seed).into_iter().filter(|row| row.fate == Stays);
+    let dead = all_kinds(now, copies, seed).into_iter().filter(|row| row.fate == Deleted);
+    let alive = all_kinds(now + DAY, copies, !seed).into_iter().filter(|row| row.fate == Kept);
     dead.chain(alive).collect()
 }
 
-/// The release line whose bucket names an index row is written under.
+/// Which releases' bucket names an index row has.
 #[derive(Clone, Copy)]
 enum Generation {
     Old,
@@ -104,7 +104,7 @@ impl Table {
         });
     }
 
-    /// The row just put, with another TTL attribute than a number of seconds.
+    /// Replaces the TTL attribute of the last row, for example by one that is not a number.
     fn with_ttl(&mut self, ttl: AttributeValue) {
         if let Some(row) = self.rows.last_mut() {
             row.ttl = Some(ttl);
@@ -116,17 +116,17 @@ impl Table {
         let past = Some(now - 1);
         let with_ttl = |created: i64| Some(created + 600 + SKEW);
         for (created, ttl, fate) in [
-            (now - 60, with_ttl(now - 60), Stays),
+            (now - 60, with_ttl(now - 60), Kept),
             // Inside the slack: kept.
-            (now - 600 - SLACK, with_ttl(now - 600 - SLACK), Stays),
-            (now - 601 - SLACK, with_ttl(now - 601 - SLACK), Goes),
-            (now - 30 * DAY, with_ttl(now - 30 * DAY), Goes),
+            (now - 600 - SLACK, with_ttl(now - 600 - SLACK), Kept),
+            (now - 601 - SLACK, with_ttl(now - 601 - SLACK), Deleted),
+            (now - 30 * DAY, with_ttl(now - 30 * DAY), Deleted),
             // Written before 3.7.4, which gave rows no TTL.
-            (now - 400 * DAY, None, Goes),
-            // A server an hour ahead of us.
-            (now + HOUR, with_ttl(now + HOUR), Stays),
-            // A deployment with longer sessions than the library's: its own field says alive.
-            (now - 60, past, Stays),
+            (now - 400 * DAY, None, Deleted),
+            // Written by a server whose clock is an hour ahead.
+            (now + HOUR, with_ttl(now + HOUR), Kept),
+            // A deployment with longer sessions than the library's default: alive by its own field.
+            (now - 60, past, Kept),
         ] {
             let name = self.token("", 43);
             let secret = self.token("ya29.", 40);
@@ -138,11 +138,11 @@ impl Table {
             self.put(OAUTH_OWNER, bucket, &name, &dumps(&data), ttl, fate);
         }
         for (data, ttl, fate) in [
-            ("{\"token_data\": {}}", with_ttl(now - 60), Stays),
-            ("{\"created_at\": \"yesterday\"}", None, Stays),
-            ("not json", with_ttl(now), Stays),
-            ("not json", past, Goes),
-            ("[1, 2]", past, Goes),
+            ("{\"token_data\": {}}", with_ttl(now - 60), Kept),
+            ("{\"created_at\": \"yesterday\"}", None, Kept),
+            ("not json", with_ttl(now), Kept),
+            ("not json", past, Deleted),
+            ("[1, 2]", past, Deleted),
         ] {
             let name = self.token("", 43);
             self.put(OAUTH_OWNER, bucket, &name, data, ttl, fate);
@@ -154,25 +154,25 @@ impl Table {
         let email = format!("{}@example.com", self.token("", 8).to_lowercase());
         let actor = self.actor.clone();
         for (expires, ttl, fate) in [
-            (now + 1_800, Some(now + 1_800 + SKEW), Stays),
-            (now - SLACK, Some(now - SLACK + SKEW), Stays),
-            (now - SLACK - 1, Some(now - SLACK - 1 + SKEW), Goes),
-            (now - DAY, Some(now - DAY + SKEW), Goes),
-            (now - 200 * DAY, None, Goes),
-            (now + 10 * DAY, Some(now - 5), Stays),
+            (now + 1_800, Some(now + 1_800 + SKEW), Kept),
+            (now - SLACK, Some(now - SLACK + SKEW), Kept),
+            (now - SLACK - 1, Some(now - SLACK - 1 + SKEW), Deleted),
+            (now - DAY, Some(now - DAY + SKEW), Deleted),
+            (now - 200 * DAY, None, Deleted),
+            (now + 10 * DAY, Some(now - 5), Kept),
         ] {
             let name = self.hex(40);
             let data = json!({"actor_id": actor, "identifier": email, "created_at": expires - HOUR, "expires_at": expires,
                 "chain_id": "c1"});
             self.put(OAUTH_OWNER, "spa_access_tokens", &name, &dumps(&data), ttl, fate);
         }
-        // TTLs that DynamoDB never acts on prove nothing, one way or the other.
+        // TTLs that DynamoDB never acts on decide nothing.
         for (ttl, expires, fate) in [
-            (AttributeValue::N(format!("{now}000")), now + HOUR, Stays),
-            (AttributeValue::N(format!("{now}000")), now - HOUR, Goes),
-            (AttributeValue::S((now - 5).to_string()), now + HOUR, Stays),
-            (AttributeValue::N("0".to_owned()), now + HOUR, Stays),
-            (AttributeValue::N((now - 6 * 366 * DAY).to_string()), now + HOUR, Stays),
+            (AttributeValue::N(format!("{now}000")), now + HOUR, Kept),
+            (AttributeValue::N(format!("{now}000")), now - HOUR, Deleted),
+            (AttributeValue::S((now - 5).to_string()), now + HOUR, Kept),
+            (AttributeValue::N("0".to_owned()), now + HOUR, Kept),
+            (AttributeValue::N((now - 6 * 366 * DAY).to_string()), now + HOUR, Kept),
         ] {
             let name = self.hex(40);
             let data = json!({"actor_id": actor, "created_at": now - HOUR, "expires_at": expires});
@@ -185,8 +185,8 @@ impl Table {
         });
     }
 
-    /// Refresh rows in every state, SPA's and MCP's alike: `put` writes one. Its last argument is when the index row of
-    /// the same breath would carry its TTL.
+    /// Refresh rows in every state, for SPA and MCP: `put` writes one. Its last argument is the TTL of the index row that
+    /// is written with it.
     fn refresh_rows(&mut self, mut put: impl FnMut(&mut Table, Value, Option<i64>, Fate, Option<i64>)) {
         let now = self.now;
         let actor = self.actor.clone();
@@ -200,22 +200,22 @@ impl Table {
         let window = REUSE_WINDOW;
         let ended = now - window - SLACK;
         let cases = [
-            (unused(now + 5 * DAY), after(now + 5 * DAY), Stays, index(now + 5 * DAY)),
-            (unused(now - SLACK), after(now - SLACK), Stays, index(now - SLACK)),
-            (unused(now - SLACK - 1), after(now - SLACK - 1), Goes, index(now - SLACK - 1)),
-            (unused(now - 90 * DAY), None, Goes, None),
-            // The tripwire: consumed, and still inside the window in which it reveals a thief.
-            (used(now - DAY, now + 9 * DAY), after(now - DAY + window), Stays, index(now - DAY + window)),
-            (used(ended, now - DAY), None, Stays, None),
+            (unused(now + 5 * DAY), after(now + 5 * DAY), Kept, index(now + 5 * DAY)),
+            (unused(now - SLACK), after(now - SLACK), Kept, index(now - SLACK)),
+            (unused(now - SLACK - 1), after(now - SLACK - 1), Deleted, index(now - SLACK - 1)),
+            (unused(now - 90 * DAY), None, Deleted, None),
+            // The tripwire: consumed, and still inside the window in which its reuse reveals theft.
+            (used(now - DAY, now + 9 * DAY), after(now - DAY + window), Kept, index(now - DAY + window)),
+            (used(ended, now - DAY), None, Kept, None),
             // Past the window and expired; past the window only; expired only.
-            (used(ended - 1, now - SLACK - 1), None, Goes, None),
-            (used(ended - 1, now - SLACK), None, Stays, None),
-            (used(ended, now - SLACK - 1), None, Stays, None),
+            (used(ended - 1, now - SLACK - 1), None, Deleted, None),
+            (used(ended - 1, now - SLACK), None, Kept, None),
+            (used(ended, now - SLACK - 1), None, Kept, None),
             // Its TTL has passed: an hour more than the window.
-            (used(now - window - 2 * HOUR, now + 5 * DAY), after(now - 2 * HOUR), Goes, index(now - 2 * HOUR)),
-            // Used, but nobody knows when: only by TTL.
-            (json!({"actor_id": actor, "expires_at": now - 1, "used": true}), None, Stays, None),
-            (json!({"actor_id": actor, "expires_at": now - 1, "used": true}), Some(now - 1), Goes, Some(now - 1)),
+            (used(now - window - 2 * HOUR, now + 5 * DAY), after(now - 2 * HOUR), Deleted, index(now - 2 * HOUR)),
+            // Used at an unknown time: decided by TTL alone.
+            (json!({"actor_id": actor, "expires_at": now - 1, "used": true}), None, Kept, None),
+            (json!({"actor_id": actor, "expires_at": now - 1, "used": true}), Some(now - 1), Deleted, Some(now - 1)),
         ];
         for (data, ttl, fate, index_ttl) in cases {
             put(self, data, ttl, fate, index_ttl);
@@ -226,9 +226,9 @@ impl Table {
     fn mcp(&mut self, generation: Generation, copy: usize) {
         let now = self.now;
         let actor = self.actor.clone();
-        // Codes live ten minutes, access tokens an hour; both rows of a pair are written in one breath.
+        // Codes live ten minutes, access tokens an hour; both rows of a pair are written together.
         for (kind, life) in [("auth_code", 600), ("access_token", HOUR)] {
-            for (age, with_ttl, provider_goes) in [
+            for (age, with_ttl, provider_is_dead) in [
                 (life / 2, true, false),
                 (life + SLACK, true, false),
                 (life + SLACK + 1, true, true),
@@ -236,7 +236,7 @@ impl Table {
                 (60 * DAY, true, true),
                 (500 * DAY, false, true),
             ] {
-                let fate = if age > life + SLACK { Goes } else { Stays };
+                let fate = if age > life + SLACK { Deleted } else { Kept };
                 let created = now - age;
                 let (name, key, bucket) = if kind == "auth_code" {
                     let name = self.token("ac_", 43);
@@ -246,7 +246,7 @@ impl Table {
                 };
                 let ttl = |seconds: i64| with_ttl.then_some(created + seconds + SKEW);
                 let answer = json!({"access_token": self.token("ya29.", 60), "refresh_token": self.token("1//", 60)});
-                let provider_fate = if provider_goes { Goes } else { Stays };
+                let provider_fate = if provider_is_dead { Deleted } else { Kept };
                 self.put(&actor, "mcp_google_tokens", &key, &dumps(&answer), ttl(HOUR), provider_fate);
                 let data = json!({"token": name, "actor_id": actor, "client_id": "mcp_x", "created_at": created,
                     "expires_at": created + life, "google_token_key": key, "used": false});
@@ -273,12 +273,12 @@ impl Table {
         self.clients(generation);
     }
 
-    /// An access token that died half an hour ago while its refresh token lives and names the same provider row; and a
-    /// pair of which both are long dead.
+    /// An access token that expired half an hour ago and a live refresh token that names the same provider row; and a pair
+    /// that is long dead.
     fn shared_provider_row(&mut self, generation: Generation) {
         let (now, actor) = (self.now, self.actor.clone());
         for (created, access, refresh, provider) in
-            [(now - 5_400, Goes, Stays, Stays), (now - 45 * DAY, Goes, Goes, Goes)]
+            [(now - 5_400, Deleted, Kept, Kept), (now - 45 * DAY, Deleted, Deleted, Deleted)]
         {
             let key = format!("google_token_access_{}", self.hex(32));
             let (access_name, refresh_name) = (self.token("aw_", 43), self.token("rt_", 43));
@@ -308,27 +308,27 @@ impl Table {
         }
     }
 
-    /// Index rows whose target is not there, cannot be told, or is another bucket's.
+    /// Index rows whose target is absent, unreadable or in another bucket.
     fn lone_index_rows(&mut self, generation: Generation, copy: usize) {
         let (now, actor) = (self.now, self.actor.clone());
         let index = generation.bucket("access_token_index");
         let pointer = dumps(&json!(actor));
         for (data, ttl, fate) in [
-            (pointer.as_str(), Some(now - 1), Goes),
-            (pointer.as_str(), None, Goes),
-            // Not due: its token, had it not been revoked, would be alive. The weekly repair looks at these.
-            (pointer.as_str(), Some(now + 4 * HOUR), Stays),
-            ("{\"no\": \"actor\"}", None, Stays),
-            ("not json", Some(now - 1), Stays),
+            (pointer.as_str(), Some(now - 1), Deleted),
+            (pointer.as_str(), None, Deleted),
+            // Not due: its token would be alive if it had not been revoked. The weekly repair handles these.
+            (pointer.as_str(), Some(now + 4 * HOUR), Kept),
+            ("{\"no\": \"actor\"}", None, Kept),
+            ("not json", Some(now - 1), Kept),
         ] {
             let name = self.token("aw_", 43);
             self.put(OAUTH_OWNER, &index, &name, data, ttl, fate);
         }
-        // Another bucket's row under the very key of the target.
+        // A row of another bucket under the target's key.
         let name = format!("aw_:{copy}{}", self.token("", 40));
         let (bucket, rest) = name.split_once(':').unwrap_or(("", ""));
-        self.put(&actor, &format!("mcp_tokens:{bucket}"), rest, "{\"x\": 1}", Some(now - 1), Stays);
-        self.put(OAUTH_OWNER, &index, &name, &pointer, Some(now - 1), Stays);
+        self.put(&actor, &format!("mcp_tokens:{bucket}"), rest, "{\"x\": 1}", Some(now - 1), Kept);
+        self.put(OAUTH_OWNER, &index, &name, &pointer, Some(now - 1), Kept);
     }
 
     fn clients(&mut self, generation: Generation) {
@@ -336,24 +336,24 @@ impl Table {
         let index = generation.bucket("client_index");
         for (owner, registered) in [(actor.clone(), true), (OAUTH_OWNER.to_owned(), true), (actor, false)] {
             let name = format!("mcp_{}", self.hex(32));
-            let fate = if registered { Stays } else { Goes };
+            let fate = if registered { Kept } else { Deleted };
             if registered {
                 let record = json!({"client_id": name, "client_secret": self.token("cs_", 43), "created_at": self.now - 900 * DAY});
-                self.put(&owner, "mcp_clients", &name, &dumps(&record), None, Stays);
+                self.put(&owner, "mcp_clients", &name, &dumps(&record), None, Kept);
             }
             self.put(OAUTH_OWNER, &index, &name, &dumps(&json!(owner)), None, fate);
         }
     }
 
-    /// What 3.10 to 3.13 added.
+    /// Buckets that 3.10 to 3.13 added.
     fn newer_buckets(&mut self) {
         let now = self.now;
         for (exp, ttl, fate) in [
-            (now - 60 - SLACK, Some(now + HOUR), Goes),
-            (now - 59 - SLACK, Some(now + HOUR), Stays),
-            (now + 600, Some(now + 2 * HOUR), Stays),
-            (0, Some(now + HOUR), Stays),
-            (0, Some(now - 1), Goes),
+            (now - 60 - SLACK, Some(now + HOUR), Deleted),
+            (now - 59 - SLACK, Some(now + HOUR), Kept),
+            (now + 600, Some(now + 2 * HOUR), Kept),
+            (0, Some(now + HOUR), Kept),
+            (0, Some(now - 1), Deleted),
         ] {
             let name = self.hex(64);
             self.put(
@@ -366,11 +366,11 @@ impl Table {
             );
         }
         for (expires, ttl, fate) in [
-            (Some(now + 100), Some(now + HOUR), Stays),
-            (Some(now - SLACK - 1), Some(now + HOUR), Goes),
-            (None, Some(now + HOUR), Stays),
-            (None, Some(now - 1), Goes),
-            (None, None, Stays),
+            (Some(now + 100), Some(now + HOUR), Kept),
+            (Some(now - SLACK - 1), Some(now + HOUR), Deleted),
+            (None, Some(now + HOUR), Kept),
+            (None, Some(now - 1), Deleted),
+            (None, None, Kept),
         ] {
             let name = self.token("", 43);
             let mut ticket =
@@ -382,7 +382,7 @@ impl Table {
         }
         let payload = dumps(&json!({"state": self.token("", 20)}));
         let actor = self.actor.clone();
-        for (ttl, fate) in [(Some(now), Stays), (Some(now - 1), Goes), (None, Stays)] {
+        for (ttl, fate) in [(Some(now), Kept), (Some(now - 1), Deleted), (None, Kept)] {
             let (nonce, verify) = (self.token("", 43), self.token("", 43));
             self.put(OAUTH_OWNER, "_oauth_state_nonces", &nonce, &payload, ttl, fate);
             self.put(SYSTEM_OWNER, "_email_verify_tokens", &verify, &dumps(&json!(actor)), ttl, fate);
@@ -398,8 +398,8 @@ impl Table {
         }
     }
 
-    /// Rows that are none of our business, some of them dressed up as ours. All of them look long dead.
-    fn strangers(&mut self) {
+    /// Foreign rows, some of which resemble ours. All of them look long dead.
+    fn foreign(&mut self) {
         let (actor, dead) = (self.actor.clone(), self.now - DAY);
         let data = dumps(&json!({"created_at": 1, "expires_at": 1, "used": false}));
         let peer = self.hex(32);
@@ -413,13 +413,13 @@ impl Table {
             (actor.as_str(), "oauth_sessions", self.token("", 43)),
             ("_actingweb_other", "spa_access_tokens", self.hex(40)),
             ("_mcp_system", "access_token_index", self.token("aw_", 43)),
-            // Keys that begin as ours do, in buckets that are not ours.
+            // Keys with our prefixes in foreign buckets.
             (OAUTH_OWNER, &format!("_oauth_sessions:{peer}"), "x".to_owned()),
             (OAUTH_OWNER, &format!("spa_refresh_tokens:{peer}"), "y".to_owned()),
             (OAUTH_OWNER, &format!("_access_token_index:{peer}"), "z".to_owned()),
             (OAUTH_OWNER, &format!("_oauth_sessions_archive_{peer}"), "x".to_owned()),
         ] {
-            self.put(owner, bucket, &name, &data, Some(dead), Stays);
+            self.put(owner, bucket, &name, &data, Some(dead), Kept);
         }
     }
 }

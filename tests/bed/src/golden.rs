@@ -1,4 +1,4 @@
-//! Files that say what output looks like, so that a change in it is seen in review.
+//! Golden files of output, so that a change of it is visible in review.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,10 +35,10 @@ pub fn matches_golden(name: &str, text: &str) {
     );
 }
 
-/// The golden files whose names begin with `prefix` are exactly `names`, given without the folder `tests/golden`.
+/// Asserts that `names`, paths under `tests/golden`, include every golden file whose name starts with `prefix`.
 ///
 /// # Panics
-/// When a file is left over from a test that no longer writes it.
+/// When a file belongs to no test any more.
 pub fn no_orphans<'a>(prefix: &str, names: impl IntoIterator<Item = &'a str>) {
     let names: BTreeSet<&str> = names.into_iter().collect();
     let orphans: Vec<String> = files(&folder())
@@ -48,7 +48,7 @@ pub fn no_orphans<'a>(prefix: &str, names: impl IntoIterator<Item = &'a str>) {
     assert!(orphans.is_empty(), "no test compares these files of tests/golden: {orphans:?}");
 }
 
-/// The files of a folder and its folders, by their paths in it.
+/// The files of a folder and its subfolders, as relative paths.
 fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
@@ -66,7 +66,7 @@ fn files(folder: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Names that a test computes; it calls `no_orphans` for them itself.
+    /// Prefixes of names that a test computes; it calls `no_orphans` for them itself.
     const COMPUTED: [&str; 2] = ["explain/", "cli/help"];
 
     #[test]

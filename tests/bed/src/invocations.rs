@@ -1,4 +1,4 @@
-//! The invocations of a function as its methods, for tests.
+//! Invocations as methods of `Function`, for tests.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use shared::time::EpochSeconds;
 
 type Budget = Option<Duration>;
 
-/// The answer of `daily-cleanup` to a run.
+/// The answer of `daily-cleanup` for a run.
 pub fn cleanup_answer(report: &RunReport) -> Value {
     json!(Cleanup::answer(report))
 }
 
-/// The answer of `index-repair` to a run.
+/// The answer of `index-repair` for a run.
 pub fn repair_answer(report: &RunReport) -> Value {
     json!(Repair::answer(report))
 }

@@ -1,4 +1,4 @@
-//! Whole items with the types that they are stored with, and the oracle that judges them.
+//! Items with their stored types, and the oracle that judges them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,10 +19,10 @@ pub fn key(item: &Item) -> Key {
     (text("id"), text("bucket_name"))
 }
 
-/// A value as DynamoDB's own JSON has it; bytes as hex, which is enough to compare them.
+/// A value as DynamoDB JSON; bytes as hex, which is enough to compare them.
 fn value(of: &AttributeValue) -> Value {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
-    // A set has no order: an engine may return it in another one.
+    // A set has no order: an engine may return it in any.
     let set = |mut texts: Vec<String>| {
         texts.sort_unstable();
         json!(texts)
@@ -44,17 +44,17 @@ fn value(of: &AttributeValue) -> Value {
     }
 }
 
-/// An item as one line of JSON, its attributes in order: two items are the same if and only if their lines are.
+/// An item as one line of JSON, its attributes sorted: two items are equal if and only if their lines are.
 #[must_use]
 pub fn line(item: &Item) -> String {
     let sorted: BTreeMap<&String, Value> = item.iter().map(|(name, of)| (name, value(of))).collect();
     Value::Object(sorted.into_iter().map(|(name, of)| (name.clone(), of)).collect::<Map<_, _>>()).to_string()
 }
 
-/// Bytes to a batch: DynamoDB takes 16 MB, in any encoding.
-const MOST_BYTES: usize = 4_000_000;
+/// Maximum bytes per batch: DynamoDB accepts 16 MB, in any encoding.
+const MAX_BYTES: usize = 4_000_000;
 
-/// Writes items, as many at once as a batch takes.
+/// Writes items in batches.
 ///
 /// # Panics
 /// When the engine refuses.
@@ -64,21 +64,21 @@ pub async fn write(client: &Client, table: &str, items: &[Item]) {
         let put = PutRequest::builder().set_item(Some(item.clone())).build().unwrap();
         batch.push(WriteRequest::builder().put_request(put).build());
         bytes += line(item).len();
-        if batch.len() < 25 && bytes < MOST_BYTES && i + 1 < items.len() {
+        if batch.len() < 25 && bytes < MAX_BYTES && i + 1 < items.len() {
             continue;
         }
         bytes = 0;
         while !batch.is_empty() {
             let written = client.batch_write_item().request_items(table, std::mem::take(&mut batch)).send().await;
-            let open = written.unwrap_or_else(|error| {
+            let answer = written.unwrap_or_else(|error| {
                 panic!("{}", aws_sdk_dynamodb::error::DisplayErrorContext(error));
             });
-            batch = open.unprocessed_items.unwrap_or_default().remove(table).unwrap_or_default();
+            batch = answer.unprocessed_items.unwrap_or_default().remove(table).unwrap_or_default();
         }
     }
 }
 
-/// Every item of the table, but the janitor's own state: that is its to change.
+/// Every item of the table except the janitor's own state, which runs may change.
 ///
 /// # Panics
 /// When the engine refuses.
@@ -108,7 +108,7 @@ pub async fn scan(client: &Client, table: &str) -> BTreeMap<Key, String> {
     all(client, table).await.into_iter().map(|(key, item)| (key, line(&item))).collect()
 }
 
-/// The rows that runs write.
+/// State rows that runs write.
 const STATE: [&str; 3] = ["state:lease", "state:daily-cleanup", "state:index-repair"];
 
 fn is_state(sort: &str) -> bool {
@@ -117,21 +117,21 @@ fn is_state(sort: &str) -> bool {
         || shard.is_some_and(|shard| shard.len() == 2 && shard.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// What the oracle says of a table.
+/// The oracle's verdict on a table: the rows that each run must delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sentence {
+pub struct OracleVerdict {
     pub daily: BTreeSet<Key>,
     pub repair: BTreeSet<Key>,
-    /// What either run may leave to the other.
+    /// Rows that either run may leave to the other.
     pub may: BTreeSet<Key>,
 }
 
-/// Has Python judge tables, each given as its items' lines. An empty table has no sentence.
+/// Lets the Python oracle judge tables, each given as its items' lines. An empty table has no verdict.
 ///
 /// # Panics
 /// When the oracle fails.
 #[must_use]
-pub fn judge(tables: &[&BTreeMap<Key, String>], now: i64) -> Vec<Sentence> {
+pub fn judge(tables: &[&BTreeMap<Key, String>], now: i64) -> Vec<OracleVerdict> {
     let mut input = String::new();
     for table in tables {
         for line in table.values() {
@@ -141,13 +141,13 @@ pub fn judge(tables: &[&BTreeMap<Key, String>], now: i64) -> Vec<Sentence> {
         input.push('\n');
     }
     let answer = Application::new("", "").run("oracle.py", &["--now", &now.to_string()], &input);
-    answer.lines().map(sentence).collect()
+    answer.lines().map(verdict).collect()
 }
 
-fn sentence(line: &str) -> Sentence {
+fn verdict(line: &str) -> OracleVerdict {
     let answer: Value = serde_json::from_str(line).expect("the oracle's verdicts");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let keys =
         |of: &str| answer[of].as_array().expect("a list").iter().map(|key| (text(&key[0]), text(&key[1]))).collect();
-    Sentence { daily: keys("daily"), repair: keys("repair"), may: keys("may") }
+    OracleVerdict { daily: keys("daily"), repair: keys("repair"), may: keys("may") }
 }

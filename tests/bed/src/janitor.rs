@@ -1,4 +1,4 @@
-//! `janitor` driven as a program: with pipes, and in a pseudo-terminal.
+//! Runs `janitor` as a program: with pipes, or in a pseudo-terminal.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::lambda::function;
 use crate::process::{keep_bytecode, repository_root, tool};
 
-/// What a program left behind.
+/// Exit code, output and duration of a program.
 #[derive(Clone, Debug)]
 pub struct Ended {
     pub code: i32,
@@ -27,13 +27,13 @@ impl Ended {
     }
 }
 
-/// Runs `janitor` on a table, with something on standard input and no terminal.
+/// Runs `janitor` on a table, with `input` on standard input and without a terminal.
 #[must_use]
 pub fn janitor(endpoint: &str, table: &str, arguments: &[&str], input: &str) -> Ended {
     Janitor::default().run_with(&[arguments, &["--endpoint", endpoint, "--table", table]].concat(), input)
 }
 
-/// A table that `janitor` works on, and the environment it is started in: nothing of this machine's but its path.
+/// The environment in which `janitor` is started: of this machine's only `PATH`.
 #[derive(Clone, Debug, Default)]
 pub struct Janitor {
     environment: Vec<(String, String)>,
@@ -57,7 +57,7 @@ impl Janitor {
         command
     }
 
-    /// A command that is not started yet.
+    /// The command, not started yet.
     #[must_use]
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.prepared(Command::new(function("janitor")));
@@ -72,32 +72,32 @@ impl Janitor {
         self.run_with(arguments, "")
     }
 
-    /// The same, with something on standard input.
+    /// The same, with `input` on standard input.
     ///
     /// # Panics
     /// When it cannot be started.
     #[must_use]
     pub fn run_with(&self, arguments: &[&str], input: &str) -> Ended {
-        let began = Instant::now();
+        let started = Instant::now();
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().expect("janitor can be started");
-        // A program that reads nothing may have ended before this.
+        // A program that reads nothing may have exited before this.
         let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
         let output = child.wait_with_output().expect("janitor can be waited for");
         Ended {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
-            took: began.elapsed(),
+            took: started.elapsed(),
         }
     }
 
-    /// The same in a terminal of `columns`, with options of `terminal.py`. What was on the screen is `out`.
+    /// The same in a terminal of `columns`, with options of `terminal.py`. `out` is the screen.
     ///
     /// # Panics
-    /// When the terminal cannot be had, or the program does not end.
+    /// When there is no terminal, or the program does not exit.
     #[must_use]
     pub fn in_terminal(&self, columns: u16, options: &[&str], arguments: &[&str]) -> Ended {
-        let began = Instant::now();
+        let started = Instant::now();
         let mut command = self.prepared(Command::new(tool("venv/bin/python")));
         command.arg(repository_root().join("tests/python/terminal.py")).args(["--columns", &columns.to_string()]);
         command.args(options).arg("--").arg(function("janitor")).args(arguments);
@@ -108,7 +108,7 @@ impl Janitor {
             code: screen["code"].as_i64().and_then(|code| i32::try_from(code).ok()).unwrap_or(-1),
             out: screen["output"].as_str().unwrap_or_default().replace("\r\n", "\n"),
             err: String::new(),
-            took: began.elapsed(),
+            took: started.elapsed(),
         }
     }
 }

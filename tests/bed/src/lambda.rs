@@ -1,9 +1,8 @@
-//! A function run as a Lambda, in the two ways that need no container: its finished binary under Amazon's Runtime
-//! Interface Emulator, and its source under `cargo lambda watch`.
+//! Runs a function as a Lambda without a container: its binary under Amazon's Runtime Interface Emulator, or its source
+//! under `cargo lambda watch`.
 //!
-//! Neither is AWS, and they differ from it in what a function may see. Under the emulator the deadline is real: now
-//! plus `AWS_LAMBDA_FUNCTION_TIMEOUT`. Under `cargo lambda watch` it is the constant 600,000 in every invocation, ten
-//! minutes after midnight of 1 January 1970.
+//! Both differ from AWS. Under the emulator the deadline is real: now plus `AWS_LAMBDA_FUNCTION_TIMEOUT`. Under
+//! `cargo lambda watch` it is always 600,000, ten minutes after midnight of 1 January 1970.
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -16,18 +15,18 @@ use serde_json::{Value, json};
 
 use crate::process::{Running, free_port, repository_root, tool};
 
-/// Not how long it takes: when a test gives up.
+/// An upper bound; starting takes much less.
 const START_DEADLINE: Duration = Duration::from_mins(2);
 /// A first invocation under `cargo lambda watch` compiles the function.
 const WATCH_INVOKE_DEADLINE: Duration = Duration::from_mins(15);
-/// The emulator prints one of these after the function's own lines and before it answers, the second when the
-/// function's process ended.
+/// The emulator prints one of these after the function's own lines and before it answers; the second if the function's
+/// process exited.
 const END_OF_INVOCATION: [&str; 2] = ["END RequestId: ", "Invoke DONE failed: "];
 
-/// What an invocation answered.
+/// The result of an invocation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InvokeAnswer {
-    /// The function's answer; of a failed invocation an object with `errorType` and `errorMessage`.
+    /// The function's answer; if it failed, an object with `errorType` and `errorMessage`.
     pub payload: Value,
     pub is_error: bool,
 }
@@ -38,14 +37,14 @@ impl InvokeAnswer {
     }
 }
 
-/// The binary that cargo built, no older than its sources, in whichever target folder this test was built into; or, for an
-/// attack on the release binaries, the one in the folder that `TORTURE_BINARIES` names.
+/// The binary that cargo built into the target folder of this test or, if set, into the folder `TORTURE_BINARIES` (release
+/// binaries).
 ///
 /// # Panics
-/// When it is not there or is older than its sources.
+/// When it is missing or older than its sources.
 #[must_use]
 pub fn function(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test has a path");
+    let test = std::env::current_exe().expect("the test binary has a path");
     let built = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
     let binary = match std::env::var_os("TORTURE_BINARIES") {
         Some(folder) => repository_root().join(folder).join(name),
@@ -57,7 +56,7 @@ pub fn function(name: &str) -> PathBuf {
     binary
 }
 
-/// Whether a binary is there and newer than each of the sources that cargo lists beside it (`NAME.d`).
+/// Whether a binary exists and is newer than each of the sources that cargo lists next to it (`NAME.d`).
 fn is_fresh(binary: &Path) -> Result<(), String> {
     let changed = |file: &Path| std::fs::metadata(file).and_then(|metadata| metadata.modified());
     let built = changed(binary).map_err(|_| "is missing".to_owned())?;
@@ -84,8 +83,8 @@ pub struct Rie {
 }
 
 impl Rie {
-    /// `env` is what the template would set; it wins over the defaults here. The function itself starts with the
-    /// first invocation. Its name is the binary's, and its memory size, which the emulator does not enforce, 256 MB.
+    /// `env` is what the template would set; it overrides the defaults here. The function itself starts with the first
+    /// invocation. Its name is the binary's; its memory size is 256 MB, which the emulator does not enforce.
     ///
     /// # Panics
     /// When the binary or the emulator is missing, or the emulator does not start.
@@ -112,13 +111,13 @@ impl Rie {
         Self { process, port, timeout: Duration::from_secs(timeout_seconds.into()) }
     }
 
-    /// Of 127.0.0.1, where it is invoked.
+    /// The port on 127.0.0.1 for invocations.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// One synchronous invocation. When it returns, `output` holds all that the function printed during it.
+    /// One synchronous invocation. When it returns, `output` has everything that the function printed during it.
     ///
     /// # Panics
     /// When the emulator cannot be reached or does not answer HTTP.
@@ -127,22 +126,22 @@ impl Rie {
         self.invoke_timed(event).0
     }
 
-    /// The same, with the time from the request to its answer: the first one's has the function's start in it.
+    /// The same, with the time from request to answer; the first one includes the function's start.
     ///
     /// # Panics
     /// When the emulator cannot be reached or does not answer HTTP.
     #[must_use]
     pub fn invoke_timed(&self, event: &Value) -> (InvokeAnswer, Duration) {
         let ended_before = count_ended(&self.output());
-        // Longer than the function has: running into the timeout is an answer, and the emulator gives it.
-        let patience = self.timeout + Duration::from_mins(2);
+        // Longer than the function's timeout, which the emulator reports in its answer.
+        let read_timeout = self.timeout + Duration::from_mins(2);
         let path = "/2015-03-31/functions/function/invocations";
-        let began = Instant::now();
-        let (status, body) = post(self.port, path, &event.to_string(), patience).unwrap_or_else(|error| {
+        let started = Instant::now();
+        let (status, body) = post(self.port, path, &event.to_string(), read_timeout).unwrap_or_else(|error| {
             panic!("the Lambda emulator did not answer: {error}\n{}", self.process.tail());
         });
-        let took = began.elapsed();
-        // The answer can overtake the lines on their way through the pipe.
+        let took = started.elapsed();
+        // The answer can arrive before the lines in the pipe.
         self.process.wait_for_output(Duration::from_secs(20), |output| count_ended(output) > ended_before);
         (read_emulator_answer(status, &body), took)
     }
@@ -153,8 +152,8 @@ impl Rie {
         self.process.output()
     }
 
-    /// How long the function's last start took, from its process to its first request for an event. Not from the
-    /// `REPORT` line: the `Init Duration` there is the time to ask for the start, not the start.
+    /// How long the function's last start took, from its process to its first request for an event. The `Init Duration`
+    /// of the `REPORT` line is something else: the time to request the start.
     #[must_use]
     pub fn init_milliseconds(&self) -> Option<f64> {
         let output = self.output();
@@ -167,13 +166,13 @@ fn count_ended(output: &str) -> usize {
     END_OF_INVOCATION.iter().map(|line| output.matches(line).count()).sum()
 }
 
-/// The emulator answers 200 to a function's error and to its timeout as well: only the body tells them from an answer.
-/// Another status means that the function's process ended; then the body may be empty.
+/// The emulator answers 200 even to a function's error or timeout: only the body distinguishes them from an answer.
+/// Another status means that the function's process exited; the body may then be empty.
 fn read_emulator_answer(status: u16, body: &str) -> InvokeAnswer {
     match serde_json::from_str::<Value>(body) {
         Ok(payload) => {
-            let says_error = payload.get("errorType").is_some() && payload.get("errorMessage").is_some();
-            InvokeAnswer { payload, is_error: says_error || status != 200 }
+            let has_error = payload.get("errorType").is_some() && payload.get("errorMessage").is_some();
+            InvokeAnswer { payload, is_error: has_error || status != 200 }
         }
         Err(_) if body.starts_with("Task timed out") => InvokeAnswer::error("Sandbox.Timedout", body),
         Err(_) => InvokeAnswer::error("Runtime.NoAnswer", &format!("HTTP {status} from the emulator: {body}")),
@@ -194,8 +193,8 @@ impl Watch {
         let port = free_port();
         let mut process = Running::start(&tool("venv/bin/cargo-lambda"), |command| {
             command
-                // Without --ignore-changes it watches the tree and starts functions anew whenever a file is saved.
-                // Without --timeout a request to a function that does not compile waits for ever.
+                // Without --ignore-changes it watches the tree and restarts functions whenever a file is saved.
+                // Without --timeout a request to a function that does not compile waits forever.
                 .args(["lambda", "watch", "--ignore-changes", "-A", "127.0.0.1", "-P", &port.to_string()])
                 .args(["--timeout", &WATCH_INVOKE_DEADLINE.as_secs().to_string()])
                 .current_dir(manifest_dir)
@@ -211,7 +210,7 @@ impl Watch {
     /// Runs `cargo lambda invoke FUNCTION --data-file FILE`, the command that a developer types.
     ///
     /// # Panics
-    /// When the function does not compile or its process ends: cargo-lambda goes on waiting for an answer then.
+    /// When the function does not compile or its process exits: cargo-lambda would keep waiting for an answer.
     #[must_use]
     pub fn invoke_file(&self, function: &str, file: &Path) -> InvokeAnswer {
         assert!(file.exists(), "{} is missing", file.display());
@@ -228,7 +227,7 @@ impl Watch {
         let id = child.id();
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || sender.send(child.wait_with_output()));
-        let end = Instant::now() + WATCH_INVOKE_DEADLINE;
+        let deadline = Instant::now() + WATCH_INVOKE_DEADLINE;
         loop {
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(finished) => return read_command_answer(&finished.expect("cargo lambda invoke can be waited for")),
@@ -236,9 +235,9 @@ impl Watch {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let output = self.output();
-            let ended = output.get(printed_before..).is_some_and(|new| new.contains("ERROR command exited"));
-            if ended || Instant::now() >= end {
-                // Still running, so the number is still its own.
+            let exited = output.get(printed_before..).is_some_and(|new| new.contains("ERROR command exited"));
+            if exited || Instant::now() >= deadline {
+                // Still running, so the process id is still its own.
                 let _ = Command::new("kill").arg(id.to_string()).status();
                 panic!("{function} does not answer under cargo lambda watch:\n{}", self.process.tail());
             }
@@ -252,8 +251,8 @@ impl Watch {
     }
 }
 
-/// On success the answer is on standard output. A function's error is told in prose on standard error, its type in
-/// the first line, its message after a cross and wrapped at 80 columns with a bar before every further line.
+/// On success the answer is on standard output. A function's error is text on standard error: its type in the first
+/// line, its message after a cross and wrapped at 80 columns with a bar before each continuation line.
 fn read_command_answer(finished: &Output) -> InvokeAnswer {
     let (out, err) = (String::from_utf8_lossy(&finished.stdout), String::from_utf8_lossy(&finished.stderr));
     if finished.status.success() {
@@ -269,8 +268,7 @@ fn read_command_answer(finished: &Output) -> InvokeAnswer {
     InvokeAnswer::error(kind, &message)
 }
 
-/// The SDK refuses to send a request without a region and credentials, and a local engine takes any. A function refuses to
-/// run without a mode.
+/// The SDK requires a region and credentials, and a local engine accepts any. A function requires a mode.
 const DEFAULTS: [(&str, &str); 4] = [
     ("AWS_REGION", "us-east-1"),
     ("AWS_ACCESS_KEY_ID", "local"),
@@ -278,10 +276,10 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("MODE", "delete"),
 ];
 
-/// HTTP/1.0, so that the answer ends where the connection does and is never chunked.
-fn post(port: u16, path: &str, body: &str, patience: Duration) -> io::Result<(u16, String)> {
+/// HTTP/1.0, so that the answer ends with the connection and is never chunked.
+fn post(port: u16, path: &str, body: &str, read_timeout: Duration) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(read_timeout))?;
     write!(stream, "POST {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

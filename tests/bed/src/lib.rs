@@ -1,9 +1,9 @@
-//! The testbed: the embedded engine with rows of every kind and, with the feature `testing`, real engines, real Lambda runtimes,
-//! the real library and faults on demand.
+//! The testbed: the embedded engine with rows of every kind and, with the feature `testing`, real engines, Lambda runtimes,
+//! the real library and fault injection.
 //!
 //! ```text
 //! embedded fixture tables           also linked by `janitor demo`
-//! engine testbed proxy fault clock  engines, a table on one of them, and failures and time between it and a run
+//! engine testbed proxy fault clock  engines, a table on one of them, fault injection and a paused clock
 //! lambda python janitor process     programs that a test starts
 //! malformed_rows items load attack aftermath stream response_bucket golden      inputs, and checks of the results
 //! ```
@@ -52,4 +52,4 @@ mod testbed;
 #[cfg(feature = "testing")]
 pub use invocations::{Invocations, cleanup_answer, repair_answer};
 #[cfg(feature = "testing")]
-pub use testbed::{Bed, deleting};
+pub use testbed::{Testbed, deleting};

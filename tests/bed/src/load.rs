@@ -1,4 +1,4 @@
-//! A table of random rows for attacks on the promises, and what the model says of it afterwards.
+//! A table of random rows for attacks on the guarantees, checked against the model afterwards.
 
 use crate::Invocations as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,14 +21,14 @@ use crate::janitor::Janitor;
 use crate::proxy::Proxy;
 use crate::stream::removal;
 use crate::tables::{random_table, specimens};
-use crate::testbed::Bed;
+use crate::testbed::Testbed;
 use model::random::SECRET_MEMBERS;
 use model::{self, Key, ModelRow};
 
-/// What the machine's clock says: `janitor` works by it, and by no other.
+/// The machine's clock, which `janitor` uses.
 #[must_use]
 pub fn real_now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a machine's clock is past 1970");
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the machine's clock is past 1970");
     since.as_secs().cast_signed()
 }
 
@@ -42,7 +42,7 @@ pub enum Which {
 impl Which {
     pub const BOTH: [Which; 2] = [Which::Cleanup, Which::Repair];
 
-    /// What `janitor` calls it.
+    /// The name of `janitor`'s command.
     fn command(self) -> &'static str {
         match self {
             Which::Cleanup => "cleanup",
@@ -50,7 +50,7 @@ impl Which {
         }
     }
 
-    /// `janitor` doing it for real, not started yet.
+    /// The `janitor` command with `--apply`, not started yet.
     #[must_use]
     pub fn janitor(self, endpoint: &str, prefix: &str) -> Command {
         Janitor::on(endpoint, prefix).command(&[self.command(), "--apply", "--yes", "--json"])
@@ -62,7 +62,7 @@ impl Which {
         self.run_within(function, event, now, None).await
     }
 
-    /// The same with so much time as Lambda would give it.
+    /// The same with a time budget, as on Lambda.
     ///
     /// # Errors
     /// Those of the run.
@@ -81,27 +81,27 @@ impl Which {
     }
 }
 
-/// What a run took, by its report.
+/// The cost of a run, by its report.
 #[derive(Clone, Debug)]
 pub struct Cost {
     pub read_units: f64,
     pub write_units: f64,
     pub requests: u64,
     retries: u64,
-    /// To see in a failure where retries came from.
+    /// Shown when a check fails, to explain retries.
     #[expect(dead_code, reason = "read by Debug")]
     throttles: u64,
     by_operation: BTreeMap<String, u32>,
 }
 
 impl Cost {
-    /// An event for runs whose costs are compared: pieces of work that are done concurrently do not read the same twice.
+    /// An event for runs whose costs are compared: with it, concurrent work does not read the same rows twice.
     #[must_use]
     pub fn event() -> Value {
         json!({"max_deletes": 1_000_000})
     }
 
-    /// Of a run that was the only one to use the proxy.
+    /// The cost of a run that was the only one to use the proxy.
     #[must_use]
     pub fn of(report: &RunReport, proxy: &Proxy) -> Self {
         let mut by_operation = BTreeMap::new();
@@ -117,35 +117,35 @@ impl Cost {
         self.read_units + self.write_units
     }
 
-    /// Requests for the lease, the pause and the state, each a unit at most: a run on a busy machine renews its lease more often.
-    fn upkeep(&self) -> u32 {
-        let is_upkeep = |(kind, _): &(&String, &u32)| ["GetItem", "PutItem", "DeleteItem"].contains(&kind.as_str());
-        self.by_operation.iter().filter(is_upkeep).map(|(_, count)| count).sum()
+    /// Requests for the lease, the pause and the state, one unit each at most: a run on a busy machine renews its lease more often.
+    fn overhead(&self) -> u32 {
+        let is_overhead = |(kind, _): &(&String, &u32)| ["GetItem", "PutItem", "DeleteItem"].contains(&kind.as_str());
+        self.by_operation.iter().filter(is_overhead).map(|(_, count)| count).sum()
     }
 
-    /// No unit more than another run on the same engine, and no request but the one that asks whether TTL is on; apart from upkeep, and
-    /// from requests that were sent again because a busy engine did not answer in time, or left keys unprocessed.
-    /// DynamoDB Local does not report what a batch reads of absent rows, which AWS bills: there only writes can be compared.
+    /// Asserts that the run used no more units than another on the same engine, and at most one more request: whether TTL is on.
+    /// Overhead does not count, nor do retries because a busy engine did not answer in time or left keys unprocessed.
+    /// DynamoDB Local does not report the read units of absent rows in a batch, which AWS bills: there only writes are compared.
     ///
     /// # Panics
-    /// When it is more.
+    /// When it used more.
     pub fn check_at_most(&self, other: &Cost, kind: EngineKind) {
-        let upkeep = self.upkeep().saturating_sub(other.upkeep());
-        let (units, most) = match kind {
+        let overhead = self.overhead().saturating_sub(other.overhead());
+        let (units, max) = match kind {
             EngineKind::Embedded => (self.units(), other.units()),
             EngineKind::DynamoDbLocal => (self.write_units, other.write_units),
         };
-        assert!(units <= most + f64::from(upkeep), "{self:?} is more than {other:?}");
+        assert!(units <= max + f64::from(overhead), "{self:?} is more than {other:?}");
         assert!(
-            self.requests <= other.requests + 1 + u64::from(upkeep) + self.retries,
+            self.requests <= other.requests + 1 + u64::from(overhead) + self.retries,
             "{self:?} is more than {other:?}"
         );
     }
 }
 
-/// Random rows enough for many requests: `tables` of the model tests in one, and a session that makes it a table of ours.
+/// Random rows for many requests: `tables` random tables in one, and a session that marks it as an ActingWeb table.
 #[must_use]
-pub fn crowd(seed: u64, tables: u64, now: i64) -> Vec<ModelRow> {
+pub fn random_rows(seed: u64, tables: u64, now: i64) -> Vec<ModelRow> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut rows: Vec<ModelRow> = (0..tables).flat_map(|_| random_table(random.u64(..), now)).collect();
     rows.push(ModelRow {
@@ -161,21 +161,21 @@ pub fn crowd(seed: u64, tables: u64, now: i64) -> Vec<ModelRow> {
 }
 
 pub struct Load {
-    pub bed: Bed,
+    pub bed: Testbed,
     pub rows: Vec<ModelRow>,
-    /// Tokens that TTL took away before, and the cascade is told of.
+    /// Tokens that TTL removed before; the stream has their records.
     pub removed: Vec<ModelRow>,
     endpoint: &'static str,
 }
 
-/// A load without its engine is a defect of the test: its methods panic.
+/// The methods panic if the engine fails.
 impl Load {
     pub async fn new(kind: EngineKind, rows: Vec<ModelRow>) -> Self {
-        let bed = Bed::with(kind, &specimens(&rows)).await;
+        let bed = Testbed::with(kind, &specimens(&rows)).await;
         Self { bed, rows, removed: Vec::new(), endpoint: engine(kind).endpoint() }
     }
 
-    /// Where `retires`, with functions that retire. A TTL that is near, or past, is taken away: each dead row has to be written.
+    /// If `retires`, functions retire, and TTLs that are near or past are removed, so that each dead row has to be written.
     pub async fn of(kind: EngineKind, mut rows: Vec<ModelRow>, now: i64, retires: bool) -> Self {
         if !retires {
             return Self::new(kind, rows).await;
@@ -189,18 +189,18 @@ impl Load {
         Self { bed: load.bed.retiring().await, ..load }
     }
 
-    /// The same, after TTL has taken half of the tokens that it may take: the cascade is told of them.
+    /// The same, after TTL has removed half of the tokens that it may remove.
     pub async fn of_after_ttl(kind: EngineKind, rows: Vec<ModelRow>, now: i64, retires: bool) -> Self {
         let mut random = fastrand::Rng::with_seed(rows.len() as u64);
         let is_due = |row: &ModelRow| {
-            let token = ["mcp_tokens", "mcp_refresh_tokens", "mcp_auth_codes"].contains(&row.bucket.as_str());
-            token && matches!(row.ttl, model::ModelTtl::Number(at) if (now - 5 * 365 * 86_400..now).contains(&at))
+            let is_token = ["mcp_tokens", "mcp_refresh_tokens", "mcp_auth_codes"].contains(&row.bucket.as_str());
+            is_token && matches!(row.ttl, model::ModelTtl::Number(at) if (now - 5 * 365 * 86_400..now).contains(&at))
         };
         let (removed, rows) = rows.into_iter().partition(|row| is_due(row) && random.bool());
         Self { removed, ..Self::of(kind, rows, now, retires).await }
     }
 
-    /// What the stream tells of the removed tokens.
+    /// The stream records of the removed tokens.
     #[must_use]
     pub fn records(&self) -> Vec<Value> {
         let record = |(n, row): (usize, &ModelRow)| {
@@ -209,24 +209,24 @@ impl Load {
         self.removed.iter().enumerate().map(record).collect()
     }
 
-    /// The keys that are there to stay: a retired row is as good as gone.
-    async fn there(&self) -> BTreeSet<Key> {
+    /// Keys of the rows that are neither deleted nor retired.
+    async fn remaining_keys(&self) -> BTreeSet<Key> {
         let items = items::all(&crate::tables::client(self.endpoint).await, &self.bed.table).await;
         items.into_iter().filter(|(_, item)| !item.contains_key("retired_from")).map(|(key, _)| key).collect()
     }
 
-    /// The rows that are still there.
+    /// The rows that are neither deleted nor retired.
     pub async fn rest(&self) -> Vec<ModelRow> {
-        let keys = self.there().await;
+        let keys = self.remaining_keys().await;
         self.rows.iter().filter(|row| keys.contains(&row.key())).cloned().collect()
     }
 
-    /// Rows that are gone, and that no runs at `now` may have deleted, in whichever order they came.
+    /// Counts rows that are gone although no order of runs at `now` deletes them.
     pub async fn live_lost(&self, now: i64) -> u64 {
         let mut allowed: BTreeSet<Key> = BTreeSet::new();
         for first in Which::BOTH {
             let mut gone: BTreeSet<Key> = BTreeSet::new();
-            // One run can clear the way for the other.
+            // One run can make rows deletable for the other.
             for turn in 0..4 {
                 let rest: Vec<ModelRow> = self.rows.iter().filter(|row| !gone.contains(&row.key())).cloned().collect();
                 gone.extend(if (turn % 2 == 0) == (first == Which::Cleanup) {
@@ -237,17 +237,17 @@ impl Load {
             }
             allowed.extend(gone);
         }
-        let gone_with_removed: Vec<Key> =
-            self.removed.iter().filter_map(|token| self.provider_gone_with(token, &allowed, now)).collect();
-        allowed.extend(gone_with_removed);
-        let there = self.there().await;
-        let lost = |key: &Key| !there.contains(key) && !allowed.contains(key);
+        let providers_of_removed: Vec<Key> =
+            self.removed.iter().filter_map(|token| self.provider_deleted_with(token, &allowed, now)).collect();
+        allowed.extend(providers_of_removed);
+        let remaining = self.remaining_keys().await;
+        let lost = |key: &Key| !remaining.contains(key) && !allowed.contains(key);
         self.rows.iter().map(ModelRow::key).filter(lost).inspect(|key| eprintln!("lost: {key:?}")).count() as u64
     }
 
-    /// The provider row that a removed token named, if nothing of its actor that is alive and stays names it, and it is not
-    /// young. The runs ask the same; only that a token is gone for good is a thing that they cannot know, and the stream tells.
-    fn provider_gone_with(&self, token: &ModelRow, going: &BTreeSet<Key>, now: i64) -> Option<Key> {
+    /// The provider row that a removed token named, if it is not young and no live row of its actor that is kept names it.
+    /// The runs decide the same way, but only the stream reports that the token is gone.
+    fn provider_deleted_with(&self, token: &ModelRow, deleted: &BTreeSet<Key>, now: i64) -> Option<Key> {
         let named = |row: &ModelRow| Some(json_of(row)?.get("google_token_key")?.as_str()?.to_owned());
         let name = named(token)?;
         let provider = self
@@ -256,47 +256,47 @@ impl Load {
             .find(|row| row.owner == token.owner && row.bucket == "mcp_google_tokens" && row.name == name)?;
         let young = matches!(provider.ttl, model::ModelTtl::Number(at) if now - (at - 7_200) <= 3_600);
         let needed = self.rows.iter().any(|row| {
-            let stays = !going.contains(&row.key()) && !model::dead_by_itself(row, now);
-            row.owner == token.owner && stays && named(row).as_ref() == Some(&name)
+            let is_kept = !deleted.contains(&row.key()) && !model::dead_by_itself(row, now);
+            row.owner == token.owner && is_kept && named(row).as_ref() == Some(&name)
         });
         (!young && !needed).then(|| provider.key())
     }
 
-    /// No index row leads to a token that TTL removed.
+    /// Asserts that no index row points at a token that TTL removed.
     pub async fn check_nothing_leads_to_removed(&self) {
         let names: BTreeSet<&str> = self.removed.iter().map(|row| row.name.as_str()).collect();
-        assert!(!names.is_empty(), "TTL has removed nothing");
+        assert!(!names.is_empty(), "TTL removed no token");
         let rest = self.rest().await;
         let dangling = model::dangling(&rest);
         let left = rest.iter().filter(|row| dangling.contains(&row.key()) && names.contains(row.name.as_str()));
-        assert_eq!(left.count(), 0, "index rows lead to removed tokens");
+        assert_eq!(left.count(), 0, "index rows point at removed tokens");
     }
 
-    /// Adds what a run says of itself, and whatever it should not have said.
-    pub fn ran(&self, report: &RunReport, figures: &mut Figures) {
-        figures.ran(report);
+    /// Adds the counts of a run's report, and the secrets in it.
+    pub fn add_run(&self, report: &RunReport, figures: &mut Figures) {
+        figures.add_run(report);
         figures.secrets += self.secrets_in(&report.to_json().to_string());
     }
 
-    /// What the report says was deleted is what is gone, as far as it is certain.
+    /// Asserts that as many rows are gone as the report says, within its uncertainty.
     pub async fn check_counts(&self, report: &RunReport, before: usize) {
         let gone = (before - self.rest().await.len()) as u64;
-        let (sure, unsure) = (report.counts.rows_ended(), report.counts.uncertain());
-        assert!((sure..=sure + unsure).contains(&gone), "{gone} rows are gone: {}", report.to_json());
+        let (certain, uncertain) = (report.counts.rows_ended(), report.counts.uncertain());
+        assert!((certain..=certain + uncertain).contains(&gone), "{gone} rows are gone: {}", report.to_json());
     }
 
-    /// Clean runs until the table is as it should be, and what the second opinion says of it then.
+    /// Runs cleanup and repair without faults until both are complete, then checks the table against the model.
     pub async fn settle(&self, now: i64, figures: &mut Figures) {
         for which in Which::BOTH {
             loop {
                 let report = match which.run(&self.bed.function, json!({}), now).await {
-                    // On a machine that is busy with other things for a minute, a run loses its lease: the next one.
+                    // On a machine that is busy for a minute, a run loses its lease: try again.
                     Err(RunError::LeaseLost) => continue,
                     report => report.unwrap(),
                 };
                 assert!(report.outcome.is_complete(), "{}", report.to_json());
-                self.ran(&report, figures);
-                // One that went on where another had stopped has not seen what that one skipped.
+                self.add_run(&report, figures);
+                // A resumed run has not read the rows that the run before it skipped.
                 if !report.resumed {
                     break;
                 }
@@ -312,11 +312,11 @@ impl Load {
         figures.secrets += self.secrets_in(&Aftermath::read(self.endpoint, &self.bed.table).await.own);
     }
 
-    /// Names of tokens, provider secrets and e-mail addresses, in something that was printed, answered or stored.
+    /// Counts token names, provider secrets and e-mail addresses in a text that was printed, returned or stored.
     #[must_use]
     pub fn secrets_in(&self, text: &str) -> u64 {
         let secrets: BTreeSet<String> = self.rows.iter().chain(&self.removed).flat_map(secrets_of).collect();
-        assert!(!secrets.is_empty(), "nothing to look for");
+        assert!(!secrets.is_empty(), "no secrets to search for");
         secrets.iter().filter(|secret| text.contains(secret.as_str())).count() as u64
     }
 
@@ -329,38 +329,42 @@ fn json_of(row: &ModelRow) -> Option<Value> {
     serde_json::from_str(row.data.as_deref()?).ok()
 }
 
-/// What of a row nobody may see.
+/// The secrets of a row.
 fn secrets_of(row: &ModelRow) -> Vec<String> {
     let data = json_of(row).unwrap_or_default();
     let members = [&data, &data["token_data"]].into_iter().filter_map(Value::as_object).flatten();
     let secret = members.filter(|(name, _)| SECRET_MEMBERS.contains(&name.as_str())).filter_map(|(_, it)| it.as_str());
-    // What is shorter could be anybody's word.
+    // A shorter text could be in the output by chance.
     let all = secret.chain([row.name.as_str()]).filter(|it| it.len() >= 12 && *it != "a-session-that-lives-on");
     all.map(str::to_owned).collect()
 }
 
-/// Does every piece of `work` on one of `context` threads, and adds up what it came to. Most of an attack is waiting.
+/// Runs an attack for every item of `work` on `threads` threads and adds up the figures. Most of an attack is waiting.
 ///
 /// # Panics
-/// When a piece does.
-pub fn all_at_once<T: Send + Sync>(context: usize, work: &[T], attack: impl AsyncFn(&T) -> Figures + Sync) -> Figures {
+/// When an attack panics.
+pub fn run_concurrently<T: Send + Sync>(
+    threads: usize,
+    work: &[T],
+    attack: impl AsyncFn(&T) -> Figures + Sync,
+) -> Figures {
     let (next, total) = (Mutex::new(work.iter()), Mutex::new(Figures::default()));
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     std::thread::scope(|scope| {
-        for _ in 0..context {
+        for _ in 0..threads {
             scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 loop {
-                    let (piece, left) = {
+                    let (item, left) = {
                         let mut next = next.lock().unwrap();
                         (next.next(), next.len())
                     };
-                    let Some(piece) = piece else { return };
-                    // An attack at length says every tenth of its way.
+                    let Some(item) = item else { return };
+                    // Progress of a long attack, ten times.
                     if left % (work.len() / 10).max(1) == 0 {
                         eprintln!("{test}: {left} of {} left", work.len());
                     }
-                    let figures = runtime.block_on(attack(piece));
+                    let figures = runtime.block_on(attack(item));
                     total.lock().unwrap().add(figures);
                 }
             });

@@ -1,6 +1,6 @@
-//! Malformed rows: every kind of row that the library writes, with something wrong with it that no library writes.
+//! Malformed rows: every kind of row that the library writes, with a defect that no library writes.
 //!
-//! The same seed gives the same table. Every name and every text holds [`SECRET`], which must be in nothing that is told.
+//! The same seed gives the same table. Every name and every text contains [`SECRET`], which must not appear in any output.
 
 mod values;
 
@@ -16,30 +16,30 @@ use values::{number, text};
 use crate::items::{Item, key};
 use model::Key;
 
-/// In every name and text, behind more characters than a mask shows.
+/// In every name and text, after more characters than a mask shows.
 pub const SECRET: &str = "-test-secret-";
 
-/// What a scene is about before something goes wrong.
+/// State of a row before the defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Alive,
     Dead,
-    /// Alive by its own word, and past its TTL.
+    /// Alive by its own fields, and past its TTL.
     Lapsed,
 }
 
 const STATES: [State; 3] = [State::Alive, State::Dead, State::Lapsed];
 
-/// One thing that goes wrong with a row.
+/// One defect of a row.
 #[derive(Clone, Debug)]
 enum Twist {
     None,
     Set(&'static str, Option<AttributeValue>),
-    /// The nth text, of as many as its kind of row has.
+    /// The nth malformed text of its kind of row.
     Text(usize),
     Name(String),
     Owner(String),
-    /// Another bucket, in the attribute alone or in the key as well.
+    /// Another bucket, in the attribute only or also in the key.
     Bucket(String, bool),
 }
 
@@ -51,8 +51,8 @@ struct Builder {
     items: BTreeMap<Key, Item>,
 }
 
-/// At least `rows` rows as of `now`; `huge` of them about as large as an item can be. Below what every bucket, twist and
-/// state together come to, each is drawn by lot.
+/// At least `rows` rows as of `now`; `huge` of them about as large as an item can be. If `rows` is too small for every
+/// combination of bucket, defect and state, a random sample of them.
 #[must_use]
 pub fn malformed_rows(seed: u64, now: i64, rows: usize, huge: usize) -> Vec<Item> {
     let random = fastrand::Rng::with_seed(seed);
@@ -68,7 +68,7 @@ pub fn malformed_rows(seed: u64, now: i64, rows: usize, huge: usize) -> Vec<Item
         if builder.items.len() >= rows {
             break;
         }
-        // Between the damned, ordinary people.
+        // Well-formed rows in between.
         if builder.random.u8(..5) == 0 {
             let (bucket, state) = (&BUCKETS[builder.random.usize(..BUCKETS.len())], STATES[builder.random.usize(..3)]);
             builder.scene(bucket, state, &Twist::None);
@@ -87,14 +87,14 @@ pub fn malformed_rows(seed: u64, now: i64, rows: usize, huge: usize) -> Vec<Item
     builder.items.into_values().collect()
 }
 
-/// Values that a row of ours should not have in its `data`: of every type, and texts that say nothing or nonsense.
+/// Values that the `data` of a state row should not have: every type, and texts that are empty or malformed.
 #[must_use]
 pub fn strange_data() -> Vec<Option<AttributeValue>> {
     let texts =
         ["null", "[]", "{}", "{\"seen\": []}", "{\"until\": 1e400}", "{\"cursor\": {\"step\": 1}}", "\u{feff}{}"];
     let deep = values::deep("[", "]", 100_000);
-    let typed = values::of_every_type().into_iter().chain(texts.map(text)).chain([text(deep)]);
-    typed.map(Some).chain([None]).collect()
+    let all = values::of_every_type().into_iter().chain(texts.map(text)).chain([text(deep)]);
+    all.map(Some).chain([None]).collect()
 }
 
 impl Builder {
@@ -138,7 +138,7 @@ impl Builder {
         format!("{prefix}{:06x}{SECRET}{:08x}", self.serial, self.random.u32(..))
     }
 
-    /// When a row of this state was created, if it lives `life` seconds; sometimes to the second.
+    /// Creation time of a row in this state that lives `life` seconds; sometimes exactly at the boundary.
     fn created(&mut self, life: i64, state: State) -> i64 {
         let age = match (state, self.random.u8(..4)) {
             (State::Dead, 0) => life + 301,
@@ -160,7 +160,7 @@ impl Builder {
         (self.random.u8(..5) > 0).then(|| number(at))
     }
 
-    /// What a row of the bucket says, and the field that says when it ends.
+    /// Creation time and `data` of a row of the bucket, and the field that decides when it expires.
     fn object(&mut self, bucket: &Bucket, name: &str, state: State) -> (i64, Value, &'static str) {
         let life = match bucket.rule {
             Rule::SinceCreated { seconds } => seconds,
@@ -214,7 +214,7 @@ impl Builder {
         at
     }
 
-    /// A row of the bucket with what belongs to it, and the twist on the row itself.
+    /// A row of the bucket with the defect, and its related rows.
     fn scene(&mut self, bucket: &'static Bucket, state: State, twist: &Twist) {
         if self.actor.is_empty() || self.random.u8(..4) > 0 {
             self.actor = format!("{:032x}", self.random.u128(..));
@@ -232,7 +232,7 @@ impl Builder {
         self.twist(bucket, at, state, twist);
     }
 
-    /// A token or client with its index rows and its provider row, some of them missing: the row of `bucket` is returned.
+    /// A token or client with its index rows and its provider row, some of them missing. Returns the key of the row of `bucket`.
     fn chain(&mut self, bucket: &'static Bucket, state: State) -> Key {
         let target = match bucket.rule {
             Rule::Pointer { target } => shared::bucket::of_actor(target).expect("a bucket of the actors"),
@@ -246,8 +246,8 @@ impl Builder {
         let mut at = None;
         if with_provider {
             let key = self.name("google_token_");
-            let its_state = if self.random.bool() { state } else { State::Alive };
-            let ttl = self.ttl(created, Some(3_600), its_state);
+            let provider_state = if self.random.bool() { state } else { State::Alive };
+            let ttl = self.ttl(created, Some(3_600), provider_state);
             let secret = json!({"refresh_token": self.name("r"), "expires_in": 3_599});
             let provider = self.put(&owner, shared::bucket::provider(), &key, &secret, ttl);
             if self.random.u8(..8) > 0 {
@@ -267,11 +267,11 @@ impl Builder {
                 at = at.or((index == bucket).then_some(row));
             }
         }
-        at.expect("the bucket's own row is always there")
+        at.expect("the bucket's own row is always written")
     }
 
     fn twist(&mut self, bucket: &'static Bucket, at: Key, state: State, twist: &Twist) {
-        let mut item = self.items.remove(&at).expect("it was just put there");
+        let mut item = self.items.remove(&at).expect("the row was just written");
         let name = item["name"].as_s().cloned().unwrap_or_default();
         match twist {
             Twist::None => {}
@@ -295,8 +295,8 @@ impl Builder {
         self.items.insert(key(&item), item);
     }
 
-    /// An access token and the refresh token that was issued with it, and provider rows that they agree on or not; at most
-    /// two of them twisted.
+    /// An access token and the refresh token that was issued with it, and provider rows that both or only one of them names;
+    /// at most two rows have a defect.
     fn grant(&mut self) {
         self.actor = format!("{:032x}", self.random.u128(..));
         let actor = if self.random.u8(..12) == 0 { OAUTH_OWNER.to_owned() } else { self.actor.clone() };
@@ -341,7 +341,7 @@ impl Builder {
         }
     }
 
-    /// A row about as large as DynamoDB takes one, in its text, its name's attribute or what the library never wrote.
+    /// A row close to DynamoDB's size limit, by its text, its name attribute or an attribute that the library never writes.
     fn huge(&mut self, bucket: &'static Bucket) {
         let filler = "\u{fe0f}x".repeat(96_000);
         let state = if self.random.bool() { State::Lapsed } else { State::Dead };

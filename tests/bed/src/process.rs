@@ -1,10 +1,9 @@
 //! A child process that cannot outlive the tests.
 //!
-//! Every program that the tests start runs under a few lines of `sh` in a process group of their own. The supervisor
-//! holds the read end of a pipe whose only writer is the test binary. When the guard is dropped, and just as well
-//! when the test binary is killed with no chance to drop anything, the pipe closes and the supervisor stops the
-//! group: SIGTERM, a pause, SIGKILL. One path for both cases, and the one that runs every day is the one that has to
-//! work on the bad day.
+//! Every program that the tests start runs under a few lines of `sh` in its own process group. The supervisor holds the
+//! read end of a pipe whose only writer is the test binary. When the guard is dropped, or the test binary is killed, the
+//! pipe closes and the supervisor stops the group: SIGTERM, a pause, SIGKILL. Both cases take the same path, so every test
+//! run exercises it.
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::Read;
@@ -18,13 +17,12 @@ use std::time::{Duration, Instant};
 
 /// `$@` is the program and its arguments.
 ///
-/// What the program itself has started is killed first and by number: the Lambda emulator and cargo-lambda put
-/// functions into groups of their own, and on SIGTERM the emulator leaves one that is busy to itself. To a function it
-/// is what a Lambda sees when it is stopped.
+/// The program's own children are killed first, by process id: the Lambda emulator and cargo-lambda put functions into
+/// separate groups, and on SIGTERM the emulator leaves a busy function running. A Lambda is stopped the same way.
 ///
-/// The supervisor reaps the program and the watcher, so that little is left to a pid 1 that may not reap. Its last line
-/// ends whatever the program left in the group, and the supervisor with it: while the supervisor lives, the group's
-/// number cannot belong to anybody else.
+/// The supervisor reaps the program and the watcher, because pid 1 of a container may not reap. Its last line kills
+/// whatever the program left in the group, and the supervisor with it: while the supervisor lives, the group's id cannot
+/// be reused.
 const SUPERVISOR: &str = r#"
 exec 3<&0 </dev/null
 trap : TERM
@@ -42,7 +40,7 @@ program=$!
 watcher=$!
 exec 3<&-
 wait "$program"; status=$?
-# Above 128 it may be the trap that ended the wait and not the program.
+# Above 128 the trap may have ended the wait, not the program.
 while [ "$status" -gt 128 ] && kill -0 "$program" 2>/dev/null; do wait "$program"; status=$?; done
 kill -KILL "$watcher"; wait "$watcher" 2>/dev/null
 echo "[$1 ended with status $status]"
@@ -54,15 +52,14 @@ const STOP_DEADLINE: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(20);
 const TAIL_LINES: usize = 40;
 
-/// What a child may see of the tests' environment. A list of what is let through, not of what is taken out: a
-/// developer's AWS profile or a stray `MODE` must never reach a function under test, and the `CARGO_PKG_*` that
-/// `cargo test` sets would make some build scripts, and so a good part of the tree, run again under `cargo lambda
+/// Environment variables that a child inherits. An allowlist: a developer's AWS profile or a stray `MODE` must never reach
+/// a function under test, and the `CARGO_PKG_*` that `cargo test` sets would rebuild much of the tree under `cargo lambda
 /// watch`.
 const INHERITED: &str = "PATH HOME USER TMPDIR LANG LC_ALL JAVA_HOME CARGO_HOME CARGO_TARGET_DIR RUSTUP_HOME \
     RUSTUP_TOOLCHAIN RUSTFLAGS RUSTC_WRAPPER SSL_CERT_FILE SSL_CERT_DIR HTTPS_PROXY https_proxy";
 const INHERITED_PREFIXES: [&str; 4] = ["CARGO_NET_", "CARGO_HTTP_", "CARGO_BUILD_", "CARGO_REGISTRIES_"];
 
-/// The root of the repository: where `.tools/`, `events/` and the workspace manifest are.
+/// The root of the repository, with `.tools/`, `events/` and the workspace manifest.
 #[must_use]
 pub fn repository_root() -> PathBuf {
     let bed = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -74,25 +71,25 @@ pub fn without_tools() -> bool {
     std::env::var_os("NO_TOOLS").is_some()
 }
 
-/// A part that `tests/setup.sh` installs, by its path under `.tools/`.
+/// A tool that `tests/setup.sh` installs, by its path under `.tools/`.
 ///
 /// # Panics
-/// When it is not there. A test that skips itself proves nothing and looks as if it did.
+/// When it is missing: a test that skips itself would pass without testing anything.
 #[must_use]
 pub fn tool(path: &str) -> PathBuf {
-    assert!(!without_tools(), "{path} is wanted by a test that `make quick` must skip");
+    assert!(!without_tools(), "{path} is needed by a test that `make quick` must skip");
     let found = repository_root().join(".tools").join(path);
     assert!(found.exists(), "{} is missing: run tests/setup.sh", found.display());
     found
 }
 
-/// Has a Python keep what it compiles, for all tests and not beside the sources: its modules are half of the time that it takes to start.
+/// Makes Python cache its bytecode for all tests, outside the sources: compiling modules is half of its start-up time.
 pub fn keep_bytecode(python: &mut Command) -> &mut Command {
     python.env_remove("PYTHONDONTWRITEBYTECODE").env("PYTHONPYCACHEPREFIX", repository_root().join(".tools/pycache"))
 }
 
-/// A port of 127.0.0.1 that nobody listens on and that this process has not handed out before: the kernel may offer
-/// the same one twice before its first taker has bound it.
+/// A free port of 127.0.0.1 that this process has not returned before: the kernel may offer the same one twice before the
+/// first user has bound it.
 #[must_use]
 pub fn free_port() -> u16 {
     static TAKEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
@@ -107,33 +104,33 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// The processes, as folders of `/proc`, that run this binary with this table's prefix in their environment. By the binary's
-/// name, not its path: a build that goes on beside may have replaced the file.
+/// The processes, as folders of `/proc`, that run this binary with this table's prefix in their environment. Matched by the
+/// binary's name, not its path: a concurrent build may have replaced the file.
 ///
 /// # Panics
 /// Where there is no `/proc`.
 #[must_use]
 pub fn processes_of(binary: &str, prefix: &str) -> Vec<PathBuf> {
-    let wanted = format!("AWS_DB_PREFIX={prefix}");
+    let expected = format!("AWS_DB_PREFIX={prefix}");
     let processes = std::fs::read_dir("/proc").expect("Linux").flatten().map(|entry| entry.path());
-    let is_one = |process: &PathBuf| {
-        let runs = std::fs::read_link(process.join("exe")).ok()?;
-        let is_the_binary = runs.file_name()?.to_str()?.split(' ').next() == Some(binary);
+    let matches = |process: &PathBuf| {
+        let executable = std::fs::read_link(process.join("exe")).ok()?;
+        let is_the_binary = executable.file_name()?.to_str()?.split(' ').next() == Some(binary);
         let environment = std::fs::read(process.join("environ")).ok()?;
-        let is_ours = String::from_utf8_lossy(&environment).split('\0').any(|pair| pair == wanted);
-        (is_the_binary && is_ours).then_some(())
+        let has_prefix = String::from_utf8_lossy(&environment).split('\0').any(|pair| pair == expected);
+        (is_the_binary && has_prefix).then_some(())
     };
-    processes.filter(|process| is_one(process).is_some()).collect()
+    processes.filter(|process| matches(process).is_some()).collect()
 }
 
-/// A running program and everything that it has printed.
+/// A running program and its output.
 pub struct Running {
     name: String,
     child: Child,
-    /// Never written to. Closing it is the order to stop.
+    /// Never written to. Closing it stops the program.
     lifeline: Option<ChildStdin>,
     output: Arc<Mutex<Vec<u8>>>,
-    /// Ends when everything that could print has ended.
+    /// Ends when every process that could print has exited.
     reader: JoinHandle<()>,
 }
 
@@ -141,17 +138,17 @@ impl Running {
     /// Starts `program`; `configure` adds arguments, environment and working directory.
     ///
     /// # Panics
-    /// When the supervising shell cannot be started. A program that cannot be started shows in `wait_for_port`.
+    /// When the supervising shell cannot be started. `wait_for_port` reports a program that cannot be started.
     pub fn start(program: &Path, configure: impl FnOnce(&mut Command)) -> Self {
         let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
         let mut command = Command::new("sh");
         command.args(["-c", SUPERVISOR, "supervisor"]).arg(program);
         command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_inherited(name)));
         configure(&mut command);
-        // One pipe for both streams keeps the lines in the order in which they were printed.
+        // One pipe for both streams keeps the lines in order.
         command.stdin(Stdio::piped()).stdout(writer.try_clone().expect("a pipe can be shared")).stderr(writer);
         let mut child = command.process_group(0).spawn().expect("sh can be started");
-        // The command holds the pipe's write end: while it lives the reader below never sees the end.
+        // The command holds the pipe's write end: while it lives, the reader below never reaches the end.
         drop(command);
 
         let output = Arc::new(Mutex::new(Vec::new()));
@@ -173,40 +170,40 @@ impl Running {
         String::from_utf8_lossy(&lock(&self.output)).into_owned()
     }
 
-    /// Waits until `wanted` accepts what has been printed so far; false when the deadline passes first.
-    pub fn wait_for_output(&self, deadline: Duration, wanted: impl Fn(&str) -> bool) -> bool {
-        let end = Instant::now() + deadline;
+    /// Waits until `accepts` returns true for the output so far; false on timeout.
+    pub fn wait_for_output(&self, timeout: Duration, accepts: impl Fn(&str) -> bool) -> bool {
+        let deadline = Instant::now() + timeout;
         loop {
-            if wanted(&self.output()) {
+            if accepts(&self.output()) {
                 return true;
             }
-            if Instant::now() >= end {
+            if Instant::now() >= deadline {
                 return false;
             }
             thread::sleep(POLL);
         }
     }
 
-    /// Waits until something answers on the port of 127.0.0.1.
+    /// Waits until the port of 127.0.0.1 accepts connections.
     ///
     /// # Errors
-    /// When the program ends or the deadline passes first; the message holds the last lines that it printed.
-    pub fn wait_for_port(&mut self, port: u16, deadline: Duration) -> Result<(), String> {
+    /// When the program exits first, or on timeout; the message has the last lines of its output.
+    pub fn wait_for_port(&mut self, port: u16, timeout: Duration) -> Result<(), String> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let end = Instant::now() + deadline;
+        let deadline = Instant::now() + timeout;
         loop {
-            // Asked first: a port that answers after the program has ended belongs to another program.
+            // Checked first: a port that answers after the program has exited belongs to another program.
             if !matches!(self.child.try_wait(), Ok(None)) {
-                // The reason is in the last lines, and those may still be in the pipe.
+                // The reason is in the last lines, which may still be in the pipe.
                 self.wait_for_output(Duration::from_secs(1), |_| self.reader.is_finished());
-                return Err(format!("{} ended before it answered on port {port}:\n{}", self.name, self.tail()));
+                return Err(format!("{} exited before it answered on port {port}:\n{}", self.name, self.tail()));
             }
             if TcpStream::connect_timeout(&address, POLL).is_ok() {
                 return Ok(());
             }
-            if Instant::now() >= end {
+            if Instant::now() >= deadline {
                 return Err(format!(
-                    "{} did not answer on port {port} within {deadline:?}:\n{}",
+                    "{} did not answer on port {port} within {timeout:?}:\n{}",
                     self.name,
                     self.tail()
                 ));
@@ -227,10 +224,10 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.lifeline.take());
-        let end = Instant::now() + STOP_DEADLINE;
+        let deadline = Instant::now() + STOP_DEADLINE;
         while matches!(self.child.try_wait(), Ok(None)) {
-            if Instant::now() >= end {
-                // The supervisor itself is stuck. It has not been reaped, so the group is still ours.
+            if Instant::now() >= deadline {
+                // The supervisor itself hangs. It has not been reaped, so the group is still ours.
                 let group = format!("-{}", self.child.id());
                 let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
                 let _ = self.child.wait();
@@ -247,8 +244,7 @@ fn is_inherited(name: &OsStr) -> bool {
     })
 }
 
-/// A test that panicked while holding the lock has left nothing half-written behind: there is no reason to fail the
-/// others.
+/// A test that panicked while holding the lock left no partial write, so the others go on.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

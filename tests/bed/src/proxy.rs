@@ -1,4 +1,4 @@
-//! A proxy in front of a real engine: sees every request, and can hold it up, answer in its place, or cut the line.
+//! A proxy in front of an engine: records every request, and can delay it, answer it itself, or reset the connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use serde_json::{Value, json};
 use socket2::SockRef;
 
-/// A request as it passes.
+/// A request that the proxy received.
 #[derive(Clone)]
 pub struct Request {
     /// `Query`, `BatchExecuteStatement`, …
@@ -22,7 +22,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The id of the key that signed it, with the region that it was signed for.
+    /// The access key id and the region of its signature.
     #[must_use]
     pub fn signed_by(&self) -> Option<(&str, &str)> {
         let (_, scope) = header(&self.head, "authorization")?.split_once("Credential=")?;
@@ -30,7 +30,7 @@ impl Request {
         Some((parts.next()?, parts.nth(1)?))
     }
 
-    /// Whether it is such a request, and not the read of the pause that each run begins with.
+    /// Whether it is a request of this operation, other than the read of the pause that each run starts with.
     #[must_use]
     pub fn is_work(&self, operation: &str) -> bool {
         self.operation == operation && !self.body.contains("state:pause")
@@ -43,44 +43,44 @@ impl Request {
     }
 }
 
-/// What becomes of a request.
+/// What the proxy does with a request.
 pub enum Fate {
     Forward,
-    /// Answered here, without the engine: a status and a JSON body.
+    /// Answered by the proxy, without the engine: a status and a JSON body.
     Answer(u16, String),
-    /// The connection is reset before the engine sees the request.
-    CutBefore,
+    /// The connection is reset before the engine receives the request.
+    ResetBefore,
     /// The engine acts, and the connection is reset before its answer arrives.
-    CutAfter,
-    /// Nobody ever answers; the engine may have acted.
+    ResetAfter,
+    /// Never answered; the engine acts if `acts`.
     Silence {
         acts: bool,
     },
-    /// The engine acts, and its answer ends in the middle.
+    /// The engine acts, and its answer is truncated.
     Truncate,
-    /// The engine acts this much later.
+    /// The engine acts after this delay.
     Slow(Duration),
-    /// The engine's clock is so many seconds off, as its answer says.
-    Dated(i64),
-    /// The engine's clock stands at this second.
-    At(i64),
-    /// A batch of which the engine sees every other part; the rest is answered with this error, or as unprocessed keys.
-    Partly(&'static str),
-    /// The engine acts, and its answer is replaced by what this makes of it.
+    /// The `Date` of the answer is off by this many seconds.
+    DateOffset(i64),
+    /// The `Date` of the answer is this second.
+    DateAt(i64),
+    /// The engine receives every other part of a batch; the rest is answered with this error, or as unprocessed keys.
+    PartialBatch(&'static str),
+    /// The engine acts, and this function rewrites its answer.
     Rewrite(fn(String) -> String),
 }
 
-/// A BatchGetItem answered with all its keys unprocessed, as a table without capacity does.
+/// Answers a BatchGetItem with all its keys unprocessed, like a table without capacity.
 ///
 /// # Panics
-/// When the request is not one.
+/// When the request is not JSON.
 #[must_use]
 pub fn unprocessed(request: &Request) -> Fate {
-    let asked: Value = serde_json::from_str(&request.body).expect("a request is JSON");
-    Fate::Answer(200, json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}).to_string())
+    let body: Value = serde_json::from_str(&request.body).expect("a request is JSON");
+    Fate::Answer(200, json!({"Responses": {}, "UnprocessedKeys": body["RequestItems"]}).to_string())
 }
 
-/// The answer of a table whose TTL is on, where the engine's own would remove rows by its own clock; other requests as told.
+/// Reports that TTL is on, without turning it on: the engine would remove rows by its own clock. Other requests get `otherwise`.
 #[must_use]
 pub fn with_ttl_on(request: &Request, otherwise: Fate) -> Fate {
     if request.operation != "DescribeTimeToLive" {
@@ -95,13 +95,13 @@ type Hook = dyn FnMut(&Request) -> Fate + Send;
 pub struct Proxy {
     endpoint: String,
     seen: Arc<Mutex<Vec<Request>>>,
-    /// Requests that have come in and are not done with.
-    at_work: Arc<AtomicUsize>,
-    /// What a thread of this proxy panicked with, first of all the hook.
+    /// Number of requests in flight.
+    in_flight: Arc<AtomicUsize>,
+    /// The first panic message of a thread of this proxy, usually the hook's.
     panicked: Arc<Mutex<Option<String>>>,
 }
 
-/// A failed assertion in a hook is the test's failure, not only its thread's.
+/// A failed assertion in a hook fails the test, not only its thread.
 impl Drop for Proxy {
     fn drop(&mut self) {
         let panicked = self.panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -112,7 +112,7 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    /// Starts in front of `upstream` ("http://127.0.0.1:port"); `hook` decides over each request, one at a time.
+    /// Starts in front of `upstream` ("http://127.0.0.1:port"); `hook` decides about each request, one at a time.
     ///
     /// # Panics
     /// When there is no free port.
@@ -123,19 +123,19 @@ impl Proxy {
         let upstream = upstream.trim_start_matches("http://").to_owned();
         let seen: Arc<Mutex<Vec<Request>>> = Arc::default();
         let (log, hook) = (Arc::clone(&seen), Arc::new(Mutex::new(Box::new(hook) as Box<Hook>)));
-        let at_work: Arc<AtomicUsize> = Arc::default();
-        let busy = Arc::clone(&at_work);
+        let in_flight: Arc<AtomicUsize> = Arc::default();
+        let count = Arc::clone(&in_flight);
         let panicked: Arc<Mutex<Option<String>>> = Arc::default();
         let panics = Arc::clone(&panicked);
         // The threads end with the test binary: a proxy holds nothing but loopback sockets.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (upstream, log, hook) = (upstream.clone(), Arc::clone(&log), Arc::clone(&hook));
-                let (busy, panics) = (Arc::clone(&busy), Arc::clone(&panics));
+                let (count, panics) = (Arc::clone(&count), Arc::clone(&panics));
                 std::thread::spawn(move || {
                     // Keeps the connection open until a panic is recorded: a test that ends with the connection sees it.
                     let _open = client.try_clone();
-                    let served = catch_unwind(AssertUnwindSafe(|| serve(client, &upstream, &log, &hook, &busy)));
+                    let served = catch_unwind(AssertUnwindSafe(|| serve(client, &upstream, &log, &hook, &count)));
                     if let Err(payload) = served {
                         let text = payload.downcast_ref::<String>().cloned();
                         let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -145,7 +145,7 @@ impl Proxy {
                 });
             }
         });
-        Self { endpoint, seen, at_work, panicked }
+        Self { endpoint, seen, in_flight, panicked }
     }
 
     #[must_use]
@@ -153,19 +153,19 @@ impl Proxy {
         &self.endpoint
     }
 
-    /// Whether nothing more becomes of any request so far.
+    /// Whether no request is in flight.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.at_work.load(Ordering::SeqCst) == 0
+        self.in_flight.load(Ordering::SeqCst) == 0
     }
 
-    /// The operations seen so far, in order.
+    /// The operations so far, in order.
     #[must_use]
     pub fn seen(&self) -> Vec<String> {
         self.requests().into_iter().map(|request| request.operation).collect()
     }
 
-    /// The same, with what was asked.
+    /// The requests so far, in order.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -177,27 +177,27 @@ fn serve(
     upstream: &str,
     log: &Mutex<Vec<Request>>,
     hook: &Mutex<Box<Hook>>,
-    busy: &AtomicUsize,
+    in_flight: &AtomicUsize,
 ) -> Option<()> {
     let mut reader = BufReader::new(client.try_clone().ok()?);
     let mut client = client;
     loop {
         let (head, body) = read_message(&mut reader)?;
-        let _at_work = AtWork::on(busy);
+        let _guard = InFlight::new(in_flight);
         let target = header(&head, "x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
         let body_text = String::from_utf8_lossy(&body).into_owned();
         let request = Request { operation, body: body_text, head: head.clone() };
         log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
         let fate = (hook.lock().unwrap_or_else(PoisonError::into_inner))(&request);
-        let forward = || ask(upstream, &head, &body);
+        let forward = || send(upstream, &head, &body);
         match fate {
             Fate::Forward => pass(&mut client, forward()?)?,
-            Fate::Dated(off) => {
+            Fate::DateOffset(off) => {
                 let (head, body) = forward()?;
                 pass(&mut client, (dated(&head, |date| date + off)?, body))?;
             }
-            Fate::At(second) => {
+            Fate::DateAt(second) => {
                 let (head, body) = forward()?;
                 pass(&mut client, (dated(&head, |_| second)?, body))?;
             }
@@ -210,8 +210,8 @@ fn serve(
                 answer(&mut client, 200, &rewrite(String::from_utf8_lossy(&body).into_owned()))?;
             }
             Fate::Answer(status, body) => answer(&mut client, status, &body)?,
-            Fate::CutBefore => return reset(&client),
-            Fate::CutAfter => {
+            Fate::ResetBefore => return reset(&client),
+            Fate::ResetAfter => {
                 forward()?;
                 return reset(&client);
             }
@@ -219,7 +219,7 @@ fn serve(
                 if acts {
                     forward()?;
                 }
-                // Until whoever asked has had enough of it.
+                // Until the client gives up.
                 while reader.read(&mut [0; 1_024]).is_ok_and(|n| n > 0) {}
                 return None;
             }
@@ -229,7 +229,7 @@ fn serve(
                 client.write_all(&body[..body.len() / 2]).ok()?;
                 return None;
             }
-            Fate::Partly(code) => {
+            Fate::PartialBatch(code) => {
                 let (seen, rest) = halve(&request);
                 let length = format!("content-length: {}", seen.len());
                 let head: String = head
@@ -237,31 +237,31 @@ fn serve(
                     .map(|line| if line.to_ascii_lowercase().starts_with("content-length:") { &length } else { line })
                     .flat_map(|line| [line, "\r\n"])
                     .collect();
-                let (_, body) = ask(upstream, &head, seen.as_bytes())?;
-                answer(&mut client, 200, &put_together(&String::from_utf8_lossy(&body), rest, code))?;
+                let (_, body) = send(upstream, &head, seen.as_bytes())?;
+                answer(&mut client, 200, &merge(&String::from_utf8_lossy(&body), rest, code))?;
             }
         }
     }
 }
 
-fn ask(upstream: &str, head: &str, body: &[u8]) -> Option<(String, Vec<u8>)> {
+fn send(upstream: &str, head: &str, body: &[u8]) -> Option<(String, Vec<u8>)> {
     let mut engine = TcpStream::connect(upstream).ok()?;
     engine.write_all(head.as_bytes()).ok()?;
     engine.write_all(body).ok()?;
     read_message(&mut BufReader::new(engine))
 }
 
-/// Counts a request for as long as something may still become of it.
-struct AtWork<'a>(&'a AtomicUsize);
+/// Counts a request while it is in flight.
+struct InFlight<'a>(&'a AtomicUsize);
 
-impl<'a> AtWork<'a> {
-    fn on(count: &'a AtomicUsize) -> Self {
+impl<'a> InFlight<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count)
     }
 }
 
-impl Drop for AtWork<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -272,20 +272,20 @@ fn pass(client: &mut TcpStream, (head, body): (String, Vec<u8>)) -> Option<()> {
     client.write_all(&body).ok()
 }
 
-/// The head with another time in its `Date`.
+/// The head with a changed `Date`.
 fn dated(head: &str, moved: impl FnOnce(i64) -> i64) -> Option<String> {
-    let date = header(head, "date").expect("the engine dates its answers");
+    let date = header(head, "date").expect("the engine's answers have a date");
     let moved = DateTime::from_secs(moved(DateTime::from_str(date, DateTimeFormat::HttpDate).ok()?.secs()));
     Some(head.replace(date, &moved.fmt(DateTimeFormat::HttpDate).ok()?))
 }
 
-/// Closed with nothing lingering, a socket tells the other side so with a reset.
+/// A socket that is closed with a linger time of zero sends a reset.
 fn reset(client: &TcpStream) -> Option<()> {
     SockRef::from(client).set_linger(Some(Duration::ZERO)).ok()?;
     None
 }
 
-/// The request with every other statement or key, and the others.
+/// Splits a batch: the request with every other statement or key, and the rest.
 fn halve(request: &Request) -> (String, Vec<Value>) {
     let mut body: Value = serde_json::from_str(&request.body).expect("a request is JSON");
     let mut rest = Vec::new();
@@ -298,22 +298,22 @@ fn halve(request: &Request) -> (String, Vec<Value>) {
         other => panic!("{other} has no parts"),
     };
     let parts = parts.expect("a batch has parts");
-    // One stays, whatever: an empty batch is refused.
+    // The first is always sent: an empty batch is rejected.
     for (i, part) in std::mem::take(parts).into_iter().enumerate() {
         if i % 2 == 0 { parts.push(part) } else { rest.push(part) }
     }
-    let asked = body.clone();
+    let sent = body.clone();
     if request.operation == "BatchGetItem" {
-        let (table, of) = asked["RequestItems"].as_object().and_then(|of| of.iter().next()).expect("a table");
-        let mut of = of.clone();
-        of["Keys"] = json!(rest);
-        rest = if rest.is_empty() { Vec::new() } else { vec![json!({table: of})] };
+        let (table, items) = sent["RequestItems"].as_object().and_then(|tables| tables.iter().next()).expect("a table");
+        let mut items = items.clone();
+        items["Keys"] = json!(rest);
+        rest = if rest.is_empty() { Vec::new() } else { vec![json!({table: items})] };
     }
     (body.to_string(), rest)
 }
 
-/// The engine's answer to one half, with the other half refused.
-fn put_together(answered: &str, rest: Vec<Value>, code: &str) -> String {
+/// The engine's answer to one half, with the other half failed.
+fn merge(answered: &str, rest: Vec<Value>, code: &str) -> String {
     let mut answered: Value = serde_json::from_str(answered).expect("an answer is JSON");
     if let Some(seen) = answered["Responses"].as_array_mut() {
         let mut rest = rest.into_iter().map(|_| json!({"Error": {"Code": code, "Message": "refused in the middle"}}));
@@ -338,7 +338,7 @@ fn answer(client: &mut TcpStream, status: u16, body: &str) -> Option<()> {
     client.write_all(body.as_bytes()).ok()
 }
 
-/// The head with its blank line, and a body of the length that it names.
+/// Reads the head with its blank line, and a body of `content-length` bytes.
 pub(crate) fn read_message(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     loop {

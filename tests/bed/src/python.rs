@@ -15,7 +15,7 @@ use crate::items::{self, Item};
 use crate::process::{Running, keep_bytecode, repository_root, tool};
 use crate::tables;
 
-/// An application of the real library: one table on one engine.
+/// An application that uses the real library, on one table of one engine.
 pub struct Application {
     endpoint: String,
     prefix: String,
@@ -28,7 +28,7 @@ impl Application {
         Self { endpoint: endpoint.to_owned(), prefix: prefix.to_owned(), interpreter: tool("venv/bin/python") }
     }
 
-    /// The same of another release, which has an environment of its own.
+    /// An application that uses another release, from its own virtual environment.
     #[must_use]
     pub fn of_release(endpoint: &str, prefix: &str, release: &str) -> Self {
         let interpreter = tool(&format!("old/{release}/bin/python"));
@@ -46,13 +46,13 @@ impl Application {
             .env("AWS_SECRET_ACCESS_KEY", "local");
     }
 
-    /// Starts a script that goes on beside the test.
+    /// Starts a script that runs during the test.
     #[must_use]
     pub fn start(&self, script: &str, arguments: &[&str]) -> Running {
         Running::start(&self.interpreter, |command| self.prepare(command, script, arguments))
     }
 
-    /// Starts a script that answers each line of JSON with one, until it is dropped.
+    /// Starts a script that answers each line of JSON with another, until it is dropped.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -79,7 +79,7 @@ impl Application {
     }
 
     /// # Panics
-    /// When the script fails, with what it printed.
+    /// When the script fails; the message has its output.
     pub fn run(&self, script: &str, arguments: &[&str], input: &str) -> String {
         let output = self.python(script, arguments, input);
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -87,7 +87,7 @@ impl Application {
         out.into_owned()
     }
 
-    /// Has the library do single operations, and returns its answers.
+    /// Runs single operations of the library and returns their results.
     ///
     /// # Panics
     /// When one of them raised.
@@ -97,17 +97,17 @@ impl Application {
         serde_json::from_str(&answers).expect("a list of answers")
     }
 
-    /// Rows that the library's own managers wrote, some of them in the past. Returns where the manifest is.
+    /// Fills the table with rows that the library's own managers wrote, some of them in the past.
     pub async fn seed(&self, rows: u32, seed: u32) -> Manifest {
         self.copy(&*seeded(rows, seed, FRESH).await).await
     }
 
-    /// The same, of rows that may have been written a while ago: a verdict on some may have changed since.
+    /// The same with rows that may have been written a while ago: some verdicts may have changed since.
     pub async fn seed_of_any_age(&self, rows: u32, seed: u32) -> Manifest {
         self.copy(&*seeded(rows, seed, Duration::MAX).await).await
     }
 
-    /// Writes rows of the library into this application's table, which is made unless it is there.
+    /// Writes rows of the library into this application's table, and creates it if needed.
     async fn copy(&self, seeded: &Seeded) -> Manifest {
         let (client, table) = (tables::client(&self.endpoint).await, format!("{}_attributes", self.prefix));
         if !tables::exists(&client, &table).await.unwrap() {
@@ -121,40 +121,40 @@ impl Application {
         manifest
     }
 
-    /// Has the library and an independent reading of the rules judge what is left.
+    /// Checks the remaining rows with the library and with an independent implementation of the rules.
     ///
     /// # Panics
-    /// When something live is gone or something dead is left.
+    /// When a live row is gone or a dead row is left.
     pub fn judge(&self, manifest: &Manifest) -> String {
         self.judge_within(manifest, 0)
     }
 
-    /// The same where dead rows may be left to a TTL up to `seconds` ahead.
+    /// The same, but dead rows may be left if their TTL is at most `seconds` ahead.
     ///
     /// # Panics
-    /// When something live is gone, or something dead is left to nothing.
+    /// When a live row is gone, or a dead row is left without such a TTL.
     pub fn judge_within(&self, manifest: &Manifest, seconds: i64) -> String {
         let seconds = seconds.to_string();
         self.run("actingweb_judge.py", &["--manifest", manifest.path(), "--ttl-within", &seconds], "")
     }
 }
 
-/// What the library wrote, to be copied.
+/// Rows that the library wrote, to be copied.
 struct Seeded {
     at: Instant,
     items: Vec<Item>,
     manifest: Value,
 }
 
-/// So old rows can be judged: no verdict on them changes within nine minutes.
+/// Maximum age of rows that are judged: no verdict on them changes within nine minutes.
 const FRESH: Duration = Duration::from_mins(2);
 
-/// Written once for all tests of a binary that want as many: the library needs two requests and more for a row. On the embedded
-/// engine, which answers them sooner.
-async fn seeded(rows: u32, seed: u32, oldest: Duration) -> Arc<Seeded> {
+/// Written once per size and seed for all tests of a binary: the library needs at least two requests per row. On the embedded
+/// engine, which is faster.
+async fn seeded(rows: u32, seed: u32, max_age: Duration) -> Arc<Seeded> {
     static SEEDED: Mutex<BTreeMap<(u32, u32), Arc<Seeded>>> = Mutex::const_new(BTreeMap::new());
     let mut all = SEEDED.lock().await;
-    if let Some(seeded) = all.get(&(rows, seed)).filter(|seeded| seeded.at.elapsed() <= oldest) {
+    if let Some(seeded) = all.get(&(rows, seed)).filter(|seeded| seeded.at.elapsed() <= max_age) {
         return Arc::clone(seeded);
     }
     let (endpoint, prefix) = (shared(EngineKind::Embedded).endpoint(), format!("seed{:08x}", fastrand::u32(..)));
@@ -168,7 +168,7 @@ async fn seeded(rows: u32, seed: u32, oldest: Duration) -> Arc<Seeded> {
     seeded
 }
 
-/// A script that goes on, and ends with its standard input.
+/// A running script that exits when its standard input is closed.
 pub struct Conversation {
     child: Child,
     input: Option<ChildStdin>,
@@ -177,7 +177,7 @@ pub struct Conversation {
 
 impl Conversation {
     /// # Panics
-    /// When the script has ended, or answers something else than JSON.
+    /// When the script has exited, or its answer is not JSON.
     pub fn ask(&mut self, question: &Value) -> Value {
         writeln!(self.input.as_mut().expect("open"), "{question}").expect("the script listens");
         let mut answer = String::new();
@@ -193,7 +193,7 @@ impl Drop for Conversation {
     }
 }
 
-/// What was seeded. It holds every secret in the clear: removed when dropped.
+/// A list of the seeded rows. It has every secret in plain text: removed on drop.
 pub struct Manifest {
     path: PathBuf,
 }
@@ -211,11 +211,11 @@ impl Manifest {
     /// When the file is not what the seed writes.
     #[must_use]
     pub fn read(&self) -> Value {
-        let text = std::fs::read_to_string(Path::new(&self.path)).expect("the manifest is there");
+        let text = std::fs::read_to_string(Path::new(&self.path)).expect("the manifest exists");
         serde_json::from_str(&text).expect("the manifest is JSON")
     }
 
-    /// Replaces what the judge will expect: a test that damages rows strikes them off.
+    /// Replaces the rows that the judge expects: a test that damages rows removes them from the list.
     ///
     /// # Panics
     /// When the file cannot be written.

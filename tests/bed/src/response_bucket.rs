@@ -1,4 +1,4 @@
-//! The bucket that CloudFormation has custom resources put their answers into: takes a PUT, and can fail to.
+//! The bucket into which custom resources PUT their answers to CloudFormation; it can fail on request.
 
 use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,17 +8,17 @@ use serde_json::Value;
 
 use crate::proxy::{header, read_message};
 
-/// How a request is received.
+/// How the bucket handles a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
     Status(u16),
-    /// The line is cut instead of an answer.
+    /// The connection is closed without an answer.
     HangUp,
-    /// The line stays open, and nothing comes.
+    /// The connection stays open, without an answer.
     Silence,
 }
 
-/// A request as it came.
+/// A request as it arrived.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub reception: Reception,
@@ -58,7 +58,7 @@ pub struct ResponseBucket {
 }
 
 impl ResponseBucket {
-    /// Receives the first requests as `receptions` say, and all others well.
+    /// Handles the first requests as `receptions` say, and accepts all others.
     ///
     /// # Panics
     /// When there is no free port.
@@ -78,7 +78,7 @@ impl ResponseBucket {
         Self { address, secret: format!("{:032x}", fastrand::u128(..)), received }
     }
 
-    /// The path of the answer, spelled as CloudFormation spells it, with a signature that must not get out.
+    /// The path of the answer in CloudFormation's format, with a signature that must not leak.
     #[must_use]
     pub fn path(&self) -> String {
         format!(
@@ -92,19 +92,19 @@ impl ResponseBucket {
         format!("http://{}{}", self.address, self.path())
     }
 
-    /// What must not be printed anywhere.
+    /// The signature, which must not be printed anywhere.
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// Everything that has come so far, well received or not.
+    /// All requests so far, accepted or not.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The answers that CloudFormation has got.
+    /// The answers that were accepted.
     #[must_use]
     pub fn answers(&self) -> Vec<Received> {
         self.received().into_iter().filter(|one| one.reception == Reception::Status(200)).collect()

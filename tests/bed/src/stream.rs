@@ -1,4 +1,4 @@
-//! A table's stream: switched on, read as Lambda's pollers read it, and handed over as they do.
+//! A table's stream: enables it, and reads and delivers its records like Lambda's pollers.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -16,11 +16,11 @@ pub struct Stream {
     pub arn: String,
 }
 
-/// A stream that is not there, or is not read, is a defect of the test: these panic.
+/// The methods panic if the stream cannot be read.
 impl Stream {
     pub async fn switch_on(client: &Client, endpoint: &str, table: &str, view: StreamViewType) -> Self {
-        let wanted = StreamSpecification::builder().stream_enabled(true).stream_view_type(view).build().unwrap();
-        let answer = client.update_table().table_name(table).stream_specification(wanted).send().await.unwrap();
+        let specification = StreamSpecification::builder().stream_enabled(true).stream_view_type(view).build().unwrap();
+        let answer = client.update_table().table_name(table).stream_specification(specification).send().await.unwrap();
         let arn = answer.table_description.unwrap().latest_stream_arn.unwrap();
         Self::of(endpoint, &arn)
     }
@@ -30,17 +30,17 @@ impl Stream {
         Self { endpoint: endpoint.to_owned(), arn: arn.to_owned() }
     }
 
-    /// Every record so far, as the stream tells them.
+    /// Every record so far, as the stream returns them.
     #[must_use]
     pub fn records(&self) -> Vec<Value> {
-        let described = self.ask("DescribeStream", &json!({"StreamArn": self.arn}));
+        let described = self.send("DescribeStream", &json!({"StreamArn": self.arn}));
         let shards = described["StreamDescription"]["Shards"].as_array().cloned().unwrap_or_default();
         let mut records = Vec::new();
         for shard in shards {
             let from = json!({"StreamArn": self.arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"});
-            let mut next = self.ask("GetShardIterator", &from)["ShardIterator"].clone();
+            let mut next = self.send("GetShardIterator", &from)["ShardIterator"].clone();
             while next.is_string() {
-                let page = self.ask("GetRecords", &json!({"ShardIterator": next, "Limit": 1000}));
+                let page = self.send("GetRecords", &json!({"ShardIterator": next, "Limit": 1000}));
                 let found = page["Records"].as_array().cloned().unwrap_or_default();
                 if found.is_empty() {
                     break;
@@ -52,7 +52,7 @@ impl Stream {
         records
     }
 
-    fn ask(&self, operation: &str, body: &Value) -> Value {
+    fn send(&self, operation: &str, body: &Value) -> Value {
         call(&self.endpoint, "DynamoDBStreams_20120810", operation, body)
     }
 
@@ -64,12 +64,12 @@ impl Stream {
         record
     }
 
-    /// The same, removed by TTL as AWS documents it: `REMOVE`, by the service itself. DynamoDB Local has no user identity,
-    /// and calls what its own TTL removes by a name that no SDK knows.
+    /// The same as a removal by TTL as AWS documents it: `REMOVE`, by the service itself. DynamoDB Local sets no user identity,
+    /// and its event name for a removal by TTL is not known to any SDK.
     #[must_use]
     pub fn by_ttl(&self, record: &Value) -> Value {
         let mut record = self.handed_over(record);
-        assert!(record["dynamodb"]["OldImage"].is_object(), "a removal: {}", record["eventName"]);
+        assert!(record["dynamodb"]["OldImage"].is_object(), "not a removal: {}", record["eventName"]);
         record["eventName"] = json!("REMOVE");
         record["userIdentity"] = by_service();
         record
@@ -80,7 +80,7 @@ fn by_service() -> Value {
     json!({"type": "Service", "principalId": "dynamodb.amazonaws.com"})
 }
 
-/// One request to an engine, without the SDK: the answer as it is.
+/// Sends one request to an engine without the SDK, and returns the raw answer.
 ///
 /// # Panics
 /// When the engine cannot be reached, or does not answer 200.
@@ -88,9 +88,9 @@ fn by_service() -> Value {
 pub fn call(endpoint: &str, service: &str, operation: &str, body: &Value) -> Value {
     let address = endpoint.trim_start_matches("http://");
     let body = body.to_string();
-    let mut stream = TcpStream::connect(address).expect("the engine is there");
+    let mut stream = TcpStream::connect(address).expect("the engine is running");
     let scope = "Credential=local/20260101/us-east-1/dynamodb/aws4_request";
-    // HTTP/1.0: the answer ends where the connection does.
+    // HTTP/1.0: the answer ends with the connection.
     write!(
         stream,
         "POST / HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/x-amz-json-1.0\r\n\
@@ -108,7 +108,7 @@ pub fn call(endpoint: &str, service: &str, operation: &str, body: &Value) -> Val
     serde_json::from_str(body).expect("JSON")
 }
 
-/// The record of a row that TTL removed, without a stream: for engines that have none, and for times that are not now.
+/// The record of a row that TTL removed, made without a stream: for engines that have none, and for other times than now.
 #[must_use]
 pub fn removal(table: &str, sequence: usize, owner: &str, bucket: &str, name: &str, data: Option<&str>) -> Value {
     let sort = format!("{bucket}:{name}");
@@ -126,7 +126,7 @@ pub fn removal(table: &str, sequence: usize, owner: &str, bucket: &str, name: &s
     })
 }
 
-/// What the mapping invokes a function with.
+/// The event with which the mapping invokes a function.
 #[must_use]
 pub fn event(records: &[Value]) -> Value {
     json!({"Records": records})
@@ -135,21 +135,20 @@ pub fn event(records: &[Value]) -> Value {
 /// The sequence numbers that an answer reports.
 ///
 /// # Panics
-/// When it is not an answer that a mapping understands.
+/// When the mapping would not understand the answer.
 #[must_use]
 pub fn reported(answer: &Value) -> Vec<String> {
-    assert_eq!(answer.as_object().map(serde_json::Map::len), Some(1), "nothing else: {answer}");
+    assert_eq!(answer.as_object().map(serde_json::Map::len), Some(1), "more than one member: {answer}");
     let failures = answer["batchItemFailures"].as_array().expect("a list");
     failures.iter().map(|one| one["itemIdentifier"].as_str().expect("a sequence number").to_owned()).collect()
 }
 
-/// What is left that should not be: index rows without target, provider rows that no row names.
+/// Counts index rows without a target, and provider rows that no row names.
 ///
 /// # Panics
 /// When the table cannot be read.
 pub async fn left_behind(client: &Client, table: &str) -> (usize, usize) {
-    let (mut there, mut pointers, mut named, mut providers) =
-        (BTreeSet::new(), Vec::new(), BTreeSet::new(), Vec::new());
+    let (mut keys, mut pointers, mut named, mut providers) = (BTreeSet::new(), Vec::new(), BTreeSet::new(), Vec::new());
     let mut start = None;
     loop {
         let page = client.scan().table_name(table).set_exclusive_start_key(start).send().await.unwrap();
@@ -157,7 +156,7 @@ pub async fn left_behind(client: &Client, table: &str) -> (usize, usize) {
             let text = |name: &str| item.get(name).and_then(|value| value.as_s().ok()).cloned().unwrap_or_default();
             let (owner, bucket, name) = (text("id"), text("bucket"), text("name"));
             let data: Value = serde_json::from_str(&text("data")).unwrap_or_default();
-            there.insert((owner.clone(), text("bucket_name")));
+            keys.insert((owner.clone(), text("bucket_name")));
             let target = match bucket.trim_start_matches('_') {
                 "access_token_index" => Some("mcp_tokens"),
                 "refresh_token_index" => Some("mcp_refresh_tokens"),
@@ -179,6 +178,6 @@ pub async fn left_behind(client: &Client, table: &str) -> (usize, usize) {
             break;
         }
     }
-    let dangling = pointers.iter().filter(|target| !there.contains(*target)).count();
+    let dangling = pointers.iter().filter(|target| !keys.contains(*target)).count();
     (dangling, providers.iter().filter(|provider| !named.contains(*provider)).count())
 }

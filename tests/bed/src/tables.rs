@@ -1,4 +1,4 @@
-//! Tables on an engine: made, filled and read.
+//! Creates, fills and reads tables on an engine.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ use crate::fixture::{Fate, Specimen};
 #[cfg(feature = "testing")]
 pub use random::{new_table, provision, random_table, specimens};
 
-/// A client that needs nothing from the machine: the engine takes any credentials.
+/// A client that needs no configuration: the engine accepts any credentials.
 #[allow(clippy::unused_async, reason = "its callers await it, as they would await a connection")]
 pub async fn client(endpoint: &str) -> Client {
     let client = dynamo::connect_locally(endpoint, None);
@@ -57,7 +57,7 @@ pub async fn exists(client: &Client, table: &str) -> Result<bool, String> {
     }
 }
 
-/// Writes rows as they are, odd ones included.
+/// Writes rows as they are, malformed ones included.
 ///
 /// # Errors
 /// When the engine refuses a batch.
@@ -72,15 +72,15 @@ pub async fn write_rows(client: &Client, table: &str, rows: &[Specimen]) -> Resu
                     .map(|put| WriteRequest::builder().put_request(put).build())
             })
             .collect();
-        let mut open = HashMap::from([(table.to_owned(), puts.map_err(|error| error.to_string())?)]);
-        while !open.is_empty() {
+        let mut unprocessed = HashMap::from([(table.to_owned(), puts.map_err(|error| error.to_string())?)]);
+        while !unprocessed.is_empty() {
             let answer = client
                 .batch_write_item()
-                .set_request_items(Some(open))
+                .set_request_items(Some(unprocessed))
                 .send()
                 .await
                 .map_err(|error| format!("write: {}", aws_sdk_dynamodb::error::DisplayErrorContext(error)))?;
-            open = answer.unprocessed_items.unwrap_or_default();
+            unprocessed = answer.unprocessed_items.unwrap_or_default();
         }
     }
     Ok(())
@@ -99,10 +99,10 @@ fn item(row: &Specimen) -> HashMap<String, AttributeValue> {
     item
 }
 
-/// A row of the table as the check sees it: `(id, bucket_name, bucket)`.
+/// A row that a scan found: `(id, bucket_name, bucket)`.
 pub type Seen = (String, String, String);
 
-/// Everything that is in the table, the janitor's own rows left out.
+/// All rows of the table except the janitor's own.
 ///
 /// # Errors
 /// When the engine refuses.
@@ -132,17 +132,17 @@ pub async fn scan(client: &Client, table: &str) -> Result<Vec<Seen>, String> {
     }
 }
 
-/// What is there that should be gone, and gone that should be there.
+/// Describes rows that are left but should be deleted, and rows that are deleted but should be left.
 pub fn misjudged(rows: &[Specimen], left: &[Seen]) -> Vec<String> {
     let left: std::collections::HashSet<(&str, &str)> =
         left.iter().map(|(owner, sort, _)| (owner.as_str(), sort.as_str())).collect();
     let mut wrong: BTreeMap<String, usize> = BTreeMap::new();
     for row in rows {
-        let there = left.contains(&(row.owner.as_str(), format!("{}:{}", row.bucket, row.name).as_str()));
-        match (row.fate, there) {
-            (Fate::Stays, true) | (Fate::Goes, false) => {}
-            (Fate::Stays, false) => *wrong.entry(format!("a live row of {} is gone", row.bucket)).or_default() += 1,
-            (Fate::Goes, true) => *wrong.entry(format!("a dead row of {} is left", row.bucket)).or_default() += 1,
+        let exists = left.contains(&(row.owner.as_str(), format!("{}:{}", row.bucket, row.name).as_str()));
+        match (row.fate, exists) {
+            (Fate::Kept, true) | (Fate::Deleted, false) => {}
+            (Fate::Kept, false) => *wrong.entry(format!("a live row of {} is gone", row.bucket)).or_default() += 1,
+            (Fate::Deleted, true) => *wrong.entry(format!("a dead row of {} is left", row.bucket)).or_default() += 1,
         }
     }
     wrong.into_iter().map(|(what, times)| format!("{what} ({times} times)")).collect()
@@ -160,10 +160,10 @@ mod random {
     use super::{client, create_table};
     use crate::fixture::{Fate, Specimen};
 
-    /// The rows as the fixture writer takes them.
+    /// The rows in the form that `write_rows` takes.
     #[must_use]
     pub fn specimens(rows: &[ModelRow]) -> Vec<Specimen> {
-        // A key is written once: the last row that claims it is the one that is there.
+        // Each key once: the last row with it wins.
         let by_key: HashMap<_, &ModelRow> = rows.iter().map(|row| (row.key(), row)).collect();
         by_key
             .into_values()
@@ -177,12 +177,12 @@ mod random {
                     ModelTtl::Number(at) => Some(AttributeValue::N(at.to_string())),
                     ModelTtl::Text(text) => Some(AttributeValue::S(text.clone())),
                 },
-                fate: Fate::Stays,
+                fate: Fate::Kept,
             })
             .collect()
     }
 
-    /// An empty attributes table with a name of its own on the engine at `endpoint`, and a client for it.
+    /// Creates an empty attributes table with a unique name; returns a client and the prefix.
     ///
     /// # Panics
     /// When the engine refuses.
@@ -193,7 +193,7 @@ mod random {
         (client, prefix)
     }
 
-    /// Makes a table provisioned, with the units that ActingWeb before 3.13 gave it.
+    /// Makes a table provisioned, with the units that ActingWeb used before 3.13.
     ///
     /// # Panics
     /// When the engine refuses.
@@ -201,7 +201,7 @@ mod random {
         let units = ProvisionedThroughput::builder().read_capacity_units(26).write_capacity_units(2).build().unwrap();
         let update = client.update_table().table_name(table).provisioned_throughput(units);
         let update = update.billing_mode(BillingMode::Provisioned);
-        // DynamoDB Local, when it is busy with other tables, answers this one request with an InternalFailure now and then.
+        // A busy DynamoDB Local sometimes answers this request with an InternalFailure.
         for _ in 0..4 {
             if update.clone().send().await.is_ok() {
                 return;

@@ -1,4 +1,4 @@
-//! A table on a real engine, and the functions on it.
+//! A table on an engine, and the functions that use it.
 
 use std::collections::BTreeSet;
 
@@ -12,19 +12,19 @@ use crate::engine::{EngineKind, shared as engine};
 use crate::proxy::Proxy;
 use crate::tables::new_table;
 
-/// The environment of a function that deletes from a table, which one of two settings names.
+/// The environment of a function that deletes; `setting` is the one that names the table.
 pub fn deleting(setting: &str, table: &str) -> Environment {
     [(setting, table), ("MODE", "delete")].map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-pub struct Bed {
+pub struct Testbed {
     pub function: Function,
     pub prefix: String,
     pub table: String,
 }
 
-/// A bed in place of the engine is a defect of the test: its methods panic.
-impl Bed {
+/// The methods panic if the engine fails.
+impl Testbed {
     pub async fn new(kind: EngineKind) -> Self {
         Self::on(engine(kind).endpoint()).await
     }
@@ -41,7 +41,7 @@ impl Bed {
         bed
     }
 
-    /// The same with TTL on, and functions that retire dead rows. The engines take rows away by the machine's clock, long before the
+    /// Turns TTL on and makes the functions retire dead rows. The engines remove rows by the machine's clock, which is far before the
     /// tests' `NOW`.
     pub async fn retiring(mut self) -> Self {
         self.switch_ttl("ttl_timestamp", true).await;
@@ -59,7 +59,7 @@ impl Bed {
         write_rows(&self.function.client, &self.table, rows).await.unwrap();
     }
 
-    /// The same table, reached through a proxy.
+    /// A function that reaches the table through a proxy.
     pub async fn through(&self, proxy: &Proxy) -> Function {
         Function::new(crate::tables::client(proxy.endpoint()).await, self.function.environment.clone())
     }
@@ -67,20 +67,20 @@ impl Bed {
     pub async fn keys(&self) -> BTreeSet<(String, String)> {
         let rows = match scan(&self.function.client, &self.table).await {
             Ok(rows) => rows,
-            // The engine closes a connection that was idle for as long as an attack takes; the next one is new.
+            // The engine closes idle connections, and an attack takes long; the second try opens a new one.
             Err(_) => scan(&self.function.client, &self.table).await.unwrap(),
         };
         rows.into_iter().map(|(owner, sort, _)| (owner, sort)).collect()
     }
 
-    /// Every row has the fate that it must have.
+    /// Asserts that exactly the rows that should be deleted are gone.
     pub async fn check(&self, rows: &[Specimen]) {
         let wrong = misjudged(rows, &scan(&self.function.client, &self.table).await.unwrap());
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 }
 
-/// Each test once on each engine.
+/// Runs each test on both engines.
 #[macro_export]
 macro_rules! on_both_engines {
     ($($name:ident),+ $(,)?) => {

@@ -1,31 +1,31 @@
-//! The bars, fixed beforehand, and what became of each. A ratio is taken inside one section: one run, one machine, one engine.
+//! The targets, fixed beforehand, and the verdict on each. A ratio is always within one section: one run, one machine, one engine.
 
 use serde_json::Value;
 
 use crate::init::{BARE, FUNCTIONS};
 
-/// Which side of the bar is good.
+/// Which side of the target meets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     AtLeast,
     AtMost,
 }
 
-/// A bar, and every figure that is held against it.
+/// A target, and every figure that is compared with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    /// What the page calls it, and the paragraph that says why it may be missed.
+    /// Its name on the page, and the heading of the paragraph that explains a miss.
     pub name: &'static str,
     pub on: &'static str,
     side: Side,
     pub bar: f64,
     pub unit: &'static str,
-    /// At so many rows, or of what; `None` where that was not taken.
+    /// Number of rows or name of a function, and the figure; `None` if it was not measured.
     pub figures: Vec<(String, Option<f64>)>,
 }
 
 impl Verdict {
-    /// By how much a figure misses, as a share of the bar.
+    /// By how much a figure misses the target, as a share of it.
     fn missed_by(&self, figure: f64) -> Option<f64> {
         let by = match self.side {
             Side::AtLeast => 1.0 - figure / self.bar,
@@ -46,13 +46,13 @@ impl Verdict {
     pub(crate) fn word(&self) -> String {
         let at = |at: &str| if at.is_empty() { String::new() } else { format!(" at {at}") };
         let misses: Vec<String> = self.misses().map(|(of, by)| format!("{} by {}", at(of), percent(by))).collect();
-        let open = self.figures.iter().filter(|(_, figure)| figure.is_none());
-        let open: Vec<String> = open.map(|(of, _)| at(of)).collect();
-        if open.len() == self.figures.len() {
+        let missing = self.figures.iter().filter(|(_, figure)| figure.is_none());
+        let missing: Vec<String> = missing.map(|(of, _)| at(of)).collect();
+        if missing.len() == self.figures.len() {
             return "not measured".to_owned();
         }
         let verdict = if misses.is_empty() { "met".to_owned() } else { format!("missed{}", misses.join(",")) };
-        if open.is_empty() { verdict } else { format!("{verdict}; not measured{}", open.join(",")) }
+        if missing.is_empty() { verdict } else { format!("{verdict}; not measured{}", missing.join(",")) }
     }
 
     pub(crate) fn bar(&self) -> String {
@@ -78,7 +78,7 @@ fn percent(share: f64) -> String {
     format!("{:.digits$} %", share * 100.0)
 }
 
-/// The table of a section with so many rows; the first if `rows` is `None`.
+/// The table of a section with this number of rows; the first if `rows` is `None`.
 pub(crate) fn table<'r>(results: &'r Value, section: &str, rows: Option<u64>) -> Option<&'r Value> {
     let tables = results["sections"][section]["tables"].as_array()?;
     match rows {
@@ -100,15 +100,15 @@ const RETIRING: &str = "daily-cleanup, retire";
 const LIBRARY: &str = "library";
 const LIMIT: &str = "limit";
 
-/// An engine: what it is called, its section, and the one with the million.
+/// An engine: its name, its section, and its section with a million rows.
 pub(crate) const ENGINES: [(&str, &str, &str); 2] =
     [("DynamoDB Local", "local", "million-local"), ("the embedded engine", "embedded", "million-embedded")];
 
-/// Where the bars want figures. A table that is not there is said not to be; one of another size is held against them all the same.
+/// Sizes that the targets require. A missing one is reported; a table of another size is compared as well.
 const AGAINST_LIBRARY: [u64; 3] = [5_500, 10_000, 50_000];
 const AGAINST_LIMIT: [u64; 4] = [5_500, 10_000, 50_000, 1_000_000];
 
-/// Every bar, held against every table that has both contestants.
+/// Every target, compared with every table that has both contestants.
 pub(crate) fn verdicts(results: &Value) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for engine in ENGINES {
@@ -153,19 +153,19 @@ pub(crate) fn ratio(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? / b?)
 }
 
-/// The figure at each wanted size and at any other that was taken with the rival. A size that two sections took counts twice.
+/// The figure at each required size and at any other that was measured with the opponent. A size in two sections counts twice.
 fn figures(
     results: &Value,
     sections: &[&str],
-    wanted: &[u64],
-    rival: &str,
+    required: &[u64],
+    opponent: &str,
     figure: impl Fn(&Value) -> Option<f64>,
 ) -> Figures {
     let tables = sections.iter().filter_map(|section| results["sections"][section]["tables"].as_array());
-    let tables = tables.flatten().filter(|table| table["contestants"][rival].is_object());
+    let tables = tables.flatten().filter(|table| table["contestants"][opponent].is_object());
     let mut found: Vec<(u64, Option<f64>)> =
         tables.map(|table| (table["rows"].as_u64().unwrap_or(0), figure(table))).collect();
-    let missing = wanted.iter().filter(|rows| found.iter().all(|(there, _)| there != *rows));
+    let missing = required.iter().filter(|rows| found.iter().all(|(existing, _)| existing != *rows));
     let missing: Vec<(u64, Option<f64>)> = missing.map(|rows| (*rows, None)).collect();
     found.extend(missing);
     found.sort_by_key(|(rows, _)| *rows);
@@ -178,7 +178,7 @@ fn figures(
 }
 
 fn against_library(results: &Value, (on, section, _): (&'static str, &str, &str)) -> [Verdict; 5] {
-    let held = |of: &dyn Fn(&Value, &str) -> Option<f64>| {
+    let ratios = |of: &dyn Fn(&Value, &str) -> Option<f64>| {
         figures(results, &[section], &AGAINST_LIBRARY, LIBRARY, |table| ratio(of(table, OURS), of(table, LIBRARY)))
     };
     let faster = figures(results, &[section], &AGAINST_LIBRARY, LIBRARY, |table| {
@@ -187,8 +187,8 @@ fn against_library(results: &Value, (on, section, _): (&'static str, &str, &str)
     let more = figures(results, &[section], &AGAINST_LIBRARY, LIBRARY, |table| {
         Some(figure(table, OURS, "deleted")? - figure(table, LIBRARY, "deleted")?)
     });
-    let requests = held(&|table, name| figure(table, name, "requests"));
-    let cpu = held(&|table, name| ratio(figure(table, name, "cpu_seconds"), figure(table, name, "deleted")));
+    let requests = ratios(&|table, name| figure(table, name, "requests"));
+    let cpu = ratios(&|table, name| ratio(figure(table, name, "cpu_seconds"), figure(table, name, "deleted")));
     [
         at_least(
             "time of the library against daily-cleanup",
@@ -199,25 +199,32 @@ fn against_library(results: &Value, (on, section, _): (&'static str, &str, &str)
         ),
         at_least("rows deleted in addition to the library", on, 1.0, "", more),
         at_most("requests against the library", on, 1.0 / 20.0, "", requests),
-        at_most("capacity units against the library", on, 0.55, "", held(&units)),
+        at_most("capacity units against the library", on, 0.55, "", ratios(&units)),
         at_most("CPU time per deleted row against the library", on, 1.0 / 20.0, "", cpu),
     ]
 }
 
 fn against_limit(results: &Value, (on, section, million): (&'static str, &str, &str)) -> [Verdict; 2] {
-    let held = |of: &dyn Fn(&Value) -> Option<f64>| figures(results, &[section, million], &AGAINST_LIMIT, LIMIT, of);
-    let time = held(&|table| ratio(figure(table, OURS, "seconds"), figure(table, LIMIT, "seconds")));
-    let pass = held(&|table| ratio(figure(table, OURS, "read_units"), table["least_read_units"].as_f64()));
+    let at_all_sizes =
+        |of: &dyn Fn(&Value) -> Option<f64>| figures(results, &[section, million], &AGAINST_LIMIT, LIMIT, of);
+    let time = at_all_sizes(&|table| ratio(figure(table, OURS, "seconds"), figure(table, LIMIT, "seconds")));
+    let pass = at_all_sizes(&|table| ratio(figure(table, OURS, "read_units"), table["least_read_units"].as_f64()));
     [at_most("time against the limit", on, 1.25, "×", time), at_most("read units against one pass", on, 1.1, "×", pass)]
 }
 
 fn scale(results: &Value, (on, _, million): (&'static str, &str, &str)) -> [Verdict; 3] {
     let (small, large) = (table(results, million, Some(10_000)), table(results, million, Some(1_000_000)));
-    let a_row = |table: Option<&Value>| ratio(figure(table?, OURS, "seconds"), table?["rows"].as_f64());
+    let per_row = |table: Option<&Value>| ratio(figure(table?, OURS, "seconds"), table?["rows"].as_f64());
     let memory = |table: Option<&Value>| Some(figure(table?, OURS, "peak_bytes")? / 1_048_576.0);
     let one = |figure: Option<f64>| vec![(String::new(), figure)];
     [
-        at_most("time per row at 1,000,000 rows against 10,000", on, 1.25, "×", one(ratio(a_row(large), a_row(small)))),
+        at_most(
+            "time per row at 1,000,000 rows against 10,000",
+            on,
+            1.25,
+            "×",
+            one(ratio(per_row(large), per_row(small))),
+        ),
         at_most("peak memory at 1,000,000 rows", on, 64.0, " MiB", one(memory(large))),
         at_most("peak memory at 1,000,000 rows against 10,000", on, 1.3, "×", one(ratio(memory(large), memory(small)))),
     ]
@@ -243,7 +250,7 @@ pub(crate) fn grouped(number: u64) -> String {
     grouped
 }
 
-/// A figure with as many digits as mean something.
+/// A figure with its significant digits.
 pub(crate) fn shown(value: f64, unit: &str) -> String {
     let digits = match value.abs() {
         v if v >= 100.0 => 0,

@@ -1,4 +1,4 @@
-//! Engines in processes of their own, and tables filled on them.
+//! Engines in separate processes, and filled tables on them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,40 +13,40 @@ use tokio::task::JoinSet;
 
 use crate::stock::{Plan, Stock, StockRow};
 
-/// Writers at a time: more make neither engine faster.
+/// Concurrent writers: more make neither engine faster.
 const WRITERS: usize = 4;
-/// Tables up to this many rows are counted by a Scan as well.
+/// Tables up to this many rows are also counted by a Scan.
 const SCANNED: u64 = 50_000;
 
 /// An engine that serves one section.
-pub(crate) struct Bed {
+pub(crate) struct Testbed {
     kind: EngineKind,
     endpoint: String,
     _running: Server,
 }
 
-/// Held for its drop alone.
+/// Held only to be dropped.
 enum Server {
     DynamoDbLocal {
         _engine: Engine,
     },
-    /// In a process of its own, so that what a client uses is the client's.
+    /// In a separate process, so that its CPU time and memory do not count for a client.
     Embedded {
         _process: Running,
     },
 }
 
-/// A table of `rows` rows, as of the moment it was filled.
+/// A filled table.
 pub(crate) struct Filled {
     endpoint: String,
     pub prefix: String,
     pub plan: Plan,
-    /// Seconds by which the stock's times were moved on.
+    /// Seconds by which the stock's times were shifted.
     pub later: i64,
     pub rows: u64,
 }
 
-impl Bed {
+impl Testbed {
     pub(crate) fn start(kind: EngineKind) -> Self {
         match kind {
             EngineKind::DynamoDbLocal => {
@@ -90,13 +90,13 @@ impl Bed {
         }
         let endpoint = self.endpoint.clone();
         let filled = Filled { endpoint, prefix, plan, later, rows: stock.rows.len() as u64 * plan.copies };
-        let there = filled.count().await;
-        assert_eq!(there, filled.rows, "two copies of a row have one name");
+        let count = filled.count().await;
+        assert_eq!(count, filled.rows, "two copies of a row have the same name");
         filled
     }
 }
 
-/// Serves an engine until the process that started this one ends it: `bench serve-embedded`.
+/// Serves an engine until the parent process stops this one: `bench serve-embedded`.
 pub(crate) async fn serve_embedded() {
     let engine = bed::embedded::Engine::start().unwrap_or_else(|reason| panic!("{reason}"));
     println!("{}", engine.endpoint());
@@ -108,24 +108,23 @@ impl Filled {
         format!("{}_attributes", self.prefix)
     }
 
-    /// A new one each time: an engine closes a connection that was idle for as long as a contestant takes.
+    /// A new client each time: an engine closes connections that are idle while a contestant runs.
     pub(crate) async fn client(&self) -> Client {
         bed::tables::client(&self.endpoint).await
     }
 
-    /// Rows that are there, the janitor's own left out, whoever deleted and whatever they say: as the engine counts them. AWS
-    /// counts every six hours; these two count when they are asked, and up to 50,000 rows that is held against a Scan, which
-    /// takes them minutes for a million.
+    /// Number of rows except the janitor's own, by the engine's item count. AWS updates it every six hours; these two engines are
+    /// always current, which a Scan verifies up to 50,000 rows. For a million, a Scan takes minutes.
     pub(crate) async fn count(&self) -> u64 {
         let client = self.client().await;
-        let told = client.describe_table().table_name(self.table()).send().await.expect("the table is there");
-        let told = told.table().and_then(TableDescription::item_count).expect("a table has a count");
+        let described = client.describe_table().table_name(self.table()).send().await.expect("the table exists");
+        let items = described.table().and_then(TableDescription::item_count).expect("a table has a count");
         let own = client.query().table_name(self.table()).key_condition_expression("id = :own");
         let own = own.expression_attribute_values(":own", text(JANITOR_OWNER)).select(Select::Count);
         let own = own.send().await.expect("the janitor's own rows can be counted").count();
-        let rows = u64::try_from(told - i64::from(own)).unwrap_or(0);
+        let rows = u64::try_from(items - i64::from(own)).unwrap_or(0);
         if self.rows <= SCANNED {
-            assert_eq!(rows, self.scanned(&client).await, "the engine's own count is not what is there");
+            assert_eq!(rows, self.scanned(&client).await, "the engine's item count differs from a Scan");
         }
         rows
     }
@@ -144,7 +143,7 @@ impl Filled {
         }
     }
 
-    /// Tables are large and engines keep them in memory.
+    /// Frees memory: tables are large, and engines keep them in memory.
     pub(crate) async fn remove(self) {
         let client = self.client().await;
         client.delete_table().table_name(self.table()).send().await.expect("the table can be removed");
@@ -155,7 +154,7 @@ fn text(value: &str) -> AttributeValue {
     AttributeValue::S(value.to_owned())
 }
 
-/// Writes rows as fast as the engine takes them.
+/// Writes rows as fast as the engine accepts them.
 pub(crate) async fn write(client: &Client, table: &str, rows: impl Iterator<Item = StockRow>) {
     let mut writers = JoinSet::new();
     let mut rows = rows.peekable();
@@ -176,9 +175,9 @@ async fn write_batch(client: Client, table: String, batch: Vec<StockRow>) {
         let put = PutRequest::builder().set_item(Some(row.item())).build().expect("a row is a put");
         WriteRequest::builder().put_request(put).build()
     });
-    let mut open = HashMap::from([(table, puts.collect())]);
-    while !open.is_empty() {
-        let answer = client.batch_write_item().set_request_items(Some(open)).send().await.expect("a batch is written");
-        open = answer.unprocessed_items.unwrap_or_default();
+    let mut items = HashMap::from([(table, puts.collect())]);
+    while !items.is_empty() {
+        let answer = client.batch_write_item().set_request_items(Some(items)).send().await.expect("a batch is written");
+        items = answer.unprocessed_items.unwrap_or_default();
     }
 }

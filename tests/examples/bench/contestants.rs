@@ -1,4 +1,4 @@
-//! Who cleans the table, and what it took them.
+//! The programs that clean the table, and their cost.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -10,10 +10,10 @@ use bed::proxy::{Fate, Proxy};
 use bed::python::Application;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, Filled};
+use crate::bed::{Filled, Testbed};
 use crate::meter;
 
-/// Far above what any run here needs: the deadline is not what is measured.
+/// Far above what any run needs, so that none hits its deadline.
 const TIMEOUT_SECONDS: u32 = 7_200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub(crate) enum Contestant {
     Retiring,
     /// ActingWeb's documented handler.
     Library,
-    /// What an experienced person would write with boto3.
+    /// A script with boto3, as an experienced developer would write it.
     Script,
-    /// The loop that only sends requests, this many side by side.
+    /// The loop that only sends requests, this many concurrently.
     Limit(usize),
 }
 
@@ -41,8 +41,8 @@ impl Contestant {
         }
     }
 
-    /// Cleans the table, and says what that took.
-    pub(crate) fn clean(self, bed: &Bed, table: &Filled) -> Value {
+    /// Cleans the table, and returns the cost.
+    pub(crate) fn clean(self, bed: &Testbed, table: &Filled) -> Value {
         match self {
             Contestant::Ours => ours(bed.endpoint(), table, &[]),
             Contestant::Retiring => ours(bed.endpoint(), table, &[("EXPIRED_ROWS", "retire")]),
@@ -53,7 +53,7 @@ impl Contestant {
     }
 }
 
-/// A pace that binds nowhere: the engine is the brake.
+/// Settings without an effective rate limit.
 pub(crate) fn unpaced(prefix: &str) -> Vec<(String, String)> {
     let settings = [
         ("AWS_DB_PREFIX", prefix),
@@ -64,9 +64,8 @@ pub(crate) fn unpaced(prefix: &str) -> Vec<(String, String)> {
     settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }
 
-/// Requests that the function sends for a table, of each operation, as counted by a proxy in front of the engine; and how many
-/// it reports.
-pub(crate) fn requests_seen(bed: &Bed, table: &Filled) -> (BTreeMap<String, u64>, Value) {
+/// The function's requests for a table by operation, counted by a proxy; and the number that it reports.
+pub(crate) fn requests_seen(bed: &Testbed, table: &Filled) -> (BTreeMap<String, u64>, Value) {
     let proxy = Proxy::start(bed.endpoint(), |_| Fate::Forward);
     let report = ours(proxy.endpoint(), table, &[]);
     let mut seen = BTreeMap::new();
@@ -99,7 +98,7 @@ fn ours(endpoint: &str, table: &Filled, settings: &[(&str, &str)]) -> Value {
     })
 }
 
-fn python(bed: &Bed, table: &Filled, script: &str) -> Value {
+fn python(bed: &Testbed, table: &Filled, script: &str) -> Value {
     let answer = Application::new(bed.endpoint(), &table.prefix).run(script, &[], "");
     let answer: Value = serde_json::from_str(&answer).expect("the script answers JSON");
     json!({
@@ -112,7 +111,7 @@ fn python(bed: &Bed, table: &Filled, script: &str) -> Value {
     })
 }
 
-fn limit(bed: &Bed, table: &Filled, concurrency: usize) -> Value {
+fn limit(bed: &Testbed, table: &Filled, concurrency: usize) -> Value {
     let program = std::env::current_exe().expect("this program has a path");
     let numbers =
         [table.plan.seed.to_string(), table.plan.copies.to_string(), table.later.to_string(), concurrency.to_string()];
@@ -126,7 +125,7 @@ fn limit(bed: &Bed, table: &Filled, concurrency: usize) -> Value {
     serde_json::from_slice(&output.stdout).expect("the limit answers JSON")
 }
 
-/// A pause in which an engine finishes what it does behind its answers: garbage, and the table that was removed.
+/// A pause in which an engine finishes background work: garbage collection, and the removed table.
 pub(crate) fn settle() {
     std::thread::sleep(Duration::from_millis(500));
 }

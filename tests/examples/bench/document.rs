@@ -1,4 +1,4 @@
-//! docs/dev/benchmarks.md: writes the figures between its two markers, from results.json, and keeps the rest of the page.
+//! docs/dev/benchmarks.md: writes the figures of results.json between its two markers, and keeps the rest of the page.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,12 +17,12 @@ const END: &str = "<!-- end of figures -->\n";
 /// In the order of the page.
 const SECTIONS: [&str; 5] = ["local", "embedded", "million-local", "million-embedded", "retire"];
 
-/// The page and its plots, by their names.
+/// The page and its plots, with their names.
 ///
 /// # Panics
-/// When the page has lost its markers.
+/// When the page has no markers.
 fn files(results: &Value) -> [(&'static str, String); 4] {
-    let text = fs::read_to_string(docs().join(PAGE)).expect("docs/dev/benchmarks.md is there");
+    let text = fs::read_to_string(docs().join(PAGE)).expect("docs/dev/benchmarks.md exists");
     let (before, rest) = text.split_once(BEGIN).expect("the page has its first marker");
     let (_, after) = rest.split_once(END).expect("the page has its second marker");
     [
@@ -40,9 +40,9 @@ fn docs() -> PathBuf {
 /// # Panics
 /// When a file does not have the figures.
 pub(crate) fn check(results: &Value) {
-    for (name, wanted) in files(results) {
-        let is_so = fs::read_to_string(docs().join(name)).is_ok_and(|text| text == wanted);
-        assert!(is_so, "docs/dev/{name} does not have the figures of docs/dev/benchmarks.json: make bench-report");
+    for (name, expected) in files(results) {
+        let is_current = fs::read_to_string(docs().join(name)).is_ok_and(|text| text == expected);
+        assert!(is_current, "docs/dev/{name} does not have the figures of docs/dev/benchmarks.json: make bench-report");
     }
     println!("benchmarks: the page and its plots have the figures of docs/dev/benchmarks.json");
 }
@@ -88,7 +88,7 @@ fn bars(results: &Value) -> String {
     text
 }
 
-/// A bar that is missed leads to the paragraph of its name, which the page has to have (docs_check.py follows the link).
+/// A missed target links to the paragraph of its name, which must exist (docs_check.py follows the link).
 fn word(verdict: &Verdict) -> String {
     let word = verdict.word();
     if !verdict.is_missed() {

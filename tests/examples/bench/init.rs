@@ -1,4 +1,4 @@
-//! How long each release binary takes to start under the Runtime Interface Emulator, against a Lambda that does nothing.
+//! The start-up time of each release binary under the Runtime Interface Emulator, compared with a Lambda that does nothing.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ pub(crate) const FUNCTIONS: [&str; 5] =
     ["daily-cleanup", "index-repair", "metrics-emitter", "enable-ttl", "ttl-cascade"];
 pub(crate) const BARE: &str = "bare";
 
-/// Milliseconds from a function's process to its first request for an event: `starts` times each, in turns, so that whatever else
-/// the machine does meets all of them alike.
+/// Milliseconds from a function's process to its first request for an event: `starts` times each, in turns, so that other load on
+/// the machine affects all of them equally.
 pub(crate) fn measure(starts: usize) -> Value {
     let bare = function("examples/bare_lambda");
     let binaries: Vec<(&str, PathBuf)> =
@@ -20,10 +20,10 @@ pub(crate) fn measure(starts: usize) -> Value {
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); binaries.len()];
     for start in 0..starts {
         for ((_, binary), times) in binaries.iter().zip(&mut times) {
-            // No table is named: the function starts as it does on AWS, and then says so before it sends anything.
+            // Without a table, the function starts as on AWS and then fails before it sends a request.
             let emulator = Rie::start(binary, &[], 30);
             let _ = emulator.invoke(&json!({}));
-            times.push(emulator.init_milliseconds().expect("the emulator says how long the start took"));
+            times.push(emulator.init_milliseconds().expect("the emulator reports the start"));
         }
         println!("  start {} of {starts}", start + 1);
     }

@@ -1,9 +1,9 @@
-//! The limit: a loop that only sends what any cleanup of these rows has to send, as fast as the engine takes it.
+//! The limit: a loop that only sends the requests that any cleanup of these rows needs, as fast as the engine accepts them.
 //!
-//! It knows beforehand which rows are dead, and every request is made before the clock starts. It pages the system actors' rows as the
-//! cleanup does, looks up each key that the cleanup looks up, once, and deletes the same rows by the same conditional statements; nothing
-//! is read out of the answers, nothing is judged, and nothing waits for anything before it. It runs in a process of its own:
-//! `bench limit ENDPOINT TABLE SEED COPIES LATER SIDE_BY_SIDE`.
+//! It knows beforehand which rows are dead, and every request is built before the measurement starts. It pages the system actors' rows
+//! like the cleanup, looks up each key of the cleanup once, and deletes the same rows with the same conditional statements; it ignores
+//! the answers, judges nothing, and no request waits for another. It runs in a separate process:
+//! `bench limit ENDPOINT TABLE SEED COPIES LATER CONCURRENCY`.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::stock::{Stock, StockRow};
 
-/// What one request holds at most; and rows to a page, as the cleanup has them.
+/// Maximum lookups and deletes per request, and rows per page, as in the cleanup.
 const LOOKUPS: usize = 100;
 const DELETES: usize = 25;
 const PAGE: i32 = 1_000;
@@ -28,41 +28,41 @@ struct Target {
 }
 
 /// # Panics
-/// When an argument is missing, or a delete's condition fails: then it did not do the work.
+/// When an argument is missing, or the condition of a delete fails.
 pub(crate) async fn run(arguments: &[String]) {
     let [endpoint, table, seed, copies, later, concurrency] = arguments else { panic!("six arguments") };
     let number = |text: &String| text.parse::<i64>().expect("a number");
-    let stock = Stock::read(usize::try_from(number(seed)).expect("a size")).expect("the stock is there");
+    let stock = Stock::read(usize::try_from(number(seed)).expect("a size")).expect("the stock exists");
     let (copies, later) = (u64::try_from(number(copies)).expect("a count"), number(later));
-    let target = Target { client: patient(&bed::tables::client(endpoint).await), table: table.clone() };
-    let mut lane =
-        Lane { most: usize::try_from(number(concurrency)).expect("a count"), flying: JoinSet::new(), requests: 0 };
+    let target = Target { client: without_timeouts(&bed::tables::client(endpoint).await), table: table.clone() };
+    let mut queue =
+        Queue { max: usize::try_from(number(concurrency)).expect("a count"), in_flight: JoinSet::new(), requests: 0 };
     let lookups = in_batches((0..copies).flat_map(|copy| stock.lookups(copy)), LOOKUPS, lookup_of);
     let dead = (0..copies).flat_map(|copy| stock.copy(copy, later)).filter(|row| row.dead);
     let deletes = in_batches(dead, DELETES, |rows| rows.into_iter().map(|row| statement(table, row)).collect());
 
-    let began = Instant::now();
+    let started = Instant::now();
     for bucket in BUCKETS.iter().filter(|bucket| matches!(bucket.owner, Owner::System(_))) {
         let Owner::System(owner) = bucket.owner else { continue };
-        lane.send(page_through(target.clone(), owner, bucket.sort_prefix())).await;
+        queue.send(page_through(target.clone(), owner, bucket.sort_prefix())).await;
     }
     for keys in lookups {
-        lane.send(look_up(target.clone(), keys)).await;
+        queue.send(look_up(target.clone(), keys)).await;
     }
     for statements in deletes {
-        lane.send(delete(target.clone(), statements)).await;
+        queue.send(delete(target.clone(), statements)).await;
     }
-    let requests = lane.finish().await;
-    println!("{}", json!({"seconds": began.elapsed().as_secs_f64(), "requests": requests}));
+    let requests = queue.finish().await;
+    println!("{}", json!({"seconds": started.elapsed().as_secs_f64(), "requests": requests}));
 }
 
-/// A client that waits for every answer: it tries nothing again, and a page of a million rows can hold an engine up for longer than
-/// the cleanup would wait.
-fn patient(client: &Client) -> Client {
+/// A client without timeouts: a page of a million rows can take an engine longer than the cleanup would wait, and a retry would be
+/// an extra request.
+fn without_timeouts(client: &Client) -> Client {
     Client::from_conf(client.config().to_builder().timeout_config(TimeoutConfig::disabled()).build())
 }
 
-/// Every request's content, whole: a million rows of it are about a gigabyte, in this process alone.
+/// The content of all requests: for a million rows about a gigabyte.
 fn in_batches<T, R>(things: impl Iterator<Item = T>, size: usize, make: impl Fn(Vec<T>) -> R) -> Vec<R> {
     let mut things = things.peekable();
     let mut batches = Vec::new();
@@ -72,28 +72,28 @@ fn in_batches<T, R>(things: impl Iterator<Item = T>, size: usize, make: impl Fn(
     batches
 }
 
-/// So many requests under way, and never more.
-struct Lane {
-    most: usize,
-    flying: JoinSet<u64>,
+/// Sends at most `max` requests concurrently.
+struct Queue {
+    max: usize,
+    in_flight: JoinSet<u64>,
     requests: u64,
 }
 
-impl Lane {
+impl Queue {
     async fn send(&mut self, request: impl Future<Output = u64> + Send + 'static) {
-        while self.flying.len() >= self.most {
-            self.land().await;
+        while self.in_flight.len() >= self.max {
+            self.wait_for_one().await;
         }
-        self.flying.spawn(request);
+        self.in_flight.spawn(request);
     }
 
-    async fn land(&mut self) {
-        self.requests += self.flying.join_next().await.expect("one is under way").expect("a request does not fail");
+    async fn wait_for_one(&mut self) {
+        self.requests += self.in_flight.join_next().await.expect("one is in flight").expect("a request does not fail");
     }
 
     async fn finish(mut self) -> u64 {
-        while !self.flying.is_empty() {
-            self.land().await;
+        while !self.in_flight.is_empty() {
+            self.wait_for_one().await;
         }
         self.requests
     }
@@ -128,7 +128,7 @@ fn lookup_of(keys: Vec<(String, String)>) -> KeysAndAttributes {
 
 async fn look_up(target: Target, keys: KeysAndAttributes) -> u64 {
     let answer = target.client.batch_get_item().request_items(&target.table, keys).send().await;
-    assert!(answer.expect("rows can be looked up").unprocessed_keys.is_none_or(|open| open.is_empty()));
+    assert!(answer.expect("rows can be looked up").unprocessed_keys.is_none_or(|keys| keys.is_empty()));
     1
 }
 
@@ -148,6 +148,6 @@ fn statement(table: &str, row: StockRow) -> BatchStatementRequest {
 async fn delete(target: Target, statements: Vec<BatchStatementRequest>) -> u64 {
     let answer = target.client.batch_execute_statement().set_statements(Some(statements)).send().await;
     let answer = answer.expect("a batch is answered");
-    assert!(answer.responses().iter().all(|response| response.error().is_none()), "a row was not as it was written");
+    assert!(answer.responses().iter().all(|response| response.error().is_none()), "the condition of a delete failed");
     1
 }

@@ -1,11 +1,11 @@
-//! `make bench`: the daily cleanup side by side with ActingWeb's documented handler, a good script, and the limit that the engine
-//! sets, in one run on one machine. docs/dev/benchmarks.md is made from what this measures.
+//! `make bench`: compares the daily cleanup with ActingWeb's documented handler, a good script, and the limit that the engine
+//! sets, in one run on one machine. Writes docs/dev/benchmarks.md.
 //!
 //! ```text
-//! bench run [SECTION…]   measure; all sections without an argument; each goes into target/bench/results.json by itself
-//! bench verdicts         the bars, from results.json
-//! bench report           docs/dev/benchmarks.md and its plots, from results.json
-//! bench check            both have the figures of docs/dev/benchmarks.json
+//! bench run [SECTION…]   measures all or some sections; saves each into target/bench/results.json
+//! bench verdicts         prints the targets, from results.json
+//! bench report           writes docs/dev/benchmarks.md and its plots, from results.json
+//! bench check            checks that both have the figures of docs/dev/benchmarks.json
 //! ```
 
 mod bars;

@@ -1,4 +1,4 @@
-//! Figures beside the bar that each is held against: bars that lie on their side, with a line where they would have to end.
+//! Figures next to their targets: horizontal bars, with a line at the target.
 
 use serde_json::Value;
 
@@ -10,19 +10,19 @@ use crate::{float, median};
 
 const ROW: f64 = 19.0;
 const LABELS: f64 = 244.0;
-/// What a panel has above and below its rows.
+/// Space above and below the rows of a panel.
 const AROUND: f64 = 62.0;
 
 struct Panel {
     head: String,
     unit: &'static str,
-    /// Where the line is.
+    /// The target, drawn as a line.
     bar: Option<f64>,
     /// Label, class and figure.
     rows: Vec<(String, &'static str, f64)>,
 }
 
-/// The bars that the other two pictures do not show: time against the limit, units, the most memory, and the time to start.
+/// The targets that the other two plots do not show: time against the limit, units, peak memory, and the time to start.
 pub(crate) fn size(results: &Value) -> String {
     let verdicts = verdicts(results);
     let ratios = [
@@ -31,7 +31,7 @@ pub(crate) fn size(results: &Value) -> String {
         "capacity units against the library",
         "capacity units with retire",
     ];
-    let panels = ratios.map(|name| held(&verdicts, name)).into_iter();
+    let panels = ratios.map(|name| ratio_panel(&verdicts, name)).into_iter();
     let panels: Vec<Panel> = panels.chain([memory(results, &verdicts), starts(results, &verdicts)]).collect();
     let height = 44.0 + panels.iter().map(Panel::height).sum::<f64>() + FOOT;
     let mut svg = begin(
@@ -68,7 +68,7 @@ impl Panel {
                 y + 12.0,
                 ROW - 4.0
             ));
-            // Behind the line, where the bar ends short of it: a figure must not stand on it.
+            // Right of the line if the bar ends just before it: the text must not overlap the line.
             let line =
                 self.bar.map(|bar| across * bar / most).filter(|line| (width - 4.0..width + 76.0).contains(line));
             let at = x + line.unwrap_or(width) + 6.0;
@@ -91,7 +91,7 @@ impl Panel {
     }
 }
 
-/// Engine, section, rows and table of all that was taken.
+/// Engine, number of rows and table of all measurements.
 fn tables(results: &Value) -> Vec<(&'static str, u64, &Value)> {
     let mut tables: Vec<(&'static str, u64, &Value)> = Vec::new();
     for (engine, section, million) in ENGINES {
@@ -99,8 +99,8 @@ fn tables(results: &Value) -> Vec<(&'static str, u64, &Value)> {
             [section, million].iter().filter_map(|section| results["sections"][section]["tables"].as_array()).flatten()
         {
             let rows = table["rows"].as_u64().unwrap_or(0);
-            // The million's section takes 10,000 once more: one is drawn, the first.
-            if !tables.iter().any(|(of, there, _)| *of == engine && *there == rows) {
+            // The section with a million rows measures 10,000 again: only the first is drawn.
+            if !tables.iter().any(|(of, existing, _)| *of == engine && *existing == rows) {
                 tables.push((engine, rows, table));
             }
         }
@@ -113,11 +113,11 @@ fn of<'v>(verdicts: &'v [Verdict], name: &str) -> impl Iterator<Item = &'v Verdi
 }
 
 fn bar(verdicts: &[Verdict], name: &str) -> f64 {
-    of(verdicts, name).next().expect("a bar of that name").bar
+    of(verdicts, name).next().expect("a target of that name").bar
 }
 
-/// What is held against a bar, on every engine. A size that two sections took is drawn once.
-fn held(verdicts: &[Verdict], name: &str) -> Panel {
+/// The figures of a target, on every engine. A size that two sections measured is drawn once.
+fn ratio_panel(verdicts: &[Verdict], name: &str) -> Panel {
     let figures =
         of(verdicts, name).flat_map(|verdict| verdict.figures.iter().map(move |(at, figure)| (verdict, at, figure)));
     let rows = figures
@@ -127,7 +127,7 @@ fn held(verdicts: &[Verdict], name: &str) -> Panel {
     Panel { head: heading(name), unit, bar: Some(bar(verdicts, name)), rows: rows.collect() }
 }
 
-/// Of ours at every size, and of the others at the first: they have no bar.
+/// Peak memory of `daily-cleanup` at every size, and of the others, which have no target, at the first.
 fn memory(results: &Value, verdicts: &[Verdict]) -> Panel {
     let peak = |table: &Value, name: &str| Some(table["contestants"][name]["peak_bytes"].as_f64()? / 1_048_576.0);
     let tables = tables(results);

@@ -1,4 +1,4 @@
-//! The figures as pictures: SVG by hand, without scripts or fonts from elsewhere; its colours follow the reader's.
+//! Plots of the figures: handwritten SVG without scripts or external fonts; its colours follow the reader's colour scheme.
 
 use serde_json::Value;
 
@@ -7,10 +7,10 @@ use crate::{float, provenance};
 
 pub(crate) const WIDTH: f64 = 860.0;
 pub(crate) const LEFT: f64 = 64.0;
-/// What the last two lines of a picture take: where its figures come from.
+/// Height of the last two lines of a plot, which give the provenance of its figures.
 pub(crate) const FOOT: f64 = 44.0;
 
-/// No custom properties: some viewers of SVG do not know them.
+/// No custom properties: some SVG viewers do not support them.
 const STYLE: &str = "\
     .paper { fill: #ffffff; } text { fill: #1f2328; font: 13px system-ui, sans-serif; }\n\
     .title { font-size: 16px; font-weight: 600; } .head { font-weight: 600; } .soft { fill: #59636e; font-size: 12px; }\n\
@@ -23,7 +23,7 @@ const STYLE: &str = "\
       .ours { color: #79c0ff; } .library { color: #ffa657; } .script { color: #d2a8ff; } .limit { color: #56d364; }\n\
     }";
 
-/// Contestant, class, and how it is called in a picture.
+/// Contestant, class, and its name in a plot.
 pub(crate) const CONTESTANTS: [(&str, &str, &str); 4] = [
     ("library", "library", "the library"),
     ("script", "script", "a script with boto3"),
@@ -48,7 +48,7 @@ pub(crate) fn legend(svg: &mut String, y: f64, contestants: &[(&str, &str, &str)
     }
 }
 
-/// Where the figures come from, in the picture itself, and its end.
+/// Writes the provenance of the figures, and the end of the plot.
 pub(crate) fn end(svg: &mut String, height: f64, results: &Value, sections: &[&str]) {
     for (line, up) in provenance::in_short(results, sections).iter().zip([24.0, 9.0]) {
         let line = line.replace('&', "&amp;").replace('<', "&lt;");
@@ -58,11 +58,11 @@ pub(crate) fn end(svg: &mut String, height: f64, results: &Value, sections: &[&s
 }
 
 const PANEL: (f64, f64) = (340.0, 260.0);
-/// What the axes of the time plot span.
+/// Ranges of the axes of the time plot.
 const ROWS: (f64, f64) = (4_000.0, 1_300_000.0);
 const SECONDS: (f64, f64) = (0.1, 2_000.0);
 
-/// Seconds over rows, both axes in powers of ten: a straight line at a slope of one is a constant time a row.
+/// Seconds over rows, both axes logarithmic: a straight line with a slope of one is a constant time per row.
 pub(crate) fn time(results: &Value) -> String {
     let height = 400.0 + FOOT;
     let mut svg = begin(
@@ -98,8 +98,8 @@ fn points(results: &Value, section: &str, contestant: &str) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn place(value: f64, (least, most): (f64, f64)) -> f64 {
-    (value / least).ln() / (most / least).ln()
+fn place(value: f64, (min, max): (f64, f64)) -> f64 {
+    (value / min).ln() / (max / min).ln()
 }
 
 fn axes(svg: &mut String, (x, y): (f64, f64), name: &str) {
@@ -118,7 +118,7 @@ fn axes(svg: &mut String, (x, y): (f64, f64), name: &str) {
     }
     for rows in [5_500_u64, 10_000, 50_000, 1_000_000] {
         let at = x + PANEL.0 * place(float(rows), ROWS);
-        // 5,500 and 10,000 lie too near each other to be written side by side.
+        // The labels of 5,500 and 10,000 would overlap.
         let (anchor, at) =
             if rows == 5_500 { ("end", at + 8.0) } else { ("middle", at + if rows == 10_000 { 6.0 } else { 0.0 }) };
         svg.push_str(&format!(
@@ -141,7 +141,7 @@ fn line(svg: &mut String, (x, y): (f64, f64), class: &str, points: &[(f64, f64)]
     }
 }
 
-/// What a row of the cost plot shows, and of which figures it is the sum.
+/// Rows of the cost plot, and the figures whose sum each shows.
 const COSTS: [(&str, &[&str]); 5] = [
     ("requests", &["requests"]),
     ("read units", &["read_units"]),
@@ -150,7 +150,7 @@ const COSTS: [(&str, &[&str]); 5] = [
     ("CPU time, ms", &["cpu_seconds"]),
 ];
 
-/// Bars for what each contestant used on the rows of the real library, as shares of the library's.
+/// Bars for the usage of each contestant on the rows of the real library.
 pub(crate) fn cost(results: &Value) -> String {
     let shown = &CONTESTANTS[..3];
     let (row, bar) = (72.0, 16.0);

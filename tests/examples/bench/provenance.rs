@@ -1,4 +1,4 @@
-//! On what, with what and when figures were taken.
+//! The machine, the versions and the time of measurements.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ fn machine(section: &Value) -> String {
     format!("{cores} cores, {cpu}, {memory} GiB, Linux")
 }
 
-/// For the page: all versions, and each section's own time.
+/// For the page: all versions, and the time of each section.
 pub(crate) fn in_full(results: &Value) -> String {
     let sections = results["sections"].as_object();
     let Some(newest) = newest(sections.into_iter().flat_map(|sections| sections.values())) else {
@@ -36,7 +36,7 @@ pub(crate) fn in_full(results: &Value) -> String {
     )
 }
 
-/// For a picture, in two lines: what its sections have in common.
+/// For a plot, in two lines.
 pub(crate) fn in_short(results: &Value, sections: &[&str]) -> Vec<String> {
     let taken = || sections.iter().map(|section| &results["sections"][section]).filter(|section| section.is_object());
     let Some(newest) = newest(taken()) else { return Vec::new() };

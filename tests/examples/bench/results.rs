@@ -1,5 +1,4 @@
-//! `target/bench/results.json`: each section with the time it was taken and the machine it was taken on, so that a long one can be
-//! repeated alone.
+//! `target/bench/results.json`: each section with its time and machine, so that a long one can be repeated alone.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::sections::SECTIONS;
 
-/// Where everything is kept that is not committed.
+/// The folder for files that are not committed.
 pub(crate) fn folder() -> PathBuf {
     let folder = repository_root().join("target/bench");
     fs::create_dir_all(&folder).expect("target can be written");
@@ -22,23 +21,23 @@ fn path() -> PathBuf {
     folder().join("results.json")
 }
 
-/// All sections taken so far; one that there is no more is left out.
+/// All sections measured so far, without those that no longer exist.
 pub(crate) fn read() -> Value {
     let text = fs::read_to_string(path()).unwrap_or_else(|_| "{\"sections\": {}}".to_owned());
-    let mut all: Value = serde_json::from_str(&text).expect("results.json is JSON: remove it to begin anew");
+    let mut all: Value = serde_json::from_str(&text).expect("results.json is JSON: remove it to start over");
     let sections = all["sections"].as_object_mut().expect("results.json has sections");
     sections.retain(|section, _| SECTIONS.contains(&section.as_str()));
     all
 }
 
-/// What the page was written from.
+/// The results that the page was written from.
 pub(crate) fn committed() -> Value {
     let text =
         fs::read_to_string(repository_root().join("docs/dev/benchmarks.json")).expect("docs/dev/benchmarks.json");
     serde_json::from_str(&text).expect("docs/dev/benchmarks.json is JSON")
 }
 
-/// Puts a section in the place of what it was before.
+/// Replaces a section.
 pub(crate) fn save(section: &str, mut result: Value) {
     let mut all = read();
     let taken = DateTime::from_secs(crate::now()).fmt(DateTimeFormat::DateTime).unwrap_or_default();
@@ -68,30 +67,30 @@ fn machine() -> Value {
 
 fn versions() -> Value {
     let mut versions = Map::new();
-    let mut tell = |name: &str, version: String| versions.insert(name.to_owned(), json!(version));
-    tell("commit", first_line(Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"])));
-    tell("rustc", first_line(Command::new("rustc").arg("--version")));
-    tell("java", first_line(Command::new("java").arg("-version")));
-    tell("python", first_line(Command::new(tool("venv/bin/python")).arg("--version")));
+    let mut add = |name: &str, version: String| versions.insert(name.to_owned(), json!(version));
+    add("commit", first_line(Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"])));
+    add("rustc", first_line(Command::new("rustc").arg("--version")));
+    add("java", first_line(Command::new("java").arg("-version")));
+    add("python", first_line(Command::new(tool("venv/bin/python")).arg("--version")));
     for package in ["actingweb", "boto3", "pynamodb"] {
         let program = format!("import importlib.metadata as m; print(m.version('{package}'))");
-        tell(package, first_line(Command::new(tool("venv/bin/python")).args(["-c", &program])));
+        add(package, first_line(Command::new(tool("venv/bin/python")).args(["-c", &program])));
     }
     for package in ["dynoxide-rs", "aws-sdk-dynamodb", "lambda_runtime", "tokio"] {
-        tell(package, locked(package));
+        add(package, locked(package));
     }
-    tell("dynamodb-local", dynamodb_local());
+    add("dynamodb-local", dynamodb_local());
     Value::Object(versions)
 }
 
-/// Java says its version on standard error.
+/// Java prints its version on standard error.
 fn first_line(command: &mut Command) -> String {
     let Ok(output) = command.output() else { return "not known".to_owned() };
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let said = said.lines().next().unwrap_or("not known");
-    // The name stands before it already.
-    said.trim_start_matches("rustc ")
+    let output = [output.stdout, output.stderr].concat();
+    let output = String::from_utf8_lossy(&output);
+    let line = output.lines().next().unwrap_or("not known");
+    // The page already names the program.
+    line.trim_start_matches("rustc ")
         .trim_start_matches("Python ")
         .replace("openjdk version ", "OpenJDK ")
         .replace('"', "")
@@ -111,8 +110,8 @@ fn dynamodb_local() -> String {
         .args(["-Djava.library.path=./DynamoDBLocal_lib", "-jar", "DynamoDBLocal.jar", "-version"])
         .current_dir(home);
     let Ok(output) = command.output() else { return "not known".to_owned() };
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let version = said.split(|c: char| !(c.is_ascii_digit() || c == '.')).find(|word| word.matches('.').count() == 2);
+    let output = [output.stdout, output.stderr].concat();
+    let output = String::from_utf8_lossy(&output);
+    let version = output.split(|c: char| !(c.is_ascii_digit() || c == '.')).find(|word| word.matches('.').count() == 2);
     version.unwrap_or("not known").to_owned()
 }

@@ -1,9 +1,9 @@
-//! What is measured, in sections that can be taken one at a time.
+//! The measurements, in sections that can be run one at a time.
 
 use bed::engine::EngineKind;
 use serde_json::{Map, Value, json};
 
-use crate::bed::{Bed, Filled};
+use crate::bed::{Filled, Testbed};
 use crate::contestants::{Contestant, requests_seen, settle};
 use crate::pass::least_read_units;
 use crate::stock::{Plan, Stock};
@@ -11,17 +11,17 @@ use crate::{bars, float, init, median, results};
 
 pub(crate) const SECTIONS: [&str; 6] = ["init", "embedded", "local", "retire", "million-embedded", "million-local"];
 
-/// The one that the real library fills by itself, the one that ratios are taken at, and a large one.
+/// The size that the real library fills by itself, the size for ratios, and a large one.
 const SIZES: [usize; 3] = [5_500, 10_000, 50_000];
 const MILLION: [usize; 2] = [10_000, 1_000_000];
-/// The size at which the limit's best width is looked for, and the widths. Above it only the best is run.
+/// Up to this size the limit runs with every width; above it only with the best one.
 const TUNED_UP_TO: usize = 10_000;
 const WIDTHS: [usize; 4] = [4, 8, 16, 32];
-/// Above this a contestant runs once: minutes each. The library takes them sooner.
+/// Above these sizes a contestant runs once, because a run takes minutes; the library is slower.
 const REPEATED_UP_TO: usize = 50_000;
 const LIBRARY_REPEATED_UP_TO: usize = 5_500;
 
-/// How much of it: the whole, or what the environment says, for a look whether it still works.
+/// How much to measure: everything, or less by environment variables, for a quick check.
 struct Options {
     sizes: Option<Vec<usize>>,
     repeats: usize,
@@ -50,13 +50,13 @@ impl Options {
 }
 
 /// # Panics
-/// For a section that there is not.
+/// For an unknown section.
 pub(crate) async fn run(wanted: &[String]) {
     let options = Options::from_environment();
     let wanted: Vec<&str> =
         if wanted.is_empty() { SECTIONS.to_vec() } else { wanted.iter().map(String::as_str).collect() };
     for section in &wanted {
-        assert!(SECTIONS.contains(section), "no section {section}: there are {SECTIONS:?}");
+        assert!(SECTIONS.contains(section), "no section {section}: the sections are {SECTIONS:?}");
     }
     for section in wanted {
         println!("\n== {section}");
@@ -74,9 +74,9 @@ pub(crate) async fn run(wanted: &[String]) {
 }
 
 /// All contestants on tables of all sizes, on one engine. The library is left out where it would take hours, and there, on DynamoDB
-/// Local, the script as well: a table more is filled and cleaned for minutes, and no bar is about it.
+/// Local, also the script: it would take minutes more, and has no target.
 async fn contest(kind: EngineKind, sizes: &[usize], options: &Options, with_library: bool) -> Value {
-    let bed = Bed::start(kind);
+    let bed = Testbed::start(kind);
     let mut tables = Vec::new();
     let mut best_width = None;
     for rows in sizes {
@@ -106,11 +106,11 @@ async fn contest(kind: EngineKind, sizes: &[usize], options: &Options, with_libr
     json!({"engine": bed.name(), "tables": tables})
 }
 
-/// Retiring beside deleting: rows of this release, whose TTL is near when they are dead, so that each is left to it; and rows without any
-/// TTL, as releases before 3.7.4 wrote them, each of which costs a write in both. An engine whose TTL is on takes rows away by itself: a
-/// run during which it did is not counted.
+/// Compares retiring with deleting: rows of this release, whose TTL is near when they are dead, so that each is left to it; and rows
+/// without TTL, as releases before 3.7.4 wrote them, each of which costs a write in both. An engine with TTL on may remove rows by
+/// itself: `check` rejects such a run.
 async fn retire(options: &Options) -> Value {
-    let bed = Bed::start(EngineKind::Embedded);
+    let bed = Testbed::start(EngineKind::Embedded);
     let rows = options.sizes(&SIZES)[0];
     let stock = Stock::load(Plan::of(rows).seed).await;
     let contestants = [Contestant::Library, Contestant::Ours, Contestant::Retiring];
@@ -123,8 +123,8 @@ async fn retire(options: &Options) -> Value {
     json!({"engine": bed.name(), "tables": [with_ttl, without_ttl]})
 }
 
-/// Each contestant on tables of its own with the same rows, in turns.
-async fn measure(bed: &Bed, stock: &Stock, rows: usize, contestants: &[Contestant], options: &Options) -> Value {
+/// Runs the contestants in turns, each on its own tables with the same rows.
+async fn measure(bed: &Testbed, stock: &Stock, rows: usize, contestants: &[Contestant], options: &Options) -> Value {
     let plan = Plan::of(rows);
     let mut runs: Vec<Vec<Value>> = vec![Vec::new(); contestants.len()];
     for repeat in 0..options.repeats {
@@ -167,18 +167,18 @@ async fn measure(bed: &Bed, stock: &Stock, rows: usize, contestants: &[Contestan
     })
 }
 
-/// Ours and the limit delete exactly what is dead; a run that did not is not a measurement.
+/// Asserts that `daily-cleanup` and the limit deleted exactly the dead rows.
 fn check(contestant: Contestant, run: &Value, stock: &Stock, plan: Plan) {
     let dead = stock.rows.iter().filter(|row| row.dead).count() as u64 * plan.copies;
     match contestant {
         Contestant::Ours | Contestant::Limit(_) => assert_eq!(run["deleted"], dead, "{}", contestant.name()),
         Contestant::Retiring => {
-            assert_eq!(run["deleted"], 0, "what is gone, the engine took");
+            assert_eq!(run["deleted"], 0, "the engine removed rows");
             let has_ttl = stock.rows.iter().any(|row| row.ttl.is_some());
             assert_eq!(
                 run["retired"],
                 if has_ttl { 0 } else { dead },
-                "each dead row of the library has a TTL that is near"
+                "each dead row of the library is left to its near TTL"
             );
         }
         Contestant::Library | Contestant::Script => {}
@@ -204,7 +204,7 @@ fn summary(runs: Vec<Value>) -> Value {
     Value::Object(summary)
 }
 
-/// The fastest of the limit's widths becomes "limit"; returns its width.
+/// Stores the fastest run of the limit as "limit"; returns its width.
 fn keep_the_best_limit(table: &mut Value) -> usize {
     let contestants = table["contestants"].as_object_mut().expect("contestants");
     let seconds = |run: &Value| run["seconds"].as_f64().unwrap_or(f64::INFINITY);
@@ -217,7 +217,7 @@ fn keep_the_best_limit(table: &mut Value) -> usize {
     width
 }
 
-fn print_table(bed: &Bed, table: &Value) {
+fn print_table(bed: &Testbed, table: &Value) {
     println!("\n  {} rows ({} dead) on {}", table["rows"], table["dead"], bed.name());
     println!(
         "  {:<30}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}{:>9}",

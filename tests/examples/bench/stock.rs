@@ -1,8 +1,8 @@
-//! The rows of every table here: what the real library's own managers wrote, kept in a file, and multiplied for large tables.
+//! The rows of all tables: written by the real library's own managers, kept in a file, and multiplied for large tables.
 //!
-//! A copy of a row has other names of the same length and alphabet, and is the same otherwise, byte for byte: kinds, spelling,
-//! sizes and proportions are the library's. Its times are moved on by the seconds since the library wrote it, so that what was
-//! alive is alive whenever a table is filled.
+//! A copy of a row has other names of the same length and alphabet, and is otherwise identical: kinds, spelling, sizes and
+//! proportions are the library's. Its times are shifted by the seconds since the library wrote it, so that a live row is still
+//! alive whenever a table is filled.
 
 use bed::Invocations as _;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -28,10 +28,10 @@ pub(crate) type Item = HashMap<String, AttributeValue>;
 const LARGEST_SEED: usize = 5_500;
 const COPIED: usize = 5_000;
 
-/// What the library begins a name with. What follows is random, and is what a copy changes.
+/// Prefixes of the library's names. A copy changes the random part after them.
 const PREFIXES: [&str; 7] = ["google_token_access_", "google_token_", "oauth_tokens:", "ac_", "aw_", "rt_", "mcp_"];
 const CHANGED: usize = 10;
-/// Names shorter than this are not random: only their owner is another in a copy.
+/// Shorter names are not random: a copy changes only their owner.
 const SHORTEST_RANDOM: usize = 20;
 
 /// A row as the library wrote it.
@@ -42,20 +42,20 @@ pub(crate) struct StockRow {
     pub name: String,
     pub text: String,
     pub ttl: Option<i64>,
-    /// Whether the daily cleanup deletes it, by its own deed and by the second opinion of `model` alike.
+    /// Whether the daily cleanup deletes it; an observed run and `model` agree on this.
     pub dead: bool,
 }
 
-/// A seeded table, and what a cleanup reads and deletes of it.
+/// A seeded table, and the rows that a cleanup reads and deletes.
 pub(crate) struct Stock {
     pub seeded_at: i64,
     pub rows: Vec<StockRow>,
-    /// Owner, bucket and name of every key that the cleanup asked BatchGetItem for, there or not; each once, however often it asked.
+    /// Owner, bucket and name of every key that the cleanup requested by BatchGetItem, found or not; each once.
     pub looked_up: Vec<(String, String, String)>,
     identifiers: HashSet<String>,
 }
 
-/// A table of a size: a stock, and how often.
+/// How to make a table of a size: the size of the stock, and the number of copies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub seed: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// # Panics
-    /// For a size that no whole number of copies makes.
+    /// For a large size that is not a multiple of the stock.
     pub(crate) fn of(rows: usize) -> Self {
         if rows <= LARGEST_SEED {
             return Self { seed: rows, copies: 1 };
@@ -78,8 +78,8 @@ impl Plan {
 }
 
 impl Stock {
-    /// The stock of `seed` rows: from its file, or seeded by the library now, which takes some seconds. What a cleanup does
-    /// with it is observed anew each time: it is this build's cleanup.
+    /// The stock of `seed` rows: from its file, or seeded by the library now, which takes some seconds. The cleanup is observed
+    /// again each time, because it is this build's cleanup.
     pub(crate) async fn load(seed: usize) -> Self {
         let mut stock = if let Some(stock) = Self::read(seed) {
             stock
@@ -92,10 +92,10 @@ impl Stock {
         stock
     }
 
-    /// As it was last observed.
+    /// The stock as it was last observed.
     pub(crate) fn read(seed: usize) -> Option<Self> {
         let text = std::fs::read_to_string(Self::path(seed)).ok()?;
-        Some(Self::from_json(&serde_json::from_str(&text).expect("the stock is JSON: remove it to seed anew")))
+        Some(Self::from_json(&serde_json::from_str(&text).expect("the stock is JSON: remove it to seed again")))
     }
 
     fn path(seed: usize) -> PathBuf {
@@ -116,40 +116,45 @@ impl Stock {
         stock
     }
 
-    /// Learns from one cleanup of the rows, watched from outside, which are deleted and which keys are looked up.
+    /// Runs one cleanup behind a proxy to learn which rows are deleted and which keys are looked up.
     ///
     /// # Panics
-    /// When the second opinion would have deleted others: then nobody knows what is dead.
+    /// When the model would delete other rows.
     async fn observe(&mut self) {
         let (client, prefix) = new_table(shared_engine(EngineKind::Embedded).endpoint()).await;
         let table = format!("{prefix}_attributes");
         let at = now();
         crate::bed::write(&client, &table, self.copy(0, at - self.seeded_at)).await;
-        let asked: std::sync::Arc<std::sync::Mutex<Vec<Value>>> = std::sync::Arc::default();
-        let heard = std::sync::Arc::clone(&asked);
+        let bodies: std::sync::Arc<std::sync::Mutex<Vec<Value>>> = std::sync::Arc::default();
+        let log = std::sync::Arc::clone(&bodies);
         let proxy = Proxy::start(shared_engine(EngineKind::Embedded).endpoint(), move |request| {
             if request.operation == "BatchGetItem" {
                 let body = serde_json::from_str(&request.body).expect("a request is JSON");
-                heard.lock().expect("nobody panics with it").push(body);
+                log.lock().expect("the lock is not poisoned").push(body);
             }
             Fate::Forward
         });
         let environment = crate::contestants::unpaced(&prefix).into_iter().collect();
         let function = Function::new(bed::tables::client(proxy.endpoint()).await, environment);
         let report = function.daily_cleanup(json!({}), shared::time::EpochSeconds::new(at), None).await;
-        assert!(report.expect("the cleanup runs").outcome.is_complete(), "the cleanup of the stock is whole");
+        assert!(report.expect("the cleanup runs").outcome.is_complete(), "the cleanup of the stock is incomplete");
         let left: HashSet<Key> = read_table(&client, &table).await.iter().map(StockRow::key).collect();
         let judged: Vec<ModelRow> = self.copy(0, at - self.seeded_at).map(model_row).collect();
         let judged = model::daily_cleanup(&judged, at);
         for row in &mut self.rows {
             row.dead = !left.contains(&row.key());
-            assert_eq!(row.dead, judged.contains(&row.key()), "gone, and dead by the model: a row of {}", row.bucket);
+            assert_eq!(
+                row.dead,
+                judged.contains(&row.key()),
+                "deleted, and dead by the model: a row of {}",
+                row.bucket
+            );
         }
         self.looked_up.clear();
-        for body in asked.lock().expect("nobody panics with it").iter() {
+        for body in bodies.lock().expect("the lock is not poisoned").iter() {
             for key in body["RequestItems"][&table]["Keys"].as_array().into_iter().flatten() {
                 let sort = key["bucket_name"]["S"].as_str().unwrap_or_default();
-                let (bucket, name) = sort.split_once(':').expect("what is looked up is a token of an actor");
+                let (bucket, name) = sort.split_once(':').expect("a sort key has a bucket");
                 let owner = key["id"]["S"].as_str().unwrap_or_default();
                 self.looked_up.push((owner.to_owned(), bucket.to_owned(), name.to_owned()));
             }
@@ -158,7 +163,7 @@ impl Stock {
         self.looked_up.retain(|key| seen.insert(key.clone()));
     }
 
-    /// The same rows as a release before 3.7.4 would have written them.
+    /// The same rows without TTL, as releases before 3.7.4 wrote them.
     pub(crate) async fn without_ttl(&self) -> Self {
         let rows = self.rows.iter().map(|row| StockRow { ttl: None, ..row.clone() }).collect();
         let identifiers = self.identifiers.clone();
@@ -173,12 +178,12 @@ impl Stock {
         self.identifiers = names.chain(owners).cloned().collect();
     }
 
-    /// Every row of the copy, its times moved on by `later` seconds. Copy 0 keeps the library's own names.
+    /// Every row of the copy, its times shifted by `later` seconds. Copy 0 keeps the library's own names.
     pub(crate) fn copy(&self, copy: u64, later: i64) -> impl Iterator<Item = StockRow> {
         self.rows.iter().map(move |row| {
-            // Quotes part the strings from the numbers: the text of a token row holds no escaped quote (see `read_table`).
+            // Quotes separate strings from numbers: the text of a row has no escaped quotes (see `stock_row`).
             let parts = row.text.split('"').enumerate().map(|(n, part)| match n % 2 {
-                0 => moved_on(part, later),
+                0 => shifted(part, later),
                 _ if self.identifiers.contains(part) => renamed(part, copy),
                 _ => part.to_owned(),
             });
@@ -193,14 +198,14 @@ impl Stock {
         })
     }
 
-    /// The keys that a cleanup looks up, of the copy.
+    /// The keys of the copy that a cleanup looks up.
     pub(crate) fn lookups(&self, copy: u64) -> impl Iterator<Item = (String, String)> {
         self.looked_up
             .iter()
             .map(move |(of, bucket, name)| (owner(of, copy), format!("{bucket}:{}", renamed(name, copy))))
     }
 
-    /// Rows and dead rows by bucket, for the proportions.
+    /// Rows and dead rows by bucket.
     pub(crate) fn census(&self) -> BTreeMap<String, (u64, u64)> {
         let mut census: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for row in &self.rows {
@@ -225,7 +230,7 @@ impl Stock {
             name: text(&row[2]),
             text: text(&row[3]),
             ttl: row[4].as_i64(),
-            dead: row[5].as_bool().expect("a fate"),
+            dead: row[5].as_bool().expect("a boolean"),
         });
         let looked_up = value["looked_up"].as_array().expect("keys").iter();
         let mut stock = Self {
@@ -261,7 +266,7 @@ impl StockRow {
         item
     }
 
-    /// As DynamoDB bills: names and values, a number in about half its digits.
+    /// The size that DynamoDB bills: names and values, a number with one byte per two digits.
     pub(crate) fn bytes(&self) -> usize {
         let names = "id".len() + "bucket_name".len() + "bucket".len() + "name".len() + "data".len();
         let ttl = self.ttl.map_or(0, |ttl| "ttl_timestamp".len() + ttl.to_string().len() / 2 + 1);
@@ -287,13 +292,13 @@ fn owner(owner: &str, copy: u64) -> String {
     if is_system(owner) { owner.to_owned() } else { renamed(owner, copy) }
 }
 
-/// The same name in another copy of the table: the first random characters are others, so that the copies of a row lie
-/// as far apart as any two rows do.
+/// The name in another copy of the table: the first random characters differ, so that the copies of a row are as far apart
+/// as any two rows.
 fn renamed(name: &str, copy: u64) -> String {
     if copy == 0 || name.len() < SHORTEST_RANDOM {
         return name.to_owned();
     }
-    // The provider row of a code is called after it, and has to be still.
+    // The provider row of a code is named after it, also in a copy.
     let kept = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).map_or(0, |rest| name.len() - rest.len());
     let (prefix, random) = name.split_at(kept);
     let (prefix, random) = match random.strip_prefix("ac_") {
@@ -317,8 +322,8 @@ fn renamed(name: &str, copy: u64) -> String {
     changed
 }
 
-/// Every number that is a time of this age, `later` seconds later.
-fn moved_on(text: &str, later: i64) -> String {
+/// Adds `later` seconds to every number of ten digits, which is a time.
+fn shifted(text: &str, later: i64) -> String {
     let mut moved = String::with_capacity(text.len());
     let mut digits = String::new();
     for character in text.chars().chain(std::iter::once('\0')) {
@@ -337,7 +342,7 @@ fn moved_on(text: &str, later: i64) -> String {
     moved
 }
 
-/// Every row of a table, the janitor's own left out.
+/// Every row of a table except the janitor's own.
 async fn read_table(client: &Client, table: &str) -> Vec<StockRow> {
     let (mut rows, mut start) = (Vec::new(), None);
     loop {

@@ -1,9 +1,8 @@
-//! A month of a table, hour by hour, with and without the cascade: `make cascade-month`.
+//! Simulates a month of a table, hour by hour, with and without the cascade: `make cascade-month`.
 //!
-//! The rows are written as the library writes them and TTL takes them away with a lag, as DynamoDB does; the runs are the
-//! real functions on the embedded engine, at the hours that the template gives them. What is drawn is drawn from a seed, the
-//! same for all four tables. Prints what was left behind over time and what it cost; draws it into its first argument, and notes it
-//! in its second, a JSON file.
+//! Rows are written as the library writes them, and TTL removes them with a lag, as DynamoDB does; the runs are the real
+//! functions on the embedded engine, at the hours of the template. The random seed is the same for all four tables. Prints the
+//! rows that were left behind and the cost; writes a plot to its first argument and the figures, as JSON, to its second.
 
 use bed::Invocations as _;
 use std::collections::{BTreeMap, HashMap};
@@ -27,35 +26,35 @@ mod plot;
 const HOUR: i64 = 3_600;
 const DAY: i64 = 86_400;
 const DAYS: i64 = 30;
-/// Before the month that is shown: the first removals come after hours, a table in its stride takes days.
+/// Before the month that is shown: the first removals come after hours, a steady state takes days.
 const WARM_UP_DAYS: i64 = 4;
-/// A Sunday, at midnight, far ahead of any clock: the engine must not take rows away by itself.
-const BEGIN: i64 = 2_400_105_600;
-/// DynamoDB promises removal within a few days; two are usual at most.
-const MOST_LAG: i64 = 48 * HOUR;
-/// Sign-ins an hour, on average.
+/// A Sunday at midnight, far ahead of any clock: the engine must not remove rows by itself.
+const START: i64 = 2_400_105_600;
+/// DynamoDB documents removal within a few days; two is the usual maximum.
+const MAX_LAG: i64 = 48 * HOUR;
+/// Average number of sign-ins per hour.
 const GRANTS: usize = 4;
 
-/// A row as it was written: TTL's removal puts it into the stream.
+/// A row as it was written: its removal by TTL is in the stream.
 struct Written {
     removed_at: i64,
     image: HashMap<String, AttributeValue>,
 }
 
-/// How a table is at an hour since the beginning.
+/// The state of a table at an hour since the start.
 pub(crate) struct Point {
     pub hour: i64,
-    /// Index rows that lead nowhere.
+    /// Index rows without a target.
     pub dangling: usize,
     /// Provider rows that nothing names.
     pub unreferenced: usize,
-    /// Of all functions, since the beginning.
+    /// Of all functions, since the start.
     pub requests: u64,
-    /// For DynamoDB, since the beginning.
+    /// Cost of DynamoDB since the start.
     pub dollars: f64,
 }
 
-/// What a table's month came to.
+/// The figures of a table's month.
 #[derive(Default)]
 pub(crate) struct Month {
     pub left: Vec<Point>,
@@ -66,7 +65,7 @@ pub(crate) struct Month {
 }
 
 impl Month {
-    fn ran(&mut self, function: &'static str, usage: Usage) {
+    fn add_run(&mut self, function: &'static str, usage: Usage) {
         let cost = self.cost.entry(function).or_default();
         cost.0 += 1;
         cost.1 += usage.requests;
@@ -82,7 +81,7 @@ impl Month {
         (requests, read, write, (read * PRICES.0 + write * PRICES.1) / 1e6)
     }
 
-    /// Mean and most of what was left behind at once.
+    /// Mean and maximum number of rows that were left behind.
     fn left_behind(&self, of: impl Fn(&Point) -> usize) -> (f64, usize) {
         let values: Vec<usize> = self.left.iter().map(of).collect();
         let sum: usize = values.iter().sum();
@@ -149,14 +148,14 @@ impl Simulation {
             name: name.to_owned(),
             data: Some(AttributeValue::S(dumps(data))),
             ttl: Some(ttl_text),
-            fate: Fate::Goes,
+            fate: Fate::Deleted,
         };
-        let written = Written { removed_at: ttl + self.random.i64(0..MOST_LAG), image: item(&row) };
+        let written = Written { removed_at: ttl + self.random.i64(0..MAX_LAG), image: item(&row) };
         self.written.insert((row.owner.clone(), format!("{bucket}:{name}")), written);
         rows.push(row);
     }
 
-    /// A token and its index row, with the TTLs that the library gives.
+    /// A token and its index row, with the TTLs that the library sets.
     fn token(
         &mut self,
         rows: &mut Vec<Specimen>,
@@ -170,7 +169,7 @@ impl Simulation {
         self.put(rows, OAUTH_OWNER, kind.1, name, &json!(actor), until + 3 * HOUR);
     }
 
-    /// What an hour brings: sign-ins, some of them broken off; of the refresh tokens half are used within two days.
+    /// The sign-ins of an hour, some of them unfinished; half of the refresh tokens are used within two days.
     async fn arrivals(&mut self, now: i64) {
         const CODES: (&str, &str) = ("mcp_auth_codes", "_auth_code_index");
         const ACCESS: (&str, &str) = ("mcp_tokens", "_access_token_index");
@@ -198,7 +197,7 @@ impl Simulation {
             self.put(&mut rows, &actor, "mcp_google_tokens", &key, &json!({"refresh_token": "1//x"}), at + 2 * HOUR);
             let data = json!({"created_at": at, "expires_at": at + HOUR, "google_token_key": key});
             self.token(&mut rows, &actor, ACCESS, &format!("aw_{n}"), &data, at + HOUR);
-            // Used within two days, a refresh token lives two days more; one that nobody uses lives a month.
+            // A used refresh token lives for two days after its use, an unused one for a month.
             let used_at = at + self.random.i64(HOUR..2 * DAY);
             let used = self.random.bool();
             let mut data = json!({"access_token": format!("aw_{n}"), "created_at": at, "expires_at": at + 30 * DAY,
@@ -212,7 +211,7 @@ impl Simulation {
         write_rows(&self.client, &self.table, &rows).await.unwrap();
     }
 
-    /// What TTL removes in an hour, as far as it is there, as the stream's records.
+    /// Removes the rows whose TTL is due, and returns the stream records of those that still existed.
     async fn ttl(&mut self, now: i64) -> Vec<Value> {
         let due: Vec<(String, String)> =
             self.written.iter().filter(|(_, row)| row.removed_at <= now).map(|(key, _)| key.clone()).collect();
@@ -237,7 +236,7 @@ impl Simulation {
     async fn run(mut self) -> Month {
         let mut month = Month::default();
         for hour in -WARM_UP_DAYS * 24..DAYS * 24 {
-            let now = BEGIN + hour * HOUR;
+            let now = START + hour * HOUR;
             let at = EpochSeconds::new(now);
             let shown = hour >= 0;
             self.arrivals(now - HOUR).await;
@@ -246,7 +245,7 @@ impl Simulation {
                 month.removed_by_ttl += records.len() as u64;
             }
             if self.cascade {
-                // As the filter of the mapping lets through, in batches as it makes them.
+                // Filtered and batched like the event source mapping does.
                 let records: Vec<Value> = records
                     .into_iter()
                     .filter(|record| {
@@ -258,7 +257,7 @@ impl Simulation {
                     let report = self.function.ttl_cascade(event(batch), at, None).await.unwrap();
                     assert!(report.failed.is_empty());
                     if shown {
-                        month.ran("ttl-cascade", report.run.usage);
+                        month.add_run("ttl-cascade", report.run.usage);
                         month.records += batch.len() as u64;
                     }
                 }
@@ -269,14 +268,14 @@ impl Simulation {
                 let report = self.function.daily_cleanup(settings.clone(), at, None).await.unwrap();
                 assert!(report.outcome.is_complete(), "{}", report.to_json());
                 if shown {
-                    month.ran("daily-cleanup", report.usage);
+                    month.add_run("daily-cleanup", report.usage);
                 }
             }
             if hour.rem_euclid(168) == 5 {
                 let report = self.function.index_repair(settings, at, None).await.unwrap();
                 assert!(report.outcome.is_complete(), "{}", report.to_json());
                 if shown {
-                    month.ran("index-repair", report.usage);
+                    month.add_run("index-repair", report.usage);
                 }
             }
             if shown && hour.rem_euclid(3) == 2 {
@@ -289,7 +288,7 @@ impl Simulation {
     }
 }
 
-/// us-east-1, on demand, a million units: read, write.
+/// Dollars per million read and write units, us-east-1, on demand.
 const PRICES: (f64, f64) = (0.125, 0.625);
 
 #[tokio::main]

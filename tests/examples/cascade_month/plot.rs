@@ -1,5 +1,5 @@
-//! The months as a picture: one column for each way to treat expired rows; below each other what was left behind, and what
-//! it took, with and without the cascade. SVG by hand; its colours follow the reader's.
+//! A plot of the months: one column per value of `EXPIRED_ROWS`; one row of panels per figure, with and without the cascade.
+//! Handwritten SVG; its colours follow the reader's colour scheme.
 
 use super::{DAYS, Month, Point};
 
@@ -20,7 +20,7 @@ const STYLE: &str = "\
     .without { stroke: var(--without); } .with { stroke: var(--with); }\n\
     text.without { fill: var(--without); stroke: none; } text.with { fill: var(--with); stroke: none; }";
 
-/// One row of panels: its heading, how a value is written, and what of a point is drawn.
+/// One row of panels: its heading, the format of its labels, and the value of a point.
 struct Panel {
     heading: &'static str,
     label: fn(f64) -> String,
@@ -35,7 +35,7 @@ const PANELS: [Panel; 4] = [
     Panel { heading: "dollars, added up", label: cents, value: |point| point.dollars },
 ];
 
-/// As it is, up to a half: a round number's half need not be whole.
+/// Rounded to halves: half of a round number need not be whole.
 fn plain(value: f64) -> String {
     format!("{}", (value * 2.0).round() / 2.0)
 }
@@ -45,19 +45,19 @@ fn cents(value: f64) -> String {
 }
 
 /// A round number above the highest value.
-fn ceiling(most: f64) -> f64 {
-    if most <= 0.0 {
+fn ceiling(max: f64) -> f64 {
+    if max <= 0.0 {
         return 1.0;
     }
-    let step = 10_f64.powf(most.log10().floor());
+    let step = 10_f64.powf(max.log10().floor());
     let rounds = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
-    step * rounds.into_iter().find(|round| step * round >= most).unwrap_or(10.0)
+    step * rounds.into_iter().find(|round| step * round >= max).unwrap_or(10.0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "hours of a month")]
 fn draw_panel(svg: &mut String, (x, y): (f64, f64), panel: &Panel, of: &str, pair: [&Month; 2]) {
     let highest = |month: &Month| month.left.iter().map(panel.value).fold(0.0, f64::max);
-    let most = ceiling(pair.into_iter().map(highest).fold(0.0, f64::max));
+    let max = ceiling(pair.into_iter().map(highest).fold(0.0, f64::max));
     svg.push_str(&format!(
         "<text x=\"{x}\" y=\"{:.1}\"><tspan class=\"head\">{}</tspan> <tspan class=\"soft\">{of}</tspan></text>\n",
         y - 12.0,
@@ -73,7 +73,7 @@ fn draw_panel(svg: &mut String, (x, y): (f64, f64), panel: &Panel, of: &str, pai
             "<text class=\"soft\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\n",
             x - 6.0,
             at + 4.0,
-            (panel.label)(most * share)
+            (panel.label)(max * share)
         ));
     }
     for day in (0..=DAYS).step_by(7) {
@@ -89,14 +89,14 @@ fn draw_panel(svg: &mut String, (x, y): (f64, f64), panel: &Panel, of: &str, pai
             .iter()
             .map(|point| {
                 let across = x + PANEL.0 * point.hour as f64 / (DAYS * 24) as f64;
-                format!("{across:.1},{:.1}", y + PANEL.1 * (1.0 - (panel.value)(point) / most))
+                format!("{across:.1},{:.1}", y + PANEL.1 * (1.0 - (panel.value)(point) / max))
             })
             .collect();
         svg.push_str(&format!("<polyline class=\"line {class}\" points=\"{}\"/>\n", points.join(" ")));
     }
 }
 
-/// `months`: for each way to treat expired rows one without the cascade and one with it.
+/// `months`: for each value of `EXPIRED_ROWS`, one without the cascade and one with it.
 pub(crate) fn draw(months: &[Month]) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a few panels")]
     let origin =

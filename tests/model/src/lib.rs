@@ -1,4 +1,4 @@
-//! A second opinion: the rules of docs/rows.md written again, plainly and slowly, sharing no code with the crate's decisions.
+//! A reference model: the rules of docs/rows.md, implemented a second time without the code of `shared`'s decisions.
 
 pub mod mutate;
 pub mod random;
@@ -11,29 +11,29 @@ use std::io::Write as _;
 use serde_json::Value;
 use shared::row::{Raw, Row, RowKey};
 
-/// Prints a figure, a JSON object, and appends it to the figures of `make proof`.
+/// Prints a figure, a JSON object, and appends it to the file of `make proof`.
 pub fn figure(figure: &Value) {
     println!("{figure}");
     if let Ok(path) = std::env::var("PROOF_FIGURES") {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
         let written = file.and_then(|mut file| writeln!(file, "{figure}"));
-        written.expect("the file of figures can be written");
+        written.expect("PROOF_FIGURES can be written");
     }
 }
 
-/// Whether the longer form of the proofs is asked for.
+/// Whether the long form of the proofs is requested.
 #[must_use]
 pub fn is_long() -> bool {
     std::env::var("PROOF").is_ok_and(|proof| proof == "long")
 }
 
-/// Seconds since `began`, as a figure has them.
+/// Seconds since `started`, rounded to tenths.
 #[must_use]
-pub fn seconds(began: std::time::Instant) -> f64 {
-    (began.elapsed().as_secs_f64() * 10.0).round() / 10.0
+pub fn seconds(started: std::time::Instant) -> f64 {
+    (started.elapsed().as_secs_f64() * 10.0).round() / 10.0
 }
 
-/// A row as the model sees it.
+/// A row of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelRow {
     pub owner: String,
@@ -76,7 +76,7 @@ impl ModelRow {
     }
 }
 
-/// The row as the crate sees it.
+/// The row as a `Row` of `shared`.
 #[must_use]
 pub fn to_row(row: &ModelRow) -> Row {
     Row {
@@ -93,7 +93,7 @@ pub fn to_row(row: &ModelRow) -> Row {
     }
 }
 
-/// Whether a row that no other row decides over is dead.
+/// Whether a row that is judged without other rows is dead.
 #[must_use]
 pub fn dead_by_itself(row: &ModelRow, now: i64) -> bool {
     let past = row.ttl_past(now);
@@ -156,30 +156,30 @@ const SYSTEM: [(&str, &str); 9] = [
     ("_actingweb_deleted", "_deleted_actors"),
 ];
 
-/// What one daily cleanup of the table must delete.
+/// The rows that one daily cleanup of the table must delete.
 #[must_use]
 pub fn daily_cleanup(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
     let table: BTreeMap<Key, &ModelRow> = rows.iter().map(|row| (row.key(), row)).collect();
-    let mut gone: BTreeSet<Key> = BTreeSet::new();
+    let mut deleted: BTreeSet<Key> = BTreeSet::new();
     for row in table.values() {
         if SYSTEM.contains(&(row.owner.as_str(), row.bucket.as_str())) && dead_by_itself(row, now) {
-            gone.insert(row.key());
+            deleted.insert(row.key());
         }
     }
     for (index_bucket, target_bucket) in INDEXES {
         for row in table.values().filter(|row| row.owner == "_actingweb_oauth2" && row.bucket == index_bucket) {
-            // Its token can have expired only from three hours before the index row's own TTL, and is deleted five minutes later.
+            // Its token expires three hours before the index row's TTL at the earliest, and is deleted five minutes later.
             if row.ttl_is_valid(now).is_some_and(|at| now - 300 <= at - 3 * 3_600) {
                 continue;
             }
             let Some(Value::String(actor)) = row.json() else { continue };
             match table.get(&(actor, format!("{target_bucket}:{}", row.name))) {
                 None => {
-                    gone.insert(row.key());
+                    deleted.insert(row.key());
                 }
                 Some(target) if target.bucket == target_bucket && dead_by_itself(target, now) => {
-                    gone.insert(row.key());
-                    gone.insert(target.key());
+                    deleted.insert(row.key());
+                    deleted.insert(target.key());
                 }
                 Some(_) => {}
             }
@@ -192,24 +192,24 @@ pub fn daily_cleanup(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
         _ => None,
     };
     for row in table.values() {
-        let going = gone.contains(&row.key());
-        let Some(name) = named(row).filter(|_| going) else { continue };
+        let is_deleted = deleted.contains(&row.key());
+        let Some(name) = named(row).filter(|_| is_deleted) else { continue };
         let Some(provider) = table.get(&(row.owner.clone(), format!("mcp_google_tokens:{name}"))) else { continue };
         let still_named = table.values().any(|other| {
             other.owner == row.owner && !dead_by_itself(other, now) && named(other).as_deref() == Some(&name)
         });
         if provider.bucket == "mcp_google_tokens" && (provider.ttl_past(now) || !still_named) {
-            gone.insert(provider.key());
+            deleted.insert(provider.key());
         }
     }
-    gone
+    deleted
 }
 
-/// What one index repair of the table must delete, all rows of unknown age being seen for the first time.
+/// The rows that one index repair must delete, if it sees all rows of unknown age for the first time.
 #[must_use]
 pub fn index_repair(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
     let table: BTreeMap<Key, &ModelRow> = rows.iter().map(|row| (row.key(), row)).collect();
-    let mut gone: BTreeSet<Key> = BTreeSet::new();
+    let mut deleted: BTreeSet<Key> = BTreeSet::new();
     let is_actor = |owner: &str| owner == "_actingweb_oauth2" || !owner.starts_with('_');
     let index_buckets = |target: &str| {
         INDEXES.iter().filter(move |(_, pointed)| *pointed == target).map(|(index, _)| *index).collect::<Vec<_>>()
@@ -221,7 +221,7 @@ pub fn index_repair(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
         {
             let Some(Value::String(actor)) = row.json() else { continue };
             if !table.contains_key(&(actor, format!("{target}:{}", row.name))) {
-                gone.insert(row.key());
+                deleted.insert(row.key());
             }
         }
         if is_actor(&row.owner) && tokens.contains(&row.bucket.as_str()) {
@@ -233,7 +233,7 @@ pub fn index_repair(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
                 row.bucket == "mcp_refresh_tokens" && !matches!(data["used"], Value::Bool(false) | Value::Null);
             let old_enough = data["created_at"].as_i64().is_some_and(|created| now - created > 3_600);
             if !indexed && (dead_by_itself(row, now) || (!consumed && old_enough)) {
-                gone.insert(row.key());
+                deleted.insert(row.key());
             }
         }
     }
@@ -245,12 +245,12 @@ pub fn index_repair(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
         };
         let named_by: Vec<&&ModelRow> = table.values().filter(|token| names_it(token)).collect();
         let old_enough = row.ttl_is_valid(now).is_some_and(|at| now - (at - 7_200) > 3_600);
-        let needed = named_by.iter().any(|token| !gone.contains(&token.key()));
+        let needed = named_by.iter().any(|token| !deleted.contains(&token.key()));
         if row.ttl_past(now) || (!needed && (old_enough || !named_by.is_empty())) {
-            gone.insert(row.key());
+            deleted.insert(row.key());
         }
     }
-    gone
+    deleted
 }
 
 /// Index rows that point at nothing.

@@ -1,16 +1,16 @@
-//! Texts that are nearly right: mutations of a corpus, for what reads bytes.
+//! Fuzzing inputs: mutations of a corpus, for parsers.
 
 use std::time::Instant;
 
 use fastrand::Rng;
 use serde_json::json;
 
-/// A reader, and how often it is tried: in the longer form a hundred times as often. `FUZZ_SEED` repeats a run.
+/// A parser under test and the number of inputs, a hundred times as many in the long form. `FUZZ_SEED` repeats a run.
 pub struct Fuzz {
     what: &'static str,
     pub rounds: u32,
     pub seed: u64,
-    began: Instant,
+    started: Instant,
 }
 
 impl Fuzz {
@@ -20,17 +20,17 @@ impl Fuzz {
         let seed = given.unwrap_or_else(|| fastrand::u64(..));
         println!("FUZZ_SEED={seed}");
         let rounds = if crate::is_long() { 100 * rounds } else { rounds };
-        Self { what, rounds, seed, began: Instant::now() }
+        Self { what, rounds, seed, started: Instant::now() }
     }
 
     /// Prints the number of inputs.
     pub fn end(self) {
-        let (what, inputs, seconds) = (self.what, self.rounds, crate::seconds(self.began));
+        let (what, inputs, seconds) = (self.what, self.rounds, crate::seconds(self.started));
         crate::figure(&json!({"part": "fuzz", "what": what, "inputs": inputs, "seconds": seconds}));
     }
 }
 
-/// What a reader of JSON, of rows or of settings decides by.
+/// Tokens that matter to a parser of JSON, rows or settings.
 const WORDS: [&str; 56] = [
     "{",
     "}",
@@ -90,30 +90,30 @@ const WORDS: [&str; 56] = [
     "\u{7f}",
 ];
 
-/// Texts that a corpus grows to.
-const MOST: usize = 20_000;
+/// Maximum number of texts in a corpus.
+const MAX_TEXTS: usize = 20_000;
 
-/// A corpus that grows by what turned out to be new.
+/// A corpus that grows by texts with new behaviour.
 pub struct Corpus {
     texts: Vec<String>,
     random: Rng,
-    /// The longest text that is made.
-    longest: usize,
+    /// Maximum length of a mutated text.
+    max_length: usize,
 }
 
 impl Corpus {
-    /// A text a line.
+    /// One text per line.
     #[must_use]
     pub fn of(texts: &str, seed: u64) -> Self {
-        Self { texts: texts.lines().map(str::to_owned).collect(), random: Rng::with_seed(seed), longest: 1_000 }
+        Self { texts: texts.lines().map(str::to_owned).collect(), random: Rng::with_seed(seed), max_length: 1_000 }
     }
 
-    /// Keeps a text that did something new; of very many, in the place of another.
+    /// Adds a text with new behaviour; if the corpus is full, in place of a random one.
     pub fn keep(&mut self, text: String) {
-        if self.texts.len() < MOST {
+        if self.texts.len() < MAX_TEXTS {
             self.texts.push(text);
         } else {
-            let index = self.random.usize(..MOST);
+            let index = self.random.usize(..MAX_TEXTS);
             self.texts[index] = text;
         }
     }
@@ -124,7 +124,7 @@ impl Corpus {
         for _ in 0..self.random.u8(1..6) {
             self.mutate(&mut text);
         }
-        text.truncate(self.longest);
+        text.truncate(self.max_length);
         text.into_iter().collect()
     }
 

@@ -1,5 +1,4 @@
-//! Random tables: what the library writes, at every age, and what goes wrong with it. No engine: the decisions' own tests
-//! need no more than this.
+//! Random tables: rows of the library at every age, some missing or malformed. Needs no engine.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -12,7 +11,7 @@ const OAUTH: &str = "_actingweb_oauth2";
 const HOUR: i64 = 3_600;
 const DAY: i64 = 86_400;
 
-/// A random table as of `now`; the same seed gives the same one.
+/// A random table as of `now`; the same seed gives the same table.
 #[must_use]
 pub fn random_table(seed: u64, now: i64) -> Vec<ModelRow> {
     let mut table = Random { random: fastrand::Rng::with_seed(seed), now, rows: Vec::new(), serial: 0 };
@@ -25,16 +24,16 @@ pub fn random_table(seed: u64, now: i64) -> Vec<ModelRow> {
             4 => table.newer(),
             5 => table.code(&actor),
             6..=8 => table.tokens(&actor),
-            _ => table.stranger(&actor),
+            _ => table.foreign(&actor),
         }
     }
     table.rows
 }
 
-/// Members of `data` that hold what nobody may see, beside the names of rows.
+/// Members of `data` that are secret; the names of rows are too.
 pub const SECRET_MEMBERS: [&str; 4] = ["access_token", "refresh_token", "email", "identifier"];
 
-/// A provider's secret that is in no other row, drawn from the row's name and not from the table's dice.
+/// A unique provider secret, derived from the row's name so that it does not change the random sequence.
 fn secret_of(name: &str) -> String {
     format!("1//{:016x}", hashed(name))
 }
@@ -62,7 +61,7 @@ impl Random {
         format!("{prefix}{:08x}{:04}", self.random.u32(..), self.serial)
     }
 
-    /// An age around a life: long dead, just dead, inside the slack, this second, just alive, fresh, in the future.
+    /// An age near the end of a life: long dead, just dead, inside the slack, this second, just alive, fresh, in the future.
     fn age(&mut self, life: i64) -> i64 {
         match self.random.u8(..10) {
             0 => life + 40 * DAY,
@@ -82,7 +81,7 @@ impl Random {
         if self.random.bool() { bucket.to_owned() } else { format!("_{bucket}") }
     }
 
-    /// The TTL that the library gives, or sometimes none or nonsense.
+    /// The TTL that the library sets, or sometimes none or a malformed one.
     fn ttl(&mut self, created: i64, storage: i64) -> ModelTtl {
         let at = created + storage + HOUR;
         match self.random.u8(..12) {
@@ -105,7 +104,7 @@ impl Random {
         });
     }
 
-    /// The text of `value`, or sometimes something that cannot be read.
+    /// The text of `value`, or sometimes an unreadable one.
     fn text(&mut self, value: &Value) -> Option<String> {
         match self.random.u8(..20) {
             0 => None,
@@ -229,7 +228,7 @@ impl Random {
         }
     }
 
-    /// Sometimes the row is missing: its actor was deleted, or TTL took it.
+    /// Sometimes the row is missing: its actor was deleted, or TTL removed it.
     fn token_row(&mut self, actor: &str, bucket: &str, name: &str, data: &Value, created: i64, life: i64) {
         if self.random.u8(..8) > 0 {
             let ttl = if self.random.u8(..6) == 0 { ModelTtl::Absent } else { ModelTtl::Number(created + life + HOUR) };
@@ -237,7 +236,7 @@ impl Random {
         }
     }
 
-    /// Sometimes the row is missing: the token was revoked. Sometimes there is one of each generation.
+    /// Sometimes the row is missing: the token was revoked. Sometimes there is one per generation.
     fn index_row(&mut self, actor: &str, bucket: &str, name: &str, created: i64, life: i64) {
         let pointer = match self.random.u8(..24) {
             0 => "{}".to_owned(),
@@ -255,7 +254,7 @@ impl Random {
         }
     }
 
-    fn stranger(&mut self, actor: &str) {
+    fn foreign(&mut self, actor: &str) {
         let name = self.name("x");
         let dead = ModelTtl::Number(self.now - DAY);
         let data = Some(dumps(&json!({"created_at": 1, "expires_at": 1})));

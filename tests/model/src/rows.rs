@@ -5,19 +5,19 @@ use shared::bucket::{BUCKETS, Bucket, Owner};
 use shared::pyjson::dumps;
 use shared::row::{Raw, Row, RowKey};
 
-/// A fixed `now`, so that a boundary is a number one can read. Far ahead of any machine's own clock: the engines really delete
-/// what their TTL says is past, and a row that is long dead at this `now` must not be one that they take away mid-test.
+/// A fixed `now`, so that boundaries are readable numbers. Far ahead of any machine's clock: the engines delete rows whose TTL is
+/// past, and must not remove rows that are long dead at this `now` during a test.
 pub const NOW: i64 = 2_400_000_000;
 
 pub const ACTOR: &str = "0123456789abcdef0123456789abcdef";
 
-/// The bucket of that name; for a name that two owners have, the actors'.
+/// The bucket of that name; if two owners have it, the actors' bucket.
 #[must_use]
 pub fn bucket(name: &str) -> &'static Bucket {
     BUCKETS.iter().rev().find(|bucket| bucket.name == name).unwrap_or_else(|| panic!("no bucket {name}"))
 }
 
-/// A row `name` in `bucket`, under the owner it belongs to.
+/// A row `name` in `bucket`, under the bucket's owner.
 #[must_use]
 pub fn row(bucket: &Bucket, name: &str, data: Raw, ttl: Raw) -> Row {
     let owner = match bucket.owner {

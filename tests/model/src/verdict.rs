@@ -1,8 +1,8 @@
-//! Every decision once more, with its reason: from what a case was made of, not from its text, and in exact arithmetic.
+//! Every decision of `shared` a second time, with its reason: from the parsed values of a case, in exact arithmetic.
 //!
-//! The sentences are those of docs/rows.md. Nothing here calls a decision of the crate.
+//! The rules are those of docs/rows.md. Nothing here calls a decision of `shared`.
 
-/// A time in a row, as the case was made.
+/// A time in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
     Missing,
@@ -20,7 +20,7 @@ pub enum Used {
 
 /// The fields of an object in `data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct RowFields {
     pub created_at: Time,
     pub expires_at: Time,
     pub exp: Time,
@@ -30,9 +30,9 @@ pub struct Told {
     pub retrieved_at: Time,
 }
 
-/// What an operator has set.
+/// The operator's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wishes {
+pub struct Settings {
     pub window: i128,
     pub grace: i128,
     pub legacy: bool,
@@ -41,19 +41,19 @@ pub struct Wishes {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum Outcome {
     Keep(&'static str),
     Delete(&'static str),
 }
 
-use Says::{Delete, Keep};
+use Outcome::{Delete, Keep};
 use Time::At;
 
 const SLACK: i128 = 300;
 const FIVE_YEARS: i128 = 5 * 365 * 86_400;
 const HOUR: i128 = 3_600;
 
-/// A TTL that DynamoDB acts on, and when.
+/// When DynamoDB acts on the TTL, if ever.
 #[must_use]
 pub fn usable(ttl: Time, now: i128) -> Option<i128> {
     match ttl {
@@ -62,7 +62,7 @@ pub fn usable(ttl: Time, now: i128) -> Option<i128> {
     }
 }
 
-/// What a bucket's rows are judged by.
+/// Which rule a bucket's rows follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Session,
@@ -94,13 +94,13 @@ pub fn kind(owner: &str, bucket: &str) -> Kind {
     }
 }
 
-/// Until which second a release of ActingWeb finds the row alive by its own rule, the longest of all releases. `None` when the
-/// row does not tell. A consumed row is alive as a tripwire for as long as its window lasts and until it expires: releases before
-/// 3.8.2 take a reuse for theft until then.
+/// The last second in which any release of ActingWeb finds the row alive by its own rule; `None` if the row does not say. A
+/// consumed row is alive as a tripwire until its window ends and until it expires: releases before 3.8.2 take a reuse for theft
+/// until then.
 #[must_use]
-pub fn alive_until(kind: Kind, told: Option<&Told>) -> Option<i128> {
-    let told = told?;
-    match (kind, told.used, told.created_at, told.expires_at, told.exp, told.used_at) {
+pub fn alive_until(kind: Kind, fields: Option<&RowFields>) -> Option<i128> {
+    let fields = fields?;
+    match (kind, fields.used, fields.created_at, fields.expires_at, fields.exp, fields.used_at) {
         (Kind::Session, _, At(created), ..) => Some(created + 600),
         (Kind::Token | Kind::Ticket, _, _, At(expires), ..) => Some(expires),
         (Kind::Refresh, Used::No | Used::Missing, _, At(expires), ..) => Some(expires),
@@ -111,38 +111,38 @@ pub fn alive_until(kind: Kind, told: Option<&Told>) -> Option<i128> {
     }
 }
 
-/// Whether a row is left to its TTL where dead rows are retired: DynamoDB removes it before a retirement would end.
+/// Whether a run that retires leaves a row to its TTL: DynamoDB removes it before a retirement would end.
 #[must_use]
-pub fn left_to_ttl(ttl: Time, now: i128, wishes: &Wishes) -> bool {
-    wishes.retire.is_some_and(|seconds| usable(ttl, now).is_some_and(|at| at <= now + seconds))
+pub fn left_to_ttl(ttl: Time, now: i128, settings: &Settings) -> bool {
+    settings.retire.is_some_and(|seconds| usable(ttl, now).is_some_and(|at| at <= now + seconds))
 }
 
-/// A row by its own fields and its TTL.
+/// The verdict on a row by its own fields and its TTL.
 #[must_use]
-pub fn judged(kind: Kind, told: Option<&Told>, ttl: Time, now: i128, wishes: &Wishes) -> Says {
+pub fn judged(kind: Kind, fields: Option<&RowFields>, ttl: Time, now: i128, settings: &Settings) -> Outcome {
     let past = usable(ttl, now).is_some_and(|at| at < now);
     let ttl_alone = |otherwise| if past { Delete("ttl_past") } else { Keep(otherwise) };
     match kind {
-        Kind::Unread => return if wishes.legacy { Delete("legacy") } else { Keep("legacy") },
+        Kind::Unread => return if settings.legacy { Delete("legacy") } else { Keep("legacy") },
         Kind::Index => return Keep("target_kept"),
         Kind::Client => return Keep("permanent"),
         Kind::Provider => return ttl_alone("referenced"),
         Kind::TtlOnly => return no_time(ttl, now),
         Kind::Session | Kind::Token | Kind::Refresh | Kind::Marker | Kind::Ticket => {}
     }
-    let Some(told) = told else { return ttl_alone("malformed") };
-    if kind == Kind::Marker && told.exp == At(0) || kind == Kind::Ticket && told.expires_at == Time::Missing {
+    let Some(fields) = fields else { return ttl_alone("malformed") };
+    if kind == Kind::Marker && fields.exp == At(0) || kind == Kind::Ticket && fields.expires_at == Time::Missing {
         return no_time(ttl, now);
     }
-    let Some(until) = alive_until(kind, Some(told)) else { return ttl_alone("malformed") };
-    let consumed = kind == Kind::Refresh && told.used == Used::Yes;
+    let Some(until) = alive_until(kind, Some(fields)) else { return ttl_alone("malformed") };
+    let consumed = kind == Kind::Refresh && fields.used == Used::Yes;
     if consumed {
-        let At(used_at) = told.used_at else { return ttl_alone("malformed") };
-        let in_window = now - SLACK <= used_at + wishes.window;
+        let At(used_at) = fields.used_at else { return ttl_alone("malformed") };
+        let in_window = now - SLACK <= used_at + settings.window;
         return if now - SLACK > until && !in_window {
             Delete("consumed")
-        } else if wishes.window > 172_800 && in_window {
-            // A longer window than the library's outlasts the TTL, which knows the library's only.
+        } else if settings.window > 172_800 && in_window {
+            // A longer window than the library's outlasts the TTL, which is based on the library's.
             Keep("tripwire")
         } else {
             ttl_alone("tripwire")
@@ -151,7 +151,7 @@ pub fn judged(kind: Kind, told: Option<&Told>, ttl: Time, now: i128, wishes: &Wi
     if now - SLACK > until {
         return Delete("expired");
     }
-    let spent = matches!(kind, Kind::Token | Kind::Ticket) && matches!(told.used, Used::Yes | Used::Malformed);
+    let spent = matches!(kind, Kind::Token | Kind::Ticket) && matches!(fields.used, Used::Yes | Used::Malformed);
     match past {
         true if spent => Delete("ttl_past"),
         true => Keep("contradiction"),
@@ -159,8 +159,8 @@ pub fn judged(kind: Kind, told: Option<&Told>, ttl: Time, now: i128, wishes: &Wi
     }
 }
 
-/// A row that carries no time of its own.
-fn no_time(ttl: Time, now: i128) -> Says {
+/// The verdict on a row without times of its own.
+fn no_time(ttl: Time, now: i128) -> Outcome {
     match (usable(ttl, now), ttl) {
         (Some(at), _) if at < now => Delete("ttl_past"),
         (Some(_), _) => Keep("alive"),
@@ -169,29 +169,29 @@ fn no_time(ttl: Time, now: i128) -> Says {
     }
 }
 
-/// What the key of an index row's target holds.
+/// The row under the key of an index row's target.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
     Absent,
     Foreign,
-    Row(Kind, Option<&'a Told>, Time),
+    Row(Kind, Option<&'a RowFields>, Time),
 }
 
-/// An index row that was looked up.
+/// The verdict on an index row whose target was looked up.
 #[must_use]
-pub fn compared(target: Target<'_>, now: i128, wishes: &Wishes) -> Says {
+pub fn compared(target: Target<'_>, now: i128, settings: &Settings) -> Outcome {
     match target {
         Target::Absent => Delete("dangling"),
         Target::Foreign => Keep("target_foreign"),
-        Target::Row(kind, told, of_target) => match judged(kind, told, of_target, now, wishes) {
+        Target::Row(kind, fields, of_target) => match judged(kind, fields, of_target, now, settings) {
             Delete(_) => Delete("target_dead"),
             Keep(_) => Keep("target_kept"),
         },
     }
 }
 
-/// Whether the target of an index row can be dead by now: two hours and the hour for skew before its TTL; for a client, whose
-/// rows have no storage TTL, the hour.
+/// Whether the target of an index row can be dead by now: from two hours plus the hour for skew before its TTL; for a client, whose
+/// rows have no storage TTL, from that hour.
 #[must_use]
 pub fn due(of_clients: bool, ttl: Time, now: i128) -> bool {
     match usable(ttl, now) {
@@ -200,19 +200,26 @@ pub fn due(of_clients: bool, ttl: Time, now: i128) -> bool {
     }
 }
 
-/// A token that no index row leads to.
+/// The verdict on a token without an index row.
 #[must_use]
-pub fn unindexed(kind: Kind, told: Option<&Told>, ttl: Time, again: bool, now: i128, wishes: &Wishes) -> Says {
-    let own = judged(kind, told, ttl, now, wishes);
+pub fn unindexed(
+    kind: Kind,
+    fields: Option<&RowFields>,
+    ttl: Time,
+    again: bool,
+    now: i128,
+    settings: &Settings,
+) -> Outcome {
+    let own = judged(kind, fields, ttl, now, settings);
     if matches!(own, Delete(_) | Keep("permanent")) {
         return own;
     }
-    // The tripwire, and what may be one, is never ended for being unindexed.
-    if kind == Kind::Refresh && told.is_some_and(|told| matches!(told.used, Used::Yes | Used::Malformed)) {
+    // A tripwire, or a row that may be one, is never deleted as unindexed.
+    if kind == Kind::Refresh && fields.is_some_and(|fields| matches!(fields.used, Used::Yes | Used::Malformed)) {
         return own;
     }
-    match told.map_or(Time::Missing, |told| told.created_at) {
-        At(created) if now - created > wishes.grace => Delete("unindexed"),
+    match fields.map_or(Time::Missing, |fields| fields.created_at) {
+        At(created) if now - created > settings.grace => Delete("unindexed"),
         At(_) => Keep("young"),
         Time::Missing | Time::Malformed if again => Delete("unindexed"),
         Time::Missing | Time::Malformed => Keep("seen_once"),
@@ -224,10 +231,10 @@ fn provider_age(ttl: Time, now: i128) -> Option<i128> {
     usable(ttl, now).filter(|at| *at >= now).map(|at| now - (at - 2 * HOUR))
 }
 
-/// A provider row that was met by itself. `None`: it has to be known who names it.
+/// The verdict on a provider row without its token; `None` if it depends on which rows name it.
 #[must_use]
-pub fn lone_provider(ttl: Time, named: Option<bool>, again: bool, now: i128, wishes: &Wishes) -> Option<Says> {
-    let own = judged(Kind::Provider, None, ttl, now, wishes);
+pub fn lone_provider(ttl: Time, named: Option<bool>, again: bool, now: i128, settings: &Settings) -> Option<Outcome> {
+    let own = judged(Kind::Provider, None, ttl, now, settings);
     if own != Keep("referenced") {
         return Some(own);
     }
@@ -237,17 +244,17 @@ pub fn lone_provider(ttl: Time, named: Option<bool>, again: bool, now: i128, wis
         Some(false) => {}
     }
     Some(match provider_age(ttl, now) {
-        Some(age) if age > wishes.grace => Delete("unreferenced"),
+        Some(age) if age > settings.grace => Delete("unreferenced"),
         Some(_) => Keep("young"),
         None if again => Delete("unreferenced"),
         None => Keep("seen_once"),
     })
 }
 
-/// The cascade's provider row, its token being absent: TTL is not asked, and age only where it is known.
+/// The cascade's verdict on a provider row whose token is absent: TTL does not count, and age only if it is known.
 #[must_use]
-pub fn cascaded_provider(ttl: Time, named: Option<bool>, now: i128, wishes: &Wishes) -> Option<Says> {
-    let young = provider_age(ttl, now).is_some_and(|age| age <= wishes.grace);
+pub fn cascaded_provider(ttl: Time, named: Option<bool>, now: i128, settings: &Settings) -> Option<Outcome> {
+    let young = provider_age(ttl, now).is_some_and(|age| age <= settings.grace);
     match named {
         Some(true) => Some(Keep("referenced")),
         _ if young => Some(Keep("young")),
@@ -256,15 +263,21 @@ pub fn cascaded_provider(ttl: Time, named: Option<bool>, now: i128, wishes: &Wis
     }
 }
 
-/// The TTL that a row without one gets: when the library would have put it, and never before an hour after it dies.
+/// The TTL that the backfill gives to a row: the library's, at least an hour after the row dies.
 ///
 /// # Errors
-/// Why it gets none.
-pub fn filled(kind: Kind, of_actor: bool, told: Option<&Told>, storage: i128, now: i128) -> Result<i128, &'static str> {
+/// The reason why it gets none.
+pub fn filled(
+    kind: Kind,
+    of_actor: bool,
+    fields: Option<&RowFields>,
+    storage: i128,
+    now: i128,
+) -> Result<i128, &'static str> {
     let end = match kind {
         Kind::Unread | Kind::Client => Err("permanent"),
         Kind::TtlOnly => Err("no_time"),
-        _ => told.ok_or("malformed").and_then(|told| end_of(kind, of_actor, told, storage)),
+        _ => fields.ok_or("malformed").and_then(|fields| end_of(kind, of_actor, fields, storage)),
     }?;
     match end + HOUR {
         at if now - at > FIVE_YEARS && at > 0 => Err("too_old"),
@@ -272,12 +285,12 @@ pub fn filled(kind: Kind, of_actor: bool, told: Option<&Told>, storage: i128, no
     }
 }
 
-/// When the storage TTL of a row ends that tells its times.
+/// When the storage TTL of a row ends, by its own times.
 ///
 /// # Errors
-/// Why that is not known.
-pub fn end_of(kind: Kind, of_actor: bool, told: &Told, storage: i128) -> Result<i128, &'static str> {
-    let unused = match (told.expires_at, told.created_at) {
+/// The reason why that is unknown.
+pub fn end_of(kind: Kind, of_actor: bool, fields: &RowFields, storage: i128) -> Result<i128, &'static str> {
+    let unused = match (fields.expires_at, fields.created_at) {
         (At(expires), _) if !of_actor => Ok(expires),
         (At(expires), At(created)) => Ok(expires.max(created + storage)),
         (At(_), _) => Err("no_time"),
@@ -285,18 +298,18 @@ pub fn end_of(kind: Kind, of_actor: bool, told: &Told, storage: i128) -> Result<
         _ => Err("malformed"),
     };
     match kind {
-        Kind::Session => match (told.created_at, told.retrieved_at) {
+        Kind::Session => match (fields.created_at, fields.retrieved_at) {
             (At(created), At(retrieved)) => Ok(created.max(retrieved) + storage),
             (At(created), Time::Missing) => Ok(created + storage),
             _ => Err("malformed"),
         },
-        Kind::Refresh => match (told.used, told.used_at, told.expires_at) {
+        Kind::Refresh => match (fields.used, fields.used_at, fields.expires_at) {
             (Used::No | Used::Missing, ..) => unused,
             (Used::Yes, At(used), At(expires)) => Ok(expires.max(used + 172_800)),
             (Used::Yes, Time::Missing | Time::Malformed, _) => Err("used_unknown_when"),
             _ => Err("malformed"),
         },
-        Kind::Marker => match (told.seen_at, told.exp) {
+        Kind::Marker => match (fields.seen_at, fields.exp) {
             (At(seen), At(0)) => Ok(seen + storage),
             (At(seen), At(exp)) => Ok((seen + storage).max(exp + 60)),
             _ => Err("malformed"),

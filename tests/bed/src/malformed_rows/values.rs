@@ -1,4 +1,4 @@
-//! What can be wrong with a value: types, texts, times, names, owners.
+//! Malformed values: types, texts, times, names, owners.
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -36,7 +36,7 @@ pub(super) fn of_every_type() -> Vec<AttributeValue> {
     ]
 }
 
-/// TTLs of every kind, as numbers and as what is none.
+/// TTLs of every kind, numbers and others.
 pub(super) fn ttls(now: i64) -> Vec<AttributeValue> {
     let five_years = 5 * 365 * 86_400;
     let whole = [
@@ -67,7 +67,7 @@ pub(super) fn ttls(now: i64) -> Vec<AttributeValue> {
     all
 }
 
-/// Names, each before something that makes it unique.
+/// Prefixes of names; a unique part follows.
 pub(super) fn names() -> Vec<String> {
     [
         "a:b:",
@@ -110,7 +110,7 @@ pub(super) fn names() -> Vec<String> {
     .collect()
 }
 
-/// Owners that are nobody's, or somebody else's.
+/// Owners that do not exist, or that the row does not belong to.
 pub(super) fn owners() -> Vec<String> {
     [
         "_actingweb_oauth2",
@@ -137,7 +137,7 @@ pub(super) fn owners() -> Vec<String> {
     .collect()
 }
 
-/// What an index row can say instead of an actor's id.
+/// Values that an index row can have instead of an actor's id.
 pub(super) fn pointers(actor: &str) -> Vec<String> {
     let escaped = actor.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect::<Vec<_>>().concat();
     let quoted = |id: &str| dumps(&Value::String(id.to_owned()));
@@ -171,7 +171,7 @@ pub(super) fn deep(open: &str, close: &str, depth: usize) -> String {
     format!("{}{}", open.repeat(depth), close.repeat(depth))
 }
 
-/// What can stand where a time or a flag should: JSON, almost JSON, and what only Python takes.
+/// Values in place of a time or a flag: JSON, almost JSON, and what only Python accepts.
 const LITERALS: [&str; 41] = [
     "0",
     "-0",
@@ -216,7 +216,7 @@ const LITERALS: [&str; 41] = [
     "--1",
 ];
 
-/// Members to put beside the fields that count, before or behind them.
+/// Members to put before or after the fields that count.
 fn members() -> Vec<String> {
     let mut all: Vec<String> = [
         r#""x": NaN"#,
@@ -266,7 +266,7 @@ fn members() -> Vec<String> {
     all
 }
 
-/// Texts made of an object, its time `field` told as one that is `alive` and as one that is `dead`.
+/// Texts made of an object, its time `field` set to `alive` and to `dead`.
 pub(super) fn texts(object: &Value, field: &str, alive: i64, dead: i64) -> Vec<String> {
     let plain = dumps(object);
     let inner = plain.trim_start_matches('{').trim_end_matches('}').to_owned();
@@ -290,7 +290,7 @@ pub(super) fn texts(object: &Value, field: &str, alive: i64, dead: i64) -> Vec<S
         plain[..plain.len() - 1].to_owned(),
         plain.replace('"', "'"),
         dumps(&Value::String(plain.clone())),
-        // Python takes the last of two keys that are the same.
+        // Python takes the last of two equal keys.
         format!("{{{inner}, \"{field}\": {alive}, \"{field}\": {dead}}}"),
         format!("{{{inner}, \"{field}\": {dead}, \"{field}\": {alive}}}"),
         format!("{{{inner}, \"{field}\": {dead}, \"{field}\": null}}"),
@@ -299,7 +299,7 @@ pub(super) fn texts(object: &Value, field: &str, alive: i64, dead: i64) -> Vec<S
         format!("{{{inner}, \"used\": true, \"used\": false}}"),
         format!("{{{inner}, \"used\": false, \"used\": true}}"),
     ];
-    // Once in its place, and once behind another: the last counts.
+    // Once in place of the field, and once after it: the last one counts.
     let mut without = object.clone();
     without
         .as_object_mut()

@@ -1,5 +1,5 @@
-//! The lease: who may start, by the decisions of `shared::lease`. Its minute is short beside the times of the rows, so it is no part of
-//! them: a lease is one that holds or one that has lapsed.
+//! The lease, by the decisions of `shared::lease`. Its minute is short compared with the times of the rows, so it is not one of them:
+//! a lease is either held or lapsed.
 
 use model::rows::NOW;
 use serde_json::Value;
@@ -9,14 +9,14 @@ use shared::time::EpochSeconds;
 use crate::runs::Kind;
 use crate::world::Mutant;
 
-/// What the runs of a setup do about the lease.
+/// How the runs of a setup use the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lease {
-    /// They do not ask for it.
+    /// They do not use it.
     None,
-    /// A holder that cannot renew gives up before its lease lapses, as `jobs` tests of it: only the lease of a killed run lapses.
+    /// A holder that cannot renew stops before its lease lapses, as the tests of `jobs` check: only the lease of a killed run lapses.
     Kept,
-    /// Any lease may lapse at any time, and its holder goes on, until a renewal finds that the lease is another's.
+    /// Any lease may lapse at any time, and its holder continues until a renewal finds that another run holds the lease.
     Lapses,
 }
 
@@ -34,17 +34,17 @@ impl Lease {
     }
 }
 
-/// The state row of the lease, and what the runs know of it.
+/// The state row of the lease, and which runs have read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Leases {
     row: Option<Row>,
-    /// Runs that have read that they may take the lease, and are about to write it on the condition of what they read.
-    pub(crate) asked: [bool; 2],
+    /// Runs that found the lease free and are about to write it, on the condition that it is unchanged.
+    pub(crate) has_read: [bool; 2],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Row {
-    /// Of a run in this place; `None` of one that was killed, or has ended without giving it back.
+    /// The slot of its run; `None` if the run was killed, or ended without releasing it.
     holder: Option<u8>,
     lapsed: bool,
 }
@@ -61,7 +61,7 @@ fn name(slot: u8) -> String {
 }
 
 impl Leases {
-    /// Whether a run that reads the lease may go on to write it.
+    /// Whether a run that reads the lease may acquire it.
     pub(crate) fn is_free_for(self, slot: u8) -> bool {
         let held = |row: Row| lease::held_by_another(&row.value(), &name(slot), EpochSeconds::new(NOW));
         self.row.and_then(held).is_none()
@@ -71,17 +71,17 @@ impl Leases {
         self.row.is_some_and(|row| lease::is_of(&row.value(), &name(slot)))
     }
 
-    /// A write of the row. Who has read it before fails to write it, and ends.
+    /// Writes the row. A run that read it before fails to write it, and ends.
     fn write(&mut self, row: Option<Row>, mutant: Option<Mutant>) {
         self.row = row;
         if mutant != Some(Mutant::LeaseWithoutCondition) {
-            self.asked = [false; 2];
+            self.has_read = [false; 2];
         }
     }
 
     pub(crate) fn acquire(&mut self, slot: u8, mutant: Option<Mutant>) {
         self.write(Some(Row { holder: Some(slot), lapsed: false }), mutant);
-        self.asked[usize::from(slot)] = false;
+        self.has_read[usize::from(slot)] = false;
     }
 
     /// Whether a lease may lapse now.
@@ -93,12 +93,12 @@ impl Leases {
         self.row = self.row.map(|row| Row { lapsed: true, ..row });
     }
 
-    /// Whether a renewal would change anything: for a run whose lease has lapsed, or is another's.
+    /// Whether a renewal would change anything: if the run's lease has lapsed, or another run holds it.
     pub(crate) fn may_renew(self, slot: u8) -> bool {
         !self.is_of(slot) || self.row.is_some_and(|row| row.lapsed)
     }
 
-    /// `false` when it is another's: the run has lost it, and ends.
+    /// `false` if another run holds it: the run has lost it, and ends.
     pub(crate) fn renew(&mut self, slot: u8, mutant: Option<Mutant>) -> bool {
         let ours = self.is_of(slot);
         if ours {
@@ -107,28 +107,28 @@ impl Leases {
         ours
     }
 
-    /// The run has ended by itself, and gives back what is still its own.
+    /// The run has finished, and releases the lease if it still holds it.
     pub(crate) fn release(&mut self, slot: u8, mutant: Option<Mutant>) {
         if self.is_of(slot) {
             self.write(None, mutant);
         }
     }
 
-    /// The run is no more: nobody renews its lease.
-    pub(crate) fn forsake(&mut self, slot: u8) {
+    /// The run was killed: its lease is not renewed any more.
+    pub(crate) fn abandon(&mut self, slot: u8) {
         if self.is_of(slot) {
             self.row = self.row.map(|row| Row { holder: None, ..row });
         }
     }
 
-    /// What tells two runs of one kind apart.
+    /// What distinguishes two runs of one kind.
     pub(crate) fn of_run(self, slot: u8) -> (bool, bool) {
-        (self.asked[usize::from(slot)], self.row.is_some_and(|row| row.holder == Some(slot)))
+        (self.has_read[usize::from(slot)], self.row.is_some_and(|row| row.holder == Some(slot)))
     }
 
-    /// The two runs have changed places.
+    /// The two runs change slots.
     pub(crate) fn swap(&mut self) {
-        self.asked.swap(0, 1);
+        self.has_read.swap(0, 1);
         self.row = self.row.map(|row| Row { holder: row.holder.map(|slot| 1 - slot), ..row });
     }
 }

@@ -1,10 +1,10 @@
-//! Every interleaving of those who write the rows of one token: the application, TTL, and the runs.
+//! Every interleaving of the writers of one token's rows: the application, TTL, and the runs.
 //!
-//! The model calls the decisions of `shared`; what it adds is who reads and writes what, and when. Each read and each write is a step
-//! of its own, and a run can be killed before any of them. Most setups have no lease: one that may lapse while its holder sleeps, who
-//! wakes up late, rules out no interleaving of two runs. That is tested in [`every_interleaving_with_a_lease_keeps_the_promises`], with
-//! the lease that lapses and with one that does not. What is assumed: the application finishes what it writes within the grace period or never, an eventually consistent read is at most five minutes behind, and a
-//! token's name is never used again.
+//! The model calls the decisions of `shared` and adds who reads and writes what, and when. Each read and each write is a separate
+//! step, and a run can be killed before any of them. Most setups have no lease: a lease that may lapse while its holder sleeps rules
+//! out no interleaving of two runs. [`every_interleaving_with_a_lease_keeps_the_promises`] tests both a lease that lapses and one that
+//! does not. Assumptions: the application finishes its writes within the grace period or never, an eventually consistent read is at
+//! most five minutes behind, and a token's name is never reused.
 
 mod lease;
 mod runs;
@@ -20,7 +20,7 @@ use serde_json::json;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use lease::{Lease, Leases};
-use runs::{Kind, Run, Taking, alone};
+use runs::{Kind, Run, RunStep, alone};
 use setups::{CASCADE, CLEANUP, PLAIN, REPAIR, access, leased, refresh, retiring};
 use world::{ALL, App, GRACE, Mutant, RETIREMENT, Setup, Step, Token, Which, World};
 
@@ -31,11 +31,11 @@ pub(crate) enum Action {
     Ttl(Which),
     /// A run starts and reads its first rows.
     Start(u8, Kind, u8),
-    /// A run's next step, with the rows that it reads from the replica, as bits.
+    /// A run's next step, with the rows that it reads from the stale replica, as bits.
     Run(u8, u8),
     Kill(u8),
-    /// A run reads the lease, and may take it.
-    Ask(u8),
+    /// A run reads the lease, and may acquire it.
+    ReadLease(u8),
     Renew(u8),
     Lapse,
     RestoreBackup,
@@ -44,7 +44,7 @@ pub(crate) enum Action {
 const SAFE: &str = "no live row is deleted or made unreachable";
 const REVOKED: &str = "a revoked token never works again";
 const CLEAN: &str = "when the writers have stopped, the runs leave nothing";
-const FINISHED: &str = "what a cleanup has begun, the next cleanup finishes";
+const FINISHED: &str = "the next cleanup finishes what a cleanup started";
 const ALONE: &str = "only one run works at a time";
 const REACHED: &str = "a run deletes all rows of a dead token";
 
@@ -62,22 +62,22 @@ impl Model for Setup {
         }
         actions.extend(world.may_tick(self).then_some(Action::Tick));
         actions.extend(world.app_steps(self).into_iter().map(Action::App));
-        actions.extend(world.ttl_takes(self).into_iter().map(Action::Ttl));
+        actions.extend(world.ttl_may_remove(self).into_iter().map(Action::Ttl));
         actions.extend((world.backup.is_some() && world.get(Token).is_none()).then_some(Action::RestoreBackup));
         actions.extend(world.lease.may_lapse(self.lease).then_some(Action::Lapse));
         for slot in 0..2u8 {
-            let (takes, asked) = (self.takes_lease(slot), world.lease.asked[usize::from(slot)]);
+            let (takes, has_read) = (self.takes_lease(slot), world.lease.has_read[usize::from(slot)]);
             if let Some(run) = &world.runs[usize::from(slot)] {
                 actions.extend(self.stale_reads(world, run).map(|bits| Action::Run(slot, bits)));
-                // Reads change nothing: a run that is killed before its first delete is one that did not start.
+                // Reads change nothing: a run that is killed before its first delete is like one that did not start.
                 actions.extend(run.deletes(self).map(|_| Action::Kill(slot)));
                 let late =
                     takes && world.lease.may_renew(slot) && (world.lease.is_of(slot) || run.deletes(self).is_some());
                 actions.extend(late.then_some(Action::Renew(slot)));
                 continue;
             }
-            if takes && !asked {
-                actions.extend(world.lease.is_free_for(slot).then_some(Action::Ask(slot)));
+            if takes && !has_read {
+                actions.extend(world.lease.is_free_for(slot).then_some(Action::ReadLease(slot)));
                 continue;
             }
             for kind in self.runs[usize::from(slot)].iter().filter(|kind| **kind != Kind::Cascade || world.record) {
@@ -98,7 +98,7 @@ impl Model for Setup {
                 }
             }
             Action::Ttl(which) => world.ttl_remove(self, which),
-            // `now` is the second of the first read. An older one would only find fewer rows dead: see `every_case`.
+            // `now` is the time of the first read. An earlier one would only find fewer rows dead: see `every_case`.
             Action::Start(slot, kind, bits) => {
                 if self.takes_lease(slot) {
                     world.lease.acquire(slot, self.mutant);
@@ -108,9 +108,9 @@ impl Model for Setup {
             }
             Action::Kill(slot) => {
                 world.runs[usize::from(slot)] = None;
-                world.lease.forsake(slot);
+                world.lease.abandon(slot);
             }
-            Action::Ask(slot) => world.lease.asked[usize::from(slot)] = true,
+            Action::ReadLease(slot) => world.lease.has_read[usize::from(slot)] = true,
             Action::Lapse => world.lease.lapse(),
             Action::Renew(slot) => {
                 if !world.lease.renew(slot, self.mutant) {
@@ -128,7 +128,7 @@ impl Model for Setup {
                 (world.wanted, world.orderly) = (true, false);
             }
         }
-        self.in_order(&mut world);
+        self.normalize(&mut world);
         (world != *before).then_some(world)
     }
 
@@ -151,7 +151,7 @@ impl Model for Setup {
 }
 
 impl Setup {
-    /// Every subset of the rows that the run's next step reads and the replica has otherwise, as bits.
+    /// Every subset of the rows that the run's next step reads and that differ in the replica, as bits.
     fn stale_reads(&self, world: &World, run: &Run) -> impl Iterator<Item = u8> + use<> {
         let differs = |which: &&Which| world.replica[**which as usize] != world.table[**which as usize];
         let bits: Vec<u8> = run.eventual(self).iter().filter(differs).map(|which| 1 << (*which as u8)).collect();
@@ -161,15 +161,15 @@ impl Setup {
 
     fn step(&self, world: &mut World, slot: u8, run: Run, bits: u8) {
         let stale: Vec<Which> = ALL.into_iter().filter(|which| bits >> (*which as u8) & 1 == 1).collect();
-        let run = Taking { setup: self, world, run, stale: &stale }.step();
+        let run = RunStep { setup: self, world, run, stale: &stale }.take();
         if run.is_none() {
             world.lease.release(slot, self.mutant);
         }
         world.runs[usize::from(slot)] = run;
     }
 
-    /// Two runs of one kind are the same two runs the other way round.
-    fn in_order(&self, world: &mut World) {
+    /// Two runs of one kind are interchangeable: both orders are one state.
+    fn normalize(&self, world: &mut World) {
         let place = |slot: u8| (&world.runs[usize::from(slot)], world.lease.of_run(slot));
         if self.runs[0] == self.runs[1] && place(0) > place(1) {
             world.runs.swap(0, 1);
@@ -182,13 +182,13 @@ impl Setup {
     }
 }
 
-/// The writers have stopped, no run is at work, and all of the time that matters has passed.
+/// The writers have stopped, no run is active, and the last relevant time has passed.
 fn at_rest(setup: &Setup, world: &World) -> bool {
     let idle = world.runs == [None, None] && world.harm.is_none();
     idle && usize::from(world.time) + 1 == setup.times().len()
 }
 
-/// A month after the last time, with the runs of two days.
+/// Whether the runs of two days, a month after the last time, delete every row.
 fn ends_clean(setup: &Setup, world: &World) -> bool {
     ends_clean_by(setup, world, &[Kind::Cleanup, Kind::RepairIndex, Kind::RepairActor])
 }
@@ -197,7 +197,7 @@ fn ends_clean_by_cleanups(setup: &Setup, world: &World) -> bool {
     ends_clean_by(setup, world, &[Kind::Cleanup])
 }
 
-/// Where rows are retired, TTL removes what is left to it, a week later.
+/// If rows are retired, TTL removes the rows that are left to it, a week later.
 fn ends_clean_by(setup: &Setup, world: &World, kinds: &[Kind]) -> bool {
     let (mut world, mut now) = (world.clone(), world.now(setup) + 40 * 86_400);
     for _ in 0..if setup.retire { 3 } else { 1 } {
@@ -234,8 +234,8 @@ fn every_interleaving_with_a_lease_keeps_the_promises() {
 
 fn check(setups: Vec<Setup>) {
     for setup in setups {
-        let began = Instant::now();
-        // One thread: the depth is then the same each time.
+        let started = Instant::now();
+        // One thread makes the depth deterministic.
         let checker = setup.checker().threads(1).spawn_bfs().join();
         let runs = setup.runs.map(|kinds| story::run_name(kinds[0])).join(" and ");
         model::figure(&json!({
@@ -245,62 +245,62 @@ fn check(setups: Vec<Setup>) {
             "lease": setup.lease.name(),
             "states": checker.unique_state_count(),
             "depth": checker.max_depth(),
-            "seconds": model::seconds(began),
+            "seconds": model::seconds(started),
         }));
-        // A model in which nothing happens keeps every promise.
+        // A model in which nothing happens would keep every promise.
         let deletes = setup.runs.concat().contains(&Kind::Cleanup);
-        assert!(!deletes || checker.discovery(REACHED).is_some(), "{REACHED}: never");
+        assert!(!deletes || checker.discovery(REACHED).is_some(), "never reached: {REACHED}");
         for name in [SAFE, REVOKED, CLEAN, FINISHED, ALONE] {
             if name == ALONE && setup.lease == Lease::Lapses {
-                assert!(checker.discovery(name).is_some(), "no holder wakes up late");
+                assert!(checker.discovery(name).is_some(), "no holder resumes late");
             } else if let Some(path) = checker.discovery(name) {
-                panic!("{name}: not with {} and {runs}:\n{}", setup.name, story::tell(&setup, path).join("\n"));
+                panic!("broken: {name}: {}, {runs}:\n{}", setup.name, story::describe(&setup, path).join("\n"));
             }
         }
     }
 }
 
-/// A lease that may lapse while its holder sleeps rules nothing out: rows and runs come to the same states as without a lease. So what
-/// holds without one holds with any.
+/// A lease that may lapse while its holder sleeps rules nothing out: rows and runs reach the same states as without a lease. So what
+/// holds without a lease holds with any.
 #[test]
 fn a_lease_that_lapses_rules_out_no_interleaving() {
     for setup in
         [Setup { runs: [CLEANUP, CLEANUP], ..PLAIN }, Setup { marker: true, runs: [CLEANUP, CLEANUP], ..PLAIN }]
     {
         let without = states(&setup);
-        assert!(states(&Setup { lease: Lease::Lapses, ..setup }) == without, "of {}", without.len());
-        assert!(states(&Setup { lease: Lease::Kept, ..setup }).len() < without.len(), "one that is kept does");
+        assert!(states(&Setup { lease: Lease::Lapses, ..setup }) == without, "differs from {}", without.len());
+        assert!(states(&Setup { lease: Lease::Kept, ..setup }).len() < without.len(), "a kept lease rules out nothing");
     }
 }
 
-/// Every state that is reached, without the lease, as a hash.
+/// Hashes of all reachable states, without the lease.
 fn states(setup: &Setup) -> HashSet<u64> {
     let hash = |world: &World| BuildHasherDefault::<DefaultHasher>::default().hash_one(world);
-    let (mut met, mut rows_and_runs) = (HashSet::new(), HashSet::new());
+    let (mut visited, mut rows_and_runs) = (HashSet::new(), HashSet::new());
     let mut open = setup.init_states();
     while let Some(world) = open.pop() {
-        if !met.insert(hash(&world)) {
+        if !visited.insert(hash(&world)) {
             continue;
         }
         let mut actions = Vec::new();
         setup.actions(&world, &mut actions);
         open.extend(actions.into_iter().filter_map(|action| setup.next_state(&world, action)));
         let mut bare = World { lease: Leases::default(), ..world };
-        setup.in_order(&mut bare);
+        setup.normalize(&mut bare);
         rows_and_runs.insert(hash(&bare));
     }
     rows_and_runs
 }
 
-/// The shortest way to break a promise, as a story.
+/// The shortest way to break a promise, as sentences.
 fn counterexample(setup: Setup, what: &str, promise: &'static str) -> Vec<String> {
     let broken_within = |depth: usize| {
         let finish = HasDiscoveries::AnyOf([promise].into());
         setup.checker().threads(1).target_max_depth(depth).finish_when(finish).spawn_bfs().join().discovery(promise)
     };
-    let Some(path) = (1..40).find_map(broken_within) else { panic!("{what}: {promise}, all the same") };
-    let steps = story::tell(&setup, path);
-    println!("{what}. Not so: {promise}.\n  {}", steps.join("\n  "));
+    let Some(path) = (1..40).find_map(broken_within) else { panic!("{what}: does not break: {promise}") };
+    let steps = story::describe(&setup, path);
+    println!("{what}. Broken: {promise}.\n  {}", steps.join("\n  "));
     model::figure(&json!({"part": "stories", "what": what, "promise": promise, "steps": steps}));
     steps
 }
@@ -331,14 +331,14 @@ fn each_mutant_breaks_a_promise() {
     }
 }
 
-/// A late holder breaks the rule that no work is done twice; in `leased` it breaks nothing else.
+/// A late holder breaks the promise that only one run works at a time; in `leased` it breaks nothing else.
 #[test]
-fn a_holder_that_wakes_up_late_works_beside_another_run() {
+fn a_holder_that_resumes_late_works_concurrently_with_another_run() {
     counterexample(Setup { lease: Lease::Lapses, ..PLAIN }, "A lease that lapses while its holder sleeps", ALONE);
 }
 
-/// The window that docs/cascade.md names: a token that TTL removed comes back between the read that finds it absent and the delete.
-/// Only a backup does that; without one the same rows and the same runs keep every promise, in `refresh`.
+/// The race that docs/cascade.md describes: a token that TTL removed comes back between the read that finds it absent and the delete.
+/// Only a restored backup causes it; without one the same rows and runs keep every promise, in `refresh`.
 #[test]
 fn only_a_restored_backup_makes_the_cascade_delete_the_index_row_of_a_live_token() {
     let setup = Setup { refresh: true, runs: [CASCADE, &[]], backup: true, ..PLAIN };

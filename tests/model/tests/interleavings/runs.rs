@@ -1,4 +1,4 @@
-//! The runs, a step at a time: every read and every delete is a step, and others act in between. All decisions are the crate's own.
+//! The runs, step by step: every read and every delete is a step, and other writers act in between. All decisions are `shared`'s.
 
 use shared::cascade;
 use shared::disposal::{self, Restoration};
@@ -10,7 +10,7 @@ use crate::world::{
     ALL, Cell, Marker, Mutant, NewIndex, OldIndex, Provider, RETIREMENT, Setup, Token, Which, World, seconds,
 };
 
-/// The index rows and the actor's rows decide nothing for each other within one repair: they are two kinds of run here.
+/// Within one repair, index rows and the actor's rows are judged independently: here they are two kinds of run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Cleanup,
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Restore,
 }
 
-/// What a run does next.
+/// The next step of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum At {
     Page,
@@ -31,22 +31,22 @@ pub(crate) enum At {
     LookOld,
     Provider,
     Referrers,
-    /// The nth of the order of deletes.
+    /// The nth in the order of deletes.
     Delete(u8),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Run {
     pub(crate) kind: Kind,
-    /// A run takes the time once.
+    /// A run reads the clock once.
     pub(crate) now: i32,
     pub(crate) at: At,
     read: [Option<Cell>; 5],
     doomed: [bool; 5],
-    /// No live row named the provider row when the cleanup began. Another token of the actor may have made it read the actor then, and
-    /// it does not read an actor twice.
+    /// No live row named the provider row when the cleanup started. It may have read the actor then because of another token, and it
+    /// does not read an actor twice.
     unnamed: bool,
-    /// What the repair remembers of rows of unknown age: as it was, and as it will be.
+    /// When the repair first saw rows of unknown age: as stored before, and as it will store it.
     seen: [Option<i32>; 2],
     remember: [Option<i32>; 2],
 }
@@ -81,7 +81,7 @@ impl Run {
         }
     }
 
-    /// What is deleted next, if that is the next step.
+    /// The row that the next step deletes, if it is a delete.
     pub(crate) fn deletes(&self, setup: &Setup) -> Option<Which> {
         match self.at {
             At::Delete(n) => Some(Self::order(setup)[usize::from(n)]),
@@ -90,17 +90,17 @@ impl Run {
     }
 }
 
-/// A run that takes its next step; `stale` are rows that it reads from the replica.
-pub(crate) struct Taking<'a> {
+/// One step of a run; `stale` are the rows that it reads from the replica.
+pub(crate) struct RunStep<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) world: &'a mut World,
     pub(crate) run: Run,
     pub(crate) stale: &'a [Which],
 }
 
-impl Taking<'_> {
-    /// The run after the step; `None` when it has ended.
-    pub(crate) fn step(mut self) -> Option<Run> {
+impl RunStep<'_> {
+    /// The run after the step; `None` if it has finished.
+    pub(crate) fn take(mut self) -> Option<Run> {
         let next = match (self.run.kind, self.run.at) {
             (_, At::Delete(n)) => self.delete(n),
             (Kind::Cleanup, At::Page) => self.cleanup_page(),
@@ -140,11 +140,11 @@ impl Taking<'_> {
         Some(self.run)
     }
 
-    /// Once it deletes, a run needs only what it deletes: runs that differ in nothing else are one state.
+    /// A run that deletes needs only the rows that it deletes: runs that differ in other fields are one state.
     fn forget(&mut self) {
         if let At::Delete(_) = self.run.at {
             (self.run.seen, self.run.unnamed) = ([None; 2], false);
-            // The end of a retirement is counted from it.
+            // A retirement ends relative to `now`.
             if !self.setup.retire {
                 self.run.now = 0;
             }
@@ -177,7 +177,7 @@ impl Taking<'_> {
         self.run.doomed[which as usize] = matches!(verdict, Some(Verdict::Delete(_)));
     }
 
-    /// A consistent Query of the actor's tokens. Rows that the run is about to delete do not count for the repair.
+    /// A consistent Query of the actor's tokens. The repair ignores rows that it is about to delete.
     fn referrers(&mut self, without_doomed: bool) -> Referrers {
         if without_doomed && self.run.doomed[Token as usize] {
             return Referrers::None;
@@ -193,21 +193,21 @@ impl Taking<'_> {
             let verdict = expiry::judge(&row, self.setup.bucket(Marker), now, &policy);
             self.doom(Marker, Some(verdict));
         }
-        let mut asked = false;
+        let mut any_due = false;
         for which in [NewIndex, OldIndex] {
             let bucket = self.setup.bucket(which);
             let due = self
                 .read(which)
                 .is_some_and(|row| matches!(integrity::ask(&row, bucket, now, &policy), Question::LookAt(_)));
             self.run.doomed[which as usize] = due;
-            asked |= due;
+            any_due |= due;
         }
-        if asked { Some(At::Target) } else { self.first_delete() }
+        if any_due { Some(At::Target) } else { self.first_delete() }
     }
 
     fn cleanup_target(&mut self) -> Option<At> {
-        let believed = self.setup.mutant == Some(Mutant::StaleAbsence);
-        if self.read(Token).is_none() && !believed { Some(At::Confirm) } else { self.cleanup_judged() }
+        let trusts_absence = self.setup.mutant == Some(Mutant::StaleAbsence);
+        if self.read(Token).is_none() && !trusts_absence { Some(At::Confirm) } else { self.cleanup_judged() }
     }
 
     fn cleanup_judge(&mut self) -> Option<At> {
@@ -244,14 +244,14 @@ impl Taking<'_> {
 
     fn repair_page(&mut self) -> Option<At> {
         let (now, policy) = (self.now(), self.setup.policy());
-        let mut asked = false;
+        let mut any_due = false;
         for which in [NewIndex, OldIndex] {
             let bucket = self.setup.bucket(which);
-            asked |= self
+            any_due |= self
                 .read(which)
                 .is_some_and(|row| matches!(integrity::ask_anyway(&row, bucket, now, &policy), Question::LookAt(_)));
         }
-        asked.then_some(At::Target)
+        any_due.then_some(At::Target)
     }
 
     fn repair_target(&mut self) -> Option<At> {
@@ -362,16 +362,16 @@ impl Taking<'_> {
         (from..5).find(|n| self.run.doomed[order[usize::from(*n)] as usize]).map(At::Delete)
     }
 
-    /// Deletes, retires or restores a row if it is still what was judged; a row that is gone already counts as deleted.
+    /// Deletes, retires or restores a row if it is unchanged since it was judged; an absent row counts as deleted.
     fn delete(&mut self, n: u8) -> Option<At> {
         let which = Run::order(self.setup)[usize::from(n)];
-        let (judged, there) = (self.run.read[which as usize], self.world.get(which));
-        let holds = there == judged || self.setup.mutant == Some(Mutant::NoCondition);
-        let lost = there.is_some() && !holds;
-        if let Some(cell) = there.filter(|_| holds) {
+        let (judged, current) = (self.run.read[which as usize], self.world.get(which));
+        let holds = current == judged || self.setup.mutant == Some(Mutant::NoCondition);
+        let lost = current.is_some() && !holds;
+        if let Some(cell) = current.filter(|_| holds) {
             self.dispose(which, cell);
         }
-        // A chain goes on only as far as the delete before succeeded. The others' writes are no chain.
+        // A chain of deletes continues only if the one before succeeded. Cascade and restore have no chain.
         let chain = !matches!(self.run.kind, Kind::Cascade | Kind::Restore);
         if lost && chain && self.setup.mutant != Some(Mutant::OrderReversed) {
             match which {
@@ -420,10 +420,10 @@ fn referrers(world: &World, setup: &Setup, now: i32) -> Referrers {
     if token.is_some_and(names) { Referrers::Some } else { Referrers::None }
 }
 
-/// A run alone, from its start to its end.
+/// A whole run without other writers.
 pub(crate) fn alone(world: &mut World, setup: &Setup, kind: Kind, now: i32) {
     let mut run = Some(Run { now, ..Run::start(kind, world, setup) });
     while let Some(next) = run {
-        run = Taking { setup, world, run: next, stale: &[] }.step();
+        run = RunStep { setup, world, run: next, stale: &[] }.take();
     }
 }

@@ -59,8 +59,8 @@ pub(crate) fn retiring() -> Vec<Setup> {
     ]
 }
 
-/// Runs that take the lease: one that is kept, and one that lapses. The longer form has all of them, the shorter one what
-/// [`crate::a_lease_that_lapses_rules_out_no_interleaving`] does not go through.
+/// Runs that acquire the lease, which is kept or lapses. The long form has all of them, the short form only those that
+/// [`crate::a_lease_that_lapses_rules_out_no_interleaving`] does not cover.
 pub(crate) fn leased() -> Vec<Setup> {
     let kept = |setup: Setup| Setup { lease: Lease::Kept, ..setup };
     let lapses = |setup: Setup| Setup { lease: Lease::Lapses, ..setup };

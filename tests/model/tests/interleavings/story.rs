@@ -6,7 +6,7 @@ use crate::Action;
 use crate::runs::{At, Kind};
 use crate::world::{App, Marker, NewIndex, OldIndex, Provider, Setup, Step, Token, Which, World};
 
-pub(crate) fn tell(setup: &Setup, path: Path<World, Action>) -> Vec<String> {
+pub(crate) fn describe(setup: &Setup, path: Path<World, Action>) -> Vec<String> {
     let mut lines = Vec::new();
     let steps = path.into_vec();
     for (n, (world, action)) in steps.iter().enumerate() {
@@ -41,16 +41,16 @@ fn sentence(setup: &Setup, world: &World, action: Action, after: Option<&World>)
         Some(_) if world.harm.is_none() => "  <- alive, or needed by a live row",
         _ => "",
     };
-    let said = match action {
+    let text = match action {
         Action::Tick => format!("{} s after the start", after.map_or(0, |after| after.now(setup))),
         Action::App(step) => format!("the application {}", app(setup, world, step)),
         Action::Ttl(which) => format!("TTL removes {}", row(which)),
         Action::Start(slot, kind, stale) => {
             let run = crate::runs::Run::start(kind, world, setup);
-            let starts = if setup.lease.is_taken_by(kind) { "acquires the lease, starts" } else { "starts" };
-            format!("run {slot}: a {} {starts} and {}", run_name(kind), step(setup, world, &run, stale, after))
+            let verb = if setup.lease.is_taken_by(kind) { "acquires the lease, starts" } else { "starts" };
+            format!("run {slot}: a {} {verb} and {}", run_name(kind), step(setup, world, &run, stale, after))
         }
-        Action::Ask(slot) => format!("run {slot} reads the lease: nobody holds it"),
+        Action::ReadLease(slot) => format!("run {slot} reads the lease: nobody holds it"),
         Action::Lapse => "the lease lapses".to_owned(),
         Action::Renew(slot) if world.lease.is_of(slot) => format!("run {slot} renews the lease"),
         Action::Renew(slot) => format!("run {slot} finds that the lease is another's, and ends"),
@@ -63,7 +63,7 @@ fn sentence(setup: &Setup, world: &World, action: Action, after: Option<&World>)
             })
         }
     };
-    said + harm
+    text + harm
 }
 
 fn app(setup: &Setup, world: &World, step: Step) -> String {

@@ -1,5 +1,5 @@
-//! The rows of one token, the application that writes them, TTL, and time. A cell is what can differ in a row; the row itself, with
-//! its key and its JSON, is made of it when a decision is asked.
+//! The rows of one token, the application that writes them, TTL, and time. A cell is the variable part of a row; the row itself, with
+//! its key and its JSON, is made from it for a decision.
 
 use model::rows::NOW;
 use shared::bucket::{self, Bucket, OAUTH_OWNER};
@@ -13,14 +13,14 @@ pub(crate) const ACTOR: &str = "actor";
 pub(crate) const GRACE: i32 = 3_600;
 const SLACK: i32 = 300;
 const WINDOW: i32 = 172_800;
-/// As long as an eventually consistent read may be behind.
+/// Maximum staleness of an eventually consistent read.
 const STALE: i32 = 300;
 
-/// Seconds since the token was begun, each on one side of a boundary: half an hour ago; the grace period, this second and over; the
-/// expiry, over with its slack; the provider row's and the token's TTL, over; the index row's; and two periods of grace later.
+/// Seconds since the token's first write, each on one side of a boundary: the start; the end of the grace period, and a second later;
+/// after expiry and slack; after the TTL of provider row and token; after the index row's TTL; after another grace period.
 pub(crate) const ACCESS: &[i32] = &[0, 3_600, 3_601, 3_902, 7_201, 14_401, 18_002];
-/// The same for a refresh token: the grace period; the provider row's TTL; a reuse window after a use at the beginning, over; the
-/// expiry after thirty days, over; the last TTL, over.
+/// The same for a refresh token: the grace period; after the provider row's TTL; after the reuse window of an immediate use, and its
+/// TTL; after the expiry after thirty days; after the last TTL, and another grace period.
 pub(crate) const REFRESH: &[i32] = &[0, 3_600, 3_601, 7_201, 173_101, 176_401, 2_592_301, 2_602_801, 2_606_402];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,14 +36,14 @@ pub(crate) use Which::{Marker, NewIndex, OldIndex, Provider, Token};
 
 pub(crate) const ALL: [Which; 5] = [Provider, Token, NewIndex, OldIndex, Marker];
 
-/// For rows that are retired: the expiry, over; and a retirement of then, over.
+/// For rows that are retired: after the expiry; after a retirement that starts then.
 pub(crate) const RETIRED_ACCESS: &[i32] = &[0, 3_902, 608_703];
-/// For those of a refresh token: the grace period, over; a retirement of then, over; the expiry, over.
+/// The same for a refresh token: after the grace period; after a retirement that starts then; after the expiry.
 pub(crate) const RETIRED_REFRESH: &[i32] = &[0, 3_601, 608_402, 2_592_301];
 pub(crate) const RETIREMENT: i32 = 7 * 86_400;
 
-/// What can differ in a row: when it was written, whether and when it was used, its TTL, and what retiring it has left: the end, and
-/// the TTL that it had.
+/// The variable part of a row: when it was written, whether and when it was used, its TTL, and `retired_from`: the end of the
+/// retirement and the TTL before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Cell {
     pub(crate) written: i32,
@@ -53,12 +53,12 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Whether its TTL is still the end of its retirement. An update in place leaves `retired_from` in the row.
+    /// Whether its TTL is still the end of its retirement. An update in place keeps `retired_from`.
     pub(crate) fn is_retired(self) -> bool {
         self.retired_from.is_some_and(|(until, _)| self.ttl == Some(until))
     }
 
-    /// The TTL that the application gave the row: it is judged by this one.
+    /// The TTL that the application set, by which the row is judged.
     pub(crate) fn own_ttl(self) -> Option<i32> {
         self.retired_from.filter(|_| self.is_retired()).map_or(self.ttl, |(_, had)| had)
     }
@@ -67,19 +67,19 @@ impl Cell {
 /// What the application is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum App {
-    /// Writing provider row, token row, index row: how many are written.
+    /// Writes provider row, token row, index row: how many are written.
     Creating(u8),
     Live,
-    /// The refresh token is consumed; its index row is still to be written again.
+    /// The refresh token is consumed; its index row is not rewritten yet.
     Rotating,
-    /// Index row, token row, provider row: how many are deleted.
+    /// Deletes index row, token row, provider row: how many are deleted.
     Revoking(u8),
-    /// The actor's own rows: how many are deleted. The index row is in another partition, and stays.
+    /// Deletes the actor's rows: how many are deleted. The index row, in another partition, is kept.
     Deleting(u8),
     Stopped,
 }
 
-/// What is checked: which token, which release wrote it, and what is wrong on purpose.
+/// What is checked: which token, which release wrote it, and which mutation is applied.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that a setup has or has not")]
 pub(crate) struct Setup {
@@ -89,13 +89,12 @@ pub(crate) struct Setup {
     pub(crate) ttl: bool,
     /// Releases up to 3.9.2 write the old index.
     pub(crate) old_index: bool,
-    /// Nothing but a replay marker, which is written again under its name.
+    /// Only a replay marker, which is rewritten under its name.
     pub(crate) marker: bool,
     pub(crate) runs: [&'static [crate::runs::Kind]; 2],
-    /// Dead rows are retired, not deleted. The words of DESIGN.md and issue 18: a dead row whose TTL is near is left to it; any other
-    /// gets one a week ahead.
+    /// Dead rows are retired, not deleted: a dead row whose TTL is near is left to it; any other gets one a week ahead.
     pub(crate) retire: bool,
-    /// A backup that puts a removed token and its index row back, byte for byte.
+    /// A backup can restore a removed token and its index row, byte for byte.
     pub(crate) backup: bool,
     pub(crate) lease: Lease,
     pub(crate) mutant: Option<Mutant>,
@@ -105,14 +104,14 @@ pub(crate) struct Setup {
 pub(crate) enum Mutant {
     /// A delete without its condition.
     NoCondition,
-    /// An eventually consistent read that finds nothing is believed.
+    /// Absence in an eventually consistent read is trusted.
     StaleAbsence,
-    /// Index row, token row, provider row.
+    /// Deletes index row, token row, provider row, in this order.
     OrderReversed,
     NoGrace,
     /// An index row is written for a token that has none.
     WritesIndex,
-    /// The lease is written whatever is there by then.
+    /// The lease is written without a condition.
     LeaseWithoutCondition,
 }
 
@@ -192,20 +191,20 @@ impl Setup {
             NewIndex | OldIndex => self.life() + 7_200,
             Marker => 3_660,
         };
-        // The data of the other rows does not tell when they were written.
+        // The other rows do not contain the time of their write.
         let written = if matches!(which, Token | Marker) { now } else { 0 };
         Cell { written, used: None, ttl: self.ttl.then_some(now + storage + 3_600), retired_from: None }
     }
 }
 
-/// The table, its replica, and all who write.
+/// The table, its replica, and all writers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that has happened or not")]
 pub(crate) struct World {
-    /// The place in the list of times.
+    /// Index into the list of times.
     pub(crate) time: u8,
     pub(crate) table: [Option<Cell>; 5],
-    /// What an eventually consistent read may still see.
+    /// What an eventually consistent read may still return.
     pub(crate) replica: [Option<Cell>; 5],
     pub(crate) app: App,
     pub(crate) runs: [Option<crate::runs::Run>; 2],
@@ -214,14 +213,14 @@ pub(crate) struct World {
     pub(crate) seen: [Option<i32>; 2],
     /// The stream has a record of a token that TTL removed.
     pub(crate) record: bool,
-    /// The grant is wanted: nobody has revoked it, deleted its actor or died while writing it.
+    /// The grant is wanted: not revoked, its actor not deleted, its writes not interrupted.
     pub(crate) wanted: bool,
     pub(crate) revoked: bool,
-    /// Token and index row were complete, and only runs have deleted any of them since.
+    /// Token and index row were complete, and only runs have deleted either of them since.
     pub(crate) orderly: bool,
-    /// A token and its index row, as a backup has them.
+    /// A token and its index row in a backup.
     pub(crate) backup: Option<[Cell; 2]>,
-    /// A row that was alive when it was deleted, or that was deleted under a live one.
+    /// A deleted row that was alive, or that a live row needed.
     pub(crate) harm: Option<Which>,
 }
 
@@ -269,7 +268,7 @@ impl World {
             Marker => self.get(Marker).is_some_and(|marker| now < marker.written + 3_600 + 60),
             Token => self.wanted && token.is_some(),
             NewIndex | OldIndex => self.wanted && which == setup.index() && token.is_some(),
-            // Its own TTL ends it, whoever names it.
+            // Its own TTL ends it, even if a row names it.
             Provider => {
                 let named = matches!(self.app, App::Creating(1)) || token.is_some_and(|token| token.used.is_none());
                 let in_time =
@@ -279,7 +278,7 @@ impl World {
         }
     }
 
-    /// A row that somebody other than the application deletes.
+    /// A delete by another writer than the application.
     pub(crate) fn remove(&mut self, setup: &Setup, which: Which) {
         if self.is_live(setup, which) {
             self.harm = self.harm.or(Some(which));
@@ -295,12 +294,12 @@ impl World {
         token && self.get(setup.index()).is_some()
     }
 
-    /// The next step of the application, by name.
+    /// The possible next steps of the application.
     pub(crate) fn app_steps(&self, setup: &Setup) -> Vec<Step> {
         match self.app {
             _ if setup.marker => vec![Step::Register],
             App::Creating(0) => vec![Step::Go],
-            // Where it only deletes, to die is to take no further step.
+            // While it only deletes, dying is the same as taking no further step.
             App::Revoking(_) | App::Deleting(_) => vec![Step::Go],
             App::Creating(_) | App::Rotating => vec![Step::Go, Step::Die],
             App::Live => {
@@ -326,7 +325,7 @@ impl World {
                 self.orderly = done == 2;
                 if done == 2 { App::Live } else { App::Creating(done + 1) }
             }
-            // `set_attr` of the index row: it is put, whatever was there.
+            // `set_attr` of the index row: an unconditional put.
             (Step::Go, App::Rotating) => {
                 let ttl = setup.ttl.then_some(now + WINDOW + 7_200 + 3_600);
                 self.put(setup.index(), Some(Cell { ttl, ..setup.written(setup.index(), now) }));
@@ -362,11 +361,11 @@ impl World {
         }
     }
 
-    /// Whether time may pass: what the application has begun to write is finished within the grace period, or never.
+    /// Whether time may pass: the application finishes writes that it started within the grace period, or never.
     pub(crate) fn may_tick(&self, setup: &Setup) -> bool {
         let Some(next) = setup.times().get(usize::from(self.time) + 1) else { return false };
         let writing = match self.app {
-            // Time begins with the first write.
+            // Time starts with the first write.
             App::Creating(0) => return false,
             App::Creating(_) => Some(0),
             App::Rotating => self.get(Token).and_then(|token| token.used),
@@ -384,12 +383,12 @@ impl World {
     }
 
     /// Rows that TTL may remove now.
-    pub(crate) fn ttl_takes(&self, setup: &Setup) -> Vec<Which> {
+    pub(crate) fn ttl_may_remove(&self, setup: &Setup) -> Vec<Which> {
         let past = |which: &Which| self.get(*which).and_then(|cell| cell.ttl).is_some_and(|ttl| ttl < self.now(setup));
         ALL.into_iter().filter(past).collect()
     }
 
-    /// The library's own TTLs are none of the runs' doing; the end of a retirement is.
+    /// A removal by the library's own TTL is not caused by a run; a removal at the end of a retirement is.
     pub(crate) fn ttl_remove(&mut self, setup: &Setup, which: Which) {
         self.record |= which == Token;
         self.orderly &= which == Provider;
