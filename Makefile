@@ -17,7 +17,7 @@ export RUST_BACKTRACE ?= 0
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.tools/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo local sam-local quick test build check edges docs deny cargo-deny template package release integration engines library deploy others proof \
+.PHONY: help demo local sam-local quick test build check dependencies docs template package release integration engines library deploy others proof \
 	torture backlog mutants cascade-month bench bench-report screenshots tools clean
 
 help: ## print the targets
@@ -33,11 +33,7 @@ local: tools ## run every function under cargo lambda watch, with DynamoDB Local
 sam-local: tools ## (10 minutes) invoke every function with sam local and its events, against DynamoDB Local in a container
 	@tests/progress.sh sam-local 10 .tools/venv-sam/bin/python tests/python/sam_local.py
 
-quick: ## check format and lints, and run the tests that need no installed tools, without the attacks and the random tables
-	$(CARGO) fmt --all --check
-	$(CARGO) clippy $(ALL) --all-targets -- -D warnings
-	python3 tests/python/mutations.py --check
-	python3 tests/python/crate_edges.py
+quick: check ## check format and lints, and run the tests that need no installed tools, without the attacks and the random tables
 	$(CARGO) build $(ALL) --all-targets
 	$(CARGO) test $(ALL) --lib --test rules
 	NO_TOOLS=1 RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(ALL) --test engines -- $(foreach name,$(NEEDS_TOOLS) $(ATTACKS:%=%::) random_tables::,--skip $(name))
@@ -46,12 +42,11 @@ quick: ## check format and lints, and run the tests that need no installed tools
 TOGETHER := --no-print-directory --output-sync=target --keep-going
 test: ## run everything; installs what it needs into .tools, and prints how long each phase took
 	@tests/phase.sh --begin
-	@$(MAKE) $(TOGETHER) -j3 timed-check timed-deny timed-template
+	@$(MAKE) $(TOGETHER) -j2 timed-check timed-template
 	@$(MAKE) --no-print-directory integration
 	@tests/phase.sh --table
 
 timed-check: timed-build
-timed-deny: timed-cargo-deny
 timed-template: timed-tools
 timed-%:
 	@tests/phase.sh $* $(MAKE) --no-print-directory $*
@@ -59,13 +54,13 @@ timed-%:
 build: ## build everything that is tested, with its binaries
 	$(CARGO) build $(ALL) --all-targets
 
-check: edges ## check format and lints
+check: dependencies ## check format and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(ALL) --all-targets -- -D warnings
 	python3 tests/python/mutations.py --check
 
-edges: ## check the dependencies between the crates
-	python3 tests/python/crate_edges.py
+dependencies: ## check the edges between the crates, and licences and sources of all others
+	python3 tests/python/dependencies.py
 
 docs: ## write the README's table of settings, and tests/golden/settings.json
 	$(CARGO) run --quiet --locked --bin janitor -- settings --json > tests/golden/settings.json
@@ -74,13 +69,6 @@ docs: ## write the README's table of settings, and tests/golden/settings.json
 
 tools: ## install DynamoDB Local, the Python library, the Lambda emulator and other tools into .tools
 	bash tests/setup.sh
-
-deny: cargo-deny ## check licences, sources, and crates that must not be in a Lambda
-	.tools/bin/cargo-deny --log-level error check bans licenses sources
-
-# A debug build: a release build takes longer than all of its runs.
-cargo-deny:
-	test -x .tools/bin/cargo-deny || $(CARGO) install --quiet --debug --locked --root .tools --version 0.20.2 cargo-deny
 
 template: tools ## check the SAM template and the guides: lint, policies, roles, alarms, costs, local runs, and a rehearsed deployment
 	.tools/venv-sam/bin/cfn-lint template.yaml stack/alarms.yaml stack/dashboard.yaml
