@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::retry::RetryConfig;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::operation::describe_table::DescribeTableError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, PutRequest, ScalarAttributeType,
@@ -24,6 +26,12 @@ pub async fn client(endpoint: &str) -> Client {
     client
 }
 
+/// The same client for requests of the testbed itself: on a busy machine it waits, and tries again.
+fn patient(client: &Client) -> Client {
+    let config = client.config().to_builder().timeout_config(TimeoutConfig::disabled());
+    Client::from_conf(config.retry_config(RetryConfig::standard().with_max_attempts(5)).build())
+}
+
 /// Creates an attributes table as ActingWeb does: on demand, without indexes.
 ///
 /// # Errors
@@ -33,7 +41,7 @@ pub async fn create_table(client: &Client, name: &str) -> Result<(), String> {
     let text =
         |name: &str| AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build();
     let built = |error: aws_sdk_dynamodb::error::BuildError| error.to_string();
-    client
+    patient(client)
         .create_table()
         .table_name(name)
         .billing_mode(BillingMode::PayPerRequest)
@@ -62,6 +70,7 @@ pub async fn exists(client: &Client, table: &str) -> Result<bool, String> {
 /// # Errors
 /// When the engine refuses a batch.
 pub async fn write_rows(client: &Client, table: &str, rows: &[Specimen]) -> Result<(), String> {
+    let client = patient(client);
     for batch in rows.chunks(25) {
         let puts: Result<Vec<_>, _> = batch
             .iter()
@@ -107,6 +116,7 @@ pub type Seen = (String, String, String);
 /// # Errors
 /// When the engine refuses.
 pub async fn scan(client: &Client, table: &str) -> Result<Vec<Seen>, String> {
+    let client = patient(client);
     let mut rows = Vec::new();
     let mut start = None;
     loop {
@@ -157,7 +167,7 @@ mod random {
     pub use model::random::random_table;
     use model::{ModelRow, ModelTtl};
 
-    use super::{client, create_table};
+    use super::{client, create_table, patient};
     use crate::fixture::{Fate, Specimen};
 
     /// The rows in the form that `write_rows` takes.
@@ -199,14 +209,7 @@ mod random {
     /// When the engine refuses.
     pub async fn provision(client: &Client, table: &str) {
         let units = ProvisionedThroughput::builder().read_capacity_units(26).write_capacity_units(2).build().unwrap();
-        let update = client.update_table().table_name(table).provisioned_throughput(units);
-        let update = update.billing_mode(BillingMode::Provisioned);
-        // A busy DynamoDB Local sometimes answers this request with an InternalFailure.
-        for _ in 0..4 {
-            if update.clone().send().await.is_ok() {
-                return;
-            }
-        }
-        update.send().await.unwrap();
+        let update = patient(client).update_table().table_name(table).provisioned_throughput(units);
+        update.billing_mode(BillingMode::Provisioned).send().await.unwrap();
     }
 }
