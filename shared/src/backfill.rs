@@ -157,11 +157,8 @@ pub fn plan_by_referrers(written: Option<EpochSeconds>, now: EpochSeconds) -> Pl
 /// When a token row that names the provider row `name` was written.
 pub fn written_with(row: &Row, name: &str) -> Option<EpochSeconds> {
     row.known_bucket().filter(|bucket| bucket::can_refer(bucket))?;
-    let fields = Fields::read(&row.data)?;
-    match (fields.google_token_key.as_deref() == Some(name), fields.created_at) {
-        (true, Field::Is(created)) => Some(created),
-        (true, Field::Missing | Field::Malformed) | (false, _) => None,
-    }
+    let fields = Fields::read(&row.data).filter(|fields| fields.google_token_key.as_deref() == Some(name))?;
+    fields.created_at.value()
 }
 
 #[cfg(test)]

@@ -314,10 +314,7 @@ fn index_buckets() -> impl Iterator<Item = &'static Bucket> {
 
 /// Without the time of its registration nobody knows how old a client is.
 fn registered(row: &Row) -> Option<EpochSeconds> {
-    match Fields::read(&row.data)?.created_at {
-        Field::Is(at) => Some(at),
-        Field::Missing | Field::Malformed => None,
-    }
+    Fields::read(&row.data)?.created_at.value()
 }
 
 /// A row of a token bucket under an owner that has none: nothing reads it, and it keeps its client.
