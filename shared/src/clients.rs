@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use crate::bucket::{self, Bucket, OAUTH_OWNER, Rule};
 use crate::expiry::{self, Policy, Verdict};
+use crate::index;
 use crate::integrity::pointed_actor;
 use crate::mask::plain;
 use crate::row::{Field, Fields, Members, Row, RowKey};
@@ -22,7 +23,8 @@ pub struct ClientId([u8; DIGITS / 2]);
 
 impl ClientId {
     pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == DIGITS && is_hex(digits))?;
+        let is_hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == DIGITS && digits.bytes().all(is_hex))?;
         u128::from_str_radix(digits, 16).ok().map(|id| Self(id.to_be_bytes()))
     }
 
@@ -30,10 +32,6 @@ impl ClientId {
     fn all_in(text: &str) -> impl Iterator<Item = Self> {
         text.match_indices(PREFIX).filter_map(|(at, _)| Self::parse(text.get(at..at + PREFIX.len() + DIGITS)?))
     }
-}
-
-fn is_hex(digits: &str) -> bool {
-    digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 impl std::fmt::Display for ClientId {
@@ -251,8 +249,8 @@ impl Clients {
 
     pub fn counts(&self) -> Counts {
         let mut counts = Counts { other_ids: self.other_ids, clients: self.other_ids, ..Counts::default() };
-        let mut ages = AGES.map(|days| Age { up_to_days: Some(days), clients: 0, unused: 0 }).to_vec();
-        ages.push(Age { up_to_days: None, clients: 0, unused: 0 });
+        let ages = AGES.into_iter().map(Some).chain([None]);
+        let mut ages: Vec<Age> = ages.map(|up_to_days| Age { up_to_days, clients: 0, unused: 0 }).collect();
         for known in self.known.values().filter(|known| known.registered_itself || known.is_actors_own) {
             counts.clients += 1;
             let by = if known.is_actors_own { &mut counts.of_actors } else { &mut counts.registered_themselves };
@@ -279,9 +277,11 @@ impl Clients {
 impl Unused<'_> {
     /// Where the client's record is, and its index rows of both generations.
     pub fn keys(&self) -> (RowKey, Vec<RowKey>) {
-        let name = self.id.to_string();
-        let key = |bucket: &Bucket| RowKey::in_bucket(OAUTH_OWNER, bucket, &name);
-        (key(record_bucket()), index_buckets().map(key).collect())
+        let bucket = bucket::BUCKETS.iter().find(|bucket| bucket.rule == Rule::Never);
+        let bucket = bucket.expect("the table has a client bucket");
+        let record = RowKey::in_bucket(OAUTH_OWNER, bucket, &self.id.to_string());
+        let index = index::keys_of(&record, bucket).map(|(_, key)| key).collect();
+        (record, index)
     }
 
     /// The client's index row, if that is what this row is. One that leads elsewhere is not.
@@ -300,16 +300,8 @@ impl Unused<'_> {
     }
 }
 
-fn record_bucket() -> &'static Bucket {
-    bucket::BUCKETS.iter().find(|bucket| bucket.rule == Rule::Never).expect("the table has a client bucket")
-}
-
 fn is_client_index(bucket: &Bucket) -> bool {
     bucket.name.trim_start_matches('_') == "client_index"
-}
-
-fn index_buckets() -> impl Iterator<Item = &'static Bucket> {
-    bucket::BUCKETS.iter().filter(|bucket| is_client_index(bucket) && bucket.system_owner().is_some())
 }
 
 /// Without the time of its registration nobody knows how old a client is.
