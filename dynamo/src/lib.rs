@@ -7,19 +7,17 @@
 mod access;
 mod attributes;
 mod call;
-#[cfg(feature = "revoke")]
-mod clients;
 mod connect;
 mod convert;
 mod delete;
 mod describe;
 mod error;
 pub mod http;
+#[cfg(feature = "revoke")]
+mod operator;
 mod pace;
 mod permission;
 mod read;
-#[cfg(feature = "revoke")]
-mod revoke;
 mod scan;
 #[cfg(feature = "sign-in")]
 mod sign_in;
