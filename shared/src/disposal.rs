@@ -149,32 +149,3 @@ pub fn is_left_to_ttl(row: &Row, now: EpochSeconds, policy: &Policy) -> bool {
         (_, TtlState::Future | TtlState::Absent | TtlState::Malformed) => false,
     }
 }
-
-/// A retired row, and the TTL that it had.
-#[derive(Clone, Debug)]
-pub struct Restoration {
-    row: Row,
-    until: EpochSeconds,
-}
-
-impl Restoration {
-    /// `None` for a row that is not retired.
-    pub fn of(row: Row) -> Option<Self> {
-        let (until, _) = row.retirement()?;
-        Some(Self { row, until })
-    }
-
-    pub fn row(&self) -> &Row {
-        &self.row
-    }
-
-    /// What the row had; absent where it had none.
-    pub fn ttl(&self) -> &Raw {
-        self.row.ttl_before()
-    }
-
-    /// Until when it can be restored: then DynamoDB removes it.
-    pub fn until(&self) -> EpochSeconds {
-        self.until
-    }
-}

@@ -7,7 +7,7 @@ use model::rows::{self, ACTOR};
 use model::verdict::{Kind, Time, Wishes, left_to_ttl, usable};
 use shared::bucket::{BUCKETS, Bucket, can_refer, provider};
 use shared::cascade;
-use shared::disposal::{Condemned, Disposal, Judged, Restoration, condemn};
+use shared::disposal::{Condemned, Disposal, Judged, condemn};
 use shared::expiry::Policy;
 use shared::index;
 use shared::integrity::{self, Indexed, Lookup, Referrers, Sighting};
@@ -184,8 +184,7 @@ fn once(source: &Dead, case: &Case, after: &Row, now: i64, until: i64) -> u64 {
     let context = || format!("{} of {}, retired at {now}: {}", source.decision, source.bucket.name, case.show());
     assert!(after.is_retired() && after.ttl_before() == &case.row.ttl, "{}", context());
     assert_eq!((&after.key, &after.bucket, &after.data), (&case.row.key, &case.row.bucket, &case.row.data));
-    let restoration = Restoration::of(after.clone()).expect("a retired row can be restored");
-    assert_eq!(restoration.ttl(), &case.row.ttl, "{}", context());
+    assert_eq!(after.retirement(), Some((at(until), &case.row.ttl)), "{}", context());
     let mut cases = 0;
     for later in [now, now + 1, until - 1, until, until + 1, until + FIVE_YEARS, until + FIVE_YEARS + 1] {
         if !CLOCK.contains(&later) {
