@@ -17,8 +17,8 @@ impl<A> ReadRows for Table<A> {
     async fn page(&self, of: &PageOf) -> Result<Page<String>> {
         let start = of.after.as_deref().map(|sort| to_key(&RowKey::new(&of.owner, sort)));
         let limit = match of.size {
-            PageSize::Whole if self.pace.has_room_for(self.pace.page_units(None, of.reading)) => None,
-            PageSize::Paced | PageSize::Whole => Some(self.pace.page_rows(of.reading)),
+            PageSize::Whole => self.pace.whole_page_rows(of.reading),
+            PageSize::Paced => Some(self.pace.page_rows(of.reading)),
             PageSize::Rows(rows) => Some(rows),
         };
         // What it really costs is settled afterwards, and the next request waits for it.
