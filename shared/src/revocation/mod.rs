@@ -69,32 +69,28 @@ fn kind_and_name<'r>(row: &'r Row, bucket: &Bucket) -> Option<(Kind, &'r str)> {
 /// Whether the row belongs to the selector by what is in it, without the rows that lead to it.
 pub fn belongs(row: &Row, bucket: &Bucket, selector: &Selector) -> Belongs {
     let Some((kind, name)) = kind_and_name(row, bucket) else { return Belongs::No };
-    let says = |mark: fn(&Marks) -> Option<&String>, id: &str| match Marks::read(row, kind) {
-        Some(marks) => Belongs::from(mark(&marks).is_some_and(|said| said == id)),
-        None => Belongs::Unreadable,
+    let says = |it: &dyn Fn(&Marks) -> bool| {
+        Marks::read(row, kind).map_or(Belongs::Unreadable, |marks| Belongs::from(it(&marks)))
     };
     match (selector, kind) {
         // The partition decides, whatever is in the row.
         (Selector::Actor(id), Kind::Token | Kind::Provider) => (row.key.owner == *id).into(),
-        (Selector::Actor(id), Kind::Session | Kind::Spa) => says(|marks| marks.actor.as_ref(), id),
+        (Selector::Actor(id), Kind::Session | Kind::Spa) => says(&|marks| marks.actor.as_ref() == Some(id)),
         (Selector::Actor(_), Kind::Index | Kind::Client) => Belongs::No,
-        (Selector::Client { id, .. }, Kind::Token) => says(|marks| marks.client.as_ref(), id),
+        (Selector::Client { id, .. }, Kind::Token) => says(&|marks| marks.client.as_ref() == Some(id)),
         (Selector::Client { id, and_record }, Kind::Client) => (*and_record && name == id).into(),
         (Selector::Client { id, and_record }, Kind::Index) => {
             (*and_record && name == id && is_of_clients(bucket)).into()
         }
         (Selector::Client { .. }, Kind::Session | Kind::Spa | Kind::Provider) => Belongs::No,
-        (Selector::Chain(id), Kind::Token | Kind::Spa) => says(|marks| marks.chain.as_ref(), id),
+        (Selector::Chain(id), Kind::Token | Kind::Spa) => says(&|marks| marks.chain.as_ref() == Some(id)),
         (Selector::Chain(_), Kind::Session | Kind::Provider | Kind::Index | Kind::Client) => Belongs::No,
         (Selector::Token(token), Kind::Session | Kind::Spa | Kind::Token) if name == token => Belongs::Yes,
         (Selector::Token(_), Kind::Spa) => Belongs::No,
         // The token's own row may be gone, and the tokens issued with it still there.
-        (Selector::Token(token), Kind::Session | Kind::Token) => match Marks::read(row, kind) {
-            Some(marks) => {
-                [marks.access_token, marks.refresh_token].iter().flatten().any(|named| named == token).into()
-            }
-            None => Belongs::Unreadable,
-        },
+        (Selector::Token(token), Kind::Session | Kind::Token) => {
+            says(&|marks| [&marks.access_token, &marks.refresh_token].into_iter().flatten().any(|named| named == token))
+        }
         (Selector::Token(token), Kind::Index) => (name == token && !is_of_clients(bucket)).into(),
         (Selector::Token(_), Kind::Provider | Kind::Client) => Belongs::No,
     }
