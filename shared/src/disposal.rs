@@ -103,10 +103,6 @@ impl Retirement {
         &self.condemned.row
     }
 
-    pub fn until(&self) -> EpochSeconds {
-        self.until
-    }
-
     /// The row's `ttl_timestamp` from now on.
     pub fn ttl(&self) -> Raw {
         Raw::Number(self.until.to_string())

@@ -167,7 +167,7 @@ fn hold(source: &Dead, case: &Case, now: i64, dead: &Condemned, retire: Option<i
         }
         Disposal::Retire(retirement) => {
             let seconds = i64::try_from(retire.expect("retired by a run that deletes")).unwrap();
-            assert!(!left && retirement.until() == at(now + seconds), "{}", context());
+            assert!(!left && retirement.ttl() == rows::number(now + seconds), "{}", context());
             assert_eq!((retirement.row(), retirement.condemned().reason()), (&case.row, dead.reason()));
             // From the year 5138 on a TTL is one in milliseconds, which DynamoDB does not act on.
             if usable(Time::At(i128::from(now + seconds)), now.into()).is_some() {
@@ -202,11 +202,11 @@ fn once(source: &Dead, case: &Case, after: &Row, now: i64, until: i64) -> u64 {
     cases
 }
 
-/// Until when a later run retires the row; `None` when it writes nothing.
-fn written(source: &Dead, row: &Row, now: i64, retire: Option<i128>) -> Option<EpochSeconds> {
+/// The TTL that a later run gives the row; `None` when it writes nothing.
+fn written(source: &Dead, row: &Row, now: i64, retire: Option<i128>) -> Option<Raw> {
     let condemned = (source.decide)(row.clone(), at(now), &rules(retire))?;
     match condemned.dispose(at(now), &rules(retire)) {
-        Disposal::Retire(retirement) => Some(retirement.until()),
+        Disposal::Retire(retirement) => Some(retirement.ttl()),
         Disposal::LeaveToTtl(_) => None,
         Disposal::Delete(_) => panic!("a run that retires deletes nothing"),
     }
