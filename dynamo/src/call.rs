@@ -69,22 +69,15 @@ impl<A> Table<A> {
                 usage.retries += u64::from(attempt > 1);
             });
             // Boxed: an SDK request is a deep and large future, and every caller would carry it.
-            let Some(answer) = self.attempt(phase, Box::pin(send())).await? else {
-                if attempt >= MAX_ATTEMPTS {
-                    return Err(self.in_words(operation, attempt, Fault::Passing("no answer in time".to_owned())));
-                }
-                acted_before = true;
-                self.back_off(phase, attempt).await?;
-                continue;
-            };
-            let error = match answer {
-                Ok(answer) => {
+            let fault = match self.attempt(phase, Box::pin(send())).await? {
+                Some(Ok(answer)) => {
                     self.answered.store(true, Ordering::Relaxed);
                     return Ok(Answered { answer, acted_before });
                 }
-                Err(error) => error,
+                Some(Err(error)) => classify(&error),
+                None => Fault::Passing("no answer in time".to_owned()),
             };
-            let fault = match classify(&error) {
+            let fault = match fault {
                 // Somebody was there a moment ago: a fault of the moment.
                 Fault::Unreachable(cause) if self.answered.load(Ordering::Relaxed) => Fault::Passing(cause),
                 fault => fault,

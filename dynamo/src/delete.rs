@@ -20,15 +20,13 @@ const OPERATION: &str = "BatchExecuteStatement";
 
 impl DeleteRows for Dynamo {
     async fn delete(&self, rows: &[Condemned]) -> Deletes {
-        let ends: Vec<End<'_>> = rows.iter().map(|row| End::Delete(row.row())).collect();
-        self.end_as_read(&ends, Begun::MayStop).await
+        self.end_as_read(rows.iter().map(|row| End::Delete(row.row())), Begun::MayStop).await
     }
 }
 
 impl RetireRows for Dynamo {
     async fn retire(&self, rows: &[Retirement]) -> Deletes {
-        let ends: Vec<End<'_>> = rows.iter().map(End::Retire).collect();
-        self.end_as_read(&ends, Begun::MayStop).await
+        self.end_as_read(rows.iter().map(End::Retire), Begun::MayStop).await
     }
 }
 
@@ -46,21 +44,6 @@ impl End<'_> {
             End::Retire(retirement) => retirement.row(),
         }
     }
-
-    fn outcome(&self) -> DeleteOutcome {
-        match self {
-            End::Delete(_) => DeleteOutcome::Deleted,
-            End::Retire(_) => DeleteOutcome::Retired,
-        }
-    }
-
-    /// The IAM action that it takes.
-    fn operation(&self) -> &'static str {
-        match self {
-            End::Delete(_) => "BatchExecuteStatement (PartiQLDelete)",
-            End::Retire(_) => "BatchExecuteStatement (PartiQLUpdate)",
-        }
-    }
 }
 
 /// What becomes of deletes that were begun when the run is asked to stop.
@@ -75,7 +58,8 @@ pub(super) enum Begun {
 
 impl Dynamo {
     /// Ends each row on the condition that it is still what was read.
-    pub(super) async fn end_as_read(&self, rows: &[End<'_>], begun: Begun) -> Deletes {
+    pub(super) async fn end_as_read<'r>(&self, rows: impl Iterator<Item = End<'r>>, begun: Begun) -> Deletes {
+        let rows: Vec<End<'r>> = rows.collect();
         let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
         let size = self.pace.delete_batch();
         let all: Vec<usize> = (0..rows.len()).collect();
@@ -85,7 +69,7 @@ impl Dynamo {
             let done = if begun == Begun::MayStop && self.time_is_up() {
                 Err(StoreError::OutOfTime)
             } else {
-                self.end_at_once(rows, batch, &mut outcomes).await
+                self.end_at_once(&rows, batch, &mut outcomes).await
             };
             match (done, batch) {
                 (Ok(Batch::Answered), batch) => {
@@ -198,21 +182,7 @@ impl Dynamo {
         let estimated = units * (1.0 - throttled as f64 / responses.len().max(1) as f64);
         self.pace.settle(Direction::Write, units, reported.unwrap_or(estimated));
         self.used_writing(reported, estimated);
-        let certain = |answer| match answer {
-            // The row changed, or the attempt that was not heard of again ended it: nobody knows which.
-            Ok(Answer::Done(DeleteOutcome::LostRace)) if acted_before => Ok(Answer::Done(DeleteOutcome::Unknown)),
-            answer => answer,
-        };
-        let answers = rows.iter().zip(&responses).map(|(end, response)| match end {
-            // Or the row says so itself.
-            End::Retire(retirement)
-                if acted_before && refused_for(response).is_some_and(|row| retirement.made(&row)) =>
-            {
-                Ok(Answer::Done(DeleteOutcome::Retired))
-            }
-            End::Delete(_) | End::Retire(_) => certain(self.read_answer(end, response)),
-        });
-        Ok(answers.collect())
+        Ok(rows.iter().zip(&responses).map(|(end, response)| self.read_answer(end, response, acted_before)).collect())
     }
 
     /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL, `retired_from`.
@@ -247,25 +217,31 @@ impl Dynamo {
             .map_err(|_| self.rejected(OPERATION, "a statement that could not be built"))
     }
 
-    fn read_answer(&self, end: &End<'_>, response: &BatchStatementResponse) -> Result<Answer> {
-        let Some(error) = response.error() else { return Ok(Answer::Done(end.outcome())) };
+    fn read_answer(&self, end: &End<'_>, response: &BatchStatementResponse, acted_before: bool) -> Result<Answer> {
+        // With the IAM action that it takes.
+        let (done, operation) = match end {
+            End::Delete(_) => (DeleteOutcome::Deleted, "BatchExecuteStatement (PartiQLDelete)"),
+            End::Retire(_) => (DeleteOutcome::Retired, "BatchExecuteStatement (PartiQLUpdate)"),
+        };
+        let Some(error) = response.error() else { return Ok(Answer::Done(done)) };
         let code = error.code().map_or("an error without a code", BatchStatementErrorCodeEnum::as_str);
         if code.starts_with("ConditionalCheckFailed") {
-            return Ok(Answer::Done(DeleteOutcome::LostRace));
+            let found = || error.item().cloned().and_then(to_row);
+            return Ok(Answer::Done(match end {
+                _ if !acted_before => DeleteOutcome::LostRace,
+                End::Retire(retirement) if found().is_some_and(|row| retirement.made(&row)) => DeleteOutcome::Retired,
+                // The row changed, or the attempt that was not heard of again ended it: nobody knows which.
+                End::Delete(_) | End::Retire(_) => DeleteOutcome::Unknown,
+            }));
         }
         match by_code(Some(code), 0) {
             Fault::Throttled(_) | Fault::Passing(_) | Fault::Unreachable(_) => Ok(Answer::TryAgain),
             Fault::Final(code) if code == "AccessDenied" => {
-                Err(StoreError::AccessDenied { operation: end.operation(), table: self.table.clone(), code })
+                Err(StoreError::AccessDenied { operation, table: self.table.clone(), code })
             }
             Fault::Final(_) => Ok(Answer::Done(DeleteOutcome::Refused)),
         }
     }
-}
-
-/// The row that a condition failed for.
-fn refused_for(response: &BatchStatementResponse) -> Option<Row> {
-    to_row(response.error()?.item()?.clone())
 }
 
 fn is_throttled(response: &BatchStatementResponse) -> bool {

@@ -29,19 +29,17 @@ impl<A> Table<A> {
             });
         }
         let table = answer.table.ok_or_else(|| StoreError::TableMissing { table: self.table.clone() })?;
-        match foreign_keys(&table) {
-            Some(keys) => Err(StoreError::ForeignKeys { table: self.table.clone(), keys }),
-            None => Ok((
-                TableFigures {
-                    arn: table.table_arn().unwrap_or_default().to_owned(),
-                    rows: table.item_count().and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0),
-                    bytes: table.table_size_bytes().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0),
-                    billing: billing(&table),
-                    stream: stream(&table),
-                },
-                offset,
-            )),
+        if let Some(keys) = foreign_keys(&table) {
+            return Err(StoreError::ForeignKeys { table: self.table.clone(), keys });
         }
+        let figures = TableFigures {
+            arn: table.table_arn().unwrap_or_default().to_owned(),
+            rows: table.item_count().and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0),
+            bytes: table.table_size_bytes().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0),
+            billing: billing(&table),
+            stream: stream(&table),
+        };
+        Ok((figures, offset))
     }
 }
 
@@ -91,17 +89,12 @@ impl<A> InspectRecovery for Table<A> {
 
 /// `None` when the table has ActingWeb's keys.
 fn foreign_keys(table: &TableDescription) -> Option<String> {
-    let type_of = |name: &str| {
-        table
-            .attribute_definitions()
-            .iter()
-            .find(|definition| definition.attribute_name() == name)
-            .map(|definition| definition.attribute_type().clone())
-    };
-    let keys: Vec<_> = table.key_schema().iter().map(|key| (key.attribute_name(), key.key_type().clone())).collect();
-    let ours = keys.contains(&(ID, KeyType::Hash))
-        && keys.contains(&(SORT, KeyType::Range))
-        && [ID, SORT].iter().all(|name| type_of(name) == Some(ScalarAttributeType::S));
+    let types: Vec<_> =
+        table.attribute_definitions().iter().map(|of| (of.attribute_name(), of.attribute_type())).collect();
+    let keys: Vec<_> = table.key_schema().iter().map(|key| (key.attribute_name(), key.key_type())).collect();
+    let ours = keys.contains(&(ID, &KeyType::Hash))
+        && keys.contains(&(SORT, &KeyType::Range))
+        && [ID, SORT].iter().all(|name| types.contains(&(name, &ScalarAttributeType::S)));
     (!ours).then(|| {
         let names: Vec<_> = keys.iter().map(|(name, kind)| format!("{name} ({})", kind.as_str())).collect();
         names.join(", ")

@@ -7,19 +7,17 @@
 mod access;
 mod attributes;
 mod call;
-#[cfg(feature = "revoke")]
-mod clients;
 mod connect;
 mod convert;
 mod delete;
 mod describe;
 mod error;
 pub mod http;
+#[cfg(feature = "revoke")]
+mod operator;
 mod pace;
 mod permission;
 mod read;
-#[cfg(feature = "revoke")]
-mod revoke;
 mod scan;
 #[cfg(feature = "sign-in")]
 mod sign_in;
@@ -145,21 +143,16 @@ impl<A> Budget for Table<A> {
 
     fn page_units(&self) -> f64 {
         // No page is larger than the table, as far as that is known.
-        let whole = self.pace.page_units(None, Consistency::Eventual);
-        let rows = (!self.pace.has_room_for(whole)).then(|| self.pace.page_rows(Consistency::Eventual));
-        let page = self.pace.page_units(rows, Consistency::Eventual);
+        let reading = Consistency::Eventual;
+        let page = self.pace.page_units(self.pace.whole_page_rows(reading), reading);
         match u32::try_from(self.figures.bytes) {
             Ok(0) | Err(_) => page,
-            Ok(bytes) => page.min((f64::from(bytes) / f64::from(Consistency::Eventual.bytes_a_unit())).max(0.5)),
+            Ok(bytes) => page.min((f64::from(bytes) / f64::from(reading.bytes_a_unit())).max(0.5)),
         }
     }
 
     fn lookup_batch(&self) -> usize {
         self.pace.lookup_batch()
-    }
-
-    fn delete_batch(&self) -> usize {
-        self.pace.delete_batch()
     }
 }
 

@@ -133,6 +133,13 @@ impl Pace {
         i32::try_from(rows.max(LEAST_PAGED)).unwrap_or(i32::MAX)
     }
 
+    /// The same for a page as large as DynamoDB makes it: no limit, if all of it stays inside a second's worth of the pace.
+    pub(super) fn whole_page_rows(&self, reading: Consistency) -> Option<i32> {
+        let units = self.page_units(None, reading);
+        let has_room = self.on(Direction::Read, |bucket| bucket.rate >= units).unwrap_or(true);
+        (!has_room).then(|| self.page_rows(reading))
+    }
+
     /// What a page of so many rows, or of as many as DynamoDB gives at once, is likely to cost.
     pub(super) fn page_units(&self, rows: Option<i32>, reading: Consistency) -> f64 {
         let bytes = rows.map_or(WHOLE_PAGE_BYTES, |rows| (f64::from(rows) * self.row_bytes()).min(WHOLE_PAGE_BYTES));
@@ -150,11 +157,6 @@ impl Pace {
     #[expect(clippy::cast_precision_loss, reason = "a row is at most 400 KB")]
     fn row_bytes(&self) -> f64 {
         self.row_bytes.load(Ordering::Relaxed).max(1) as f64
-    }
-
-    /// Whether a read of `units` stays inside a second's worth of the pace.
-    pub(super) fn has_room_for(&self, units: f64) -> bool {
-        self.on(Direction::Read, |bucket| bucket.rate >= units).unwrap_or(true)
     }
 
     /// Takes `units` and says how long to wait before using them.

@@ -17,8 +17,8 @@ impl<A> ReadRows for Table<A> {
     async fn page(&self, of: &PageOf) -> Result<Page<String>> {
         let start = of.after.as_deref().map(|sort| to_key(&RowKey::new(&of.owner, sort)));
         let limit = match of.size {
-            PageSize::Whole if self.pace.has_room_for(self.pace.page_units(None, of.reading)) => None,
-            PageSize::Paced | PageSize::Whole => Some(self.pace.page_rows(of.reading)),
+            PageSize::Whole => self.pace.whole_page_rows(of.reading),
+            PageSize::Paced => Some(self.pace.page_rows(of.reading)),
             PageSize::Rows(rows) => Some(rows),
         };
         // What it really costs is settled afterwards, and the next request waits for it.
@@ -55,13 +55,8 @@ impl<A> ReadRows for Table<A> {
             })
             .await?;
         self.used_reading(reserved, answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units));
-        let next = answer.last_evaluated_key.and_then(|mut key| key.remove(SORT)).and_then(|sort| match sort {
-            aws_sdk_dynamodb::types::AttributeValue::S(sort) => Some(sort),
-            _ => None,
-        });
-        let rows: Vec<Row> = answer.items.unwrap_or_default().into_iter().filter_map(to_row).collect();
-        self.pace.learn(&rows);
-        Ok(Page { rows, next })
+        let page = self.to_page(answer.items, answer.last_evaluated_key);
+        Ok(Page { rows: page.rows, next: page.next.map(|key| key.sort) })
     }
 
     async fn get_consistent(&self, keys: &[RowKey]) -> Result<Vec<Lookup>> {
@@ -74,6 +69,13 @@ impl<A> ReadRows for Table<A> {
 }
 
 impl<A> Table<A> {
+    /// The rows of a page, from which the pace learns their size, and the key to go on after.
+    pub(super) fn to_page(&self, items: Option<Vec<Item>>, last: Option<Item>) -> Page<RowKey> {
+        let rows: Vec<Row> = items.unwrap_or_default().into_iter().filter_map(to_row).collect();
+        self.pace.learn(&rows);
+        Page { rows, next: last.and_then(to_row).map(|row| row.key) }
+    }
+
     async fn look_up(&self, keys: &[RowKey], reading: Consistency) -> Result<Vec<Lookup>> {
         let mut found: HashMap<&RowKey, Lookup> = HashMap::with_capacity(keys.len());
         // A batch may not name a key twice; two rows may well point at one.
@@ -103,12 +105,14 @@ impl<A> Table<A> {
         let mut open: Vec<&RowKey> = keys.to_vec();
         let mut rows: Vec<Row> = Vec::with_capacity(keys.len());
         for attempt in 1..=MAX_ATTEMPTS {
-            let (got, unprocessed) = match self.batch_get(&open, reading).await {
+            let keys = open.iter().map(|key| to_key(key)).collect();
+            let (items, unprocessed) = match self.batch_get_items(&self.table, keys, reading, None).await {
                 Ok(answer) => answer,
                 Err(error) if error.is_passing() => break,
                 Err(error) => return Err(error),
             };
-            rows.extend(got);
+            rows.extend(items.into_iter().filter_map(to_row));
+            let unprocessed: Vec<RowKey> = unprocessed.into_iter().filter_map(to_row).map(|row| row.key).collect();
             open.retain(|key| unprocessed.contains(key));
             if open.is_empty() || attempt == MAX_ATTEMPTS {
                 break;
@@ -131,13 +135,6 @@ impl<A> Table<A> {
                 (*key, lookup)
             })
             .collect())
-    }
-
-    async fn batch_get(&self, keys: &[&RowKey], reading: Consistency) -> Result<(Vec<Row>, Vec<RowKey>)> {
-        let keys: Vec<Item> = keys.iter().map(|key| to_key(key)).collect();
-        let (items, unprocessed) = self.batch_get_items(&self.table, keys, reading, None).await?;
-        let unprocessed = unprocessed.into_iter().filter_map(to_row).map(|row| row.key).collect();
-        Ok((items.into_iter().filter_map(to_row).collect(), unprocessed))
     }
 
     /// The items of a table, or one attribute of each, and the keys that were not processed.

@@ -7,12 +7,12 @@ use serde_json::json;
 
 use super::attributes::Write;
 use super::call::Phase;
-use super::convert::{ID, Item, text, to_key, to_row};
+use super::convert::{ID, Item, text, to_key};
 use super::pace::Direction;
 use super::{Dynamo, Table};
 use jobs::store::{ActorLookup, Consistency, Page, ReadActors, RestoreClient, Result, ScanTable, StoreError};
 use shared::bucket::OAUTH_OWNER;
-use shared::row::{Row, RowKey};
+use shared::row::RowKey;
 
 /// What every sibling table's name ends with in place of the other.
 const ATTRIBUTES_SUFFIX: &str = "_attributes";
@@ -48,10 +48,7 @@ impl<A> ScanTable for Table<A> {
             })
             .await?;
         self.used_reading(reserved, answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units));
-        let next = answer.last_evaluated_key.and_then(to_row).map(|row| row.key);
-        let rows: Vec<Row> = answer.items.unwrap_or_default().into_iter().filter_map(to_row).collect();
-        self.pace.learn(&rows);
-        Ok(Page { rows, next })
+        Ok(self.to_page(answer.items, answer.last_evaluated_key))
     }
 }
 

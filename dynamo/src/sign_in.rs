@@ -164,21 +164,20 @@ fn in_words(
     who: impl Fn() -> String,
 ) -> SignInError {
     let has = |property: &str| chain(files, name).any(|profile| profile.get(property).is_some());
-    let by_profile: Option<fn(String) -> SignInError> = if has("sso_session") || has("sso_start_url") {
-        Some(SignInError::Sso)
+    let profile = name.to_owned();
+    if has("sso_session") || has("sso_start_url") {
+        SignInError::Sso(profile)
     } else if has("credential_process") {
-        Some(SignInError::Process)
+        SignInError::Process(profile)
     } else if has("role_arn") {
-        Some(SignInError::Role)
-    } else {
-        None
-    };
-    match (by_profile, error) {
-        (Some(problem), _) => problem(name.to_owned()),
-        (None, CredentialsError::InvalidConfiguration(_)) => SignInError::Failed(who()),
+        SignInError::Role(profile)
+    } else if matches!(error, CredentialsError::InvalidConfiguration(_)) {
+        SignInError::Failed(who())
+    } else if is_named {
         // Whatever else was asked, the last was the machine's role, which most machines do not have.
-        (None, _) if is_named => SignInError::NoneInProfile(name.to_owned()),
-        (None, _) => SignInError::NoCredentials,
+        SignInError::NoneInProfile(profile)
+    } else {
+        SignInError::NoCredentials
     }
 }
 

@@ -69,7 +69,7 @@ pub fn plan(row: &Row, now: EpochSeconds) -> (Option<&'static Bucket>, Plan) {
             | Rule::Refresh
             | Rule::ReplayMarker { .. } => match Fields::read(&row.data) {
                 None => leave(LeaveReason::Malformed),
-                Some(fields) => settle(by_fields(&fields, bucket, ttl), now),
+                Some(fields) => by_fields(&fields, bucket, ttl).map_or_else(Plan::Leave, |end| settle(end, now)),
             },
         },
     };
@@ -78,37 +78,32 @@ pub fn plan(row: &Row, now: EpochSeconds) -> (Option<&'static Bucket>, Plan) {
 
 /// The TTL of a row that carries its times itself.
 fn by_fields(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds, LeaveReason> {
-    let at = match bucket.rule {
+    match bucket.rule {
         // Fetching a session writes it anew, with a TTL of that moment.
         Rule::SinceCreated { .. } => match (fields.created_at, fields.retrieved_at) {
-            (Field::Is(created), Field::Is(retrieved)) => created.max(retrieved).plus(ttl),
-            (Field::Is(created), Field::Missing) => created.plus(ttl),
-            (Field::Is(_), Field::Malformed) | (Field::Missing | Field::Malformed, _) => {
-                return Err(LeaveReason::Malformed);
-            }
+            (Field::Is(created), Field::Is(retrieved)) => Ok(created.max(retrieved).plus(ttl)),
+            (Field::Is(created), Field::Missing) => Ok(created.plus(ttl)),
+            (Field::Is(_), Field::Malformed) | (Field::Missing | Field::Malformed, _) => Err(LeaveReason::Malformed),
         },
-        Rule::ExpiresAt | Rule::ExpiresAtIfPresent => end_of(fields, bucket, ttl)?,
+        Rule::ExpiresAt | Rule::ExpiresAtIfPresent => end_of(fields, bucket, ttl),
         Rule::Refresh => match (fields.used, fields.used_at, fields.expires_at) {
-            (Field::Missing | Field::Is(false), ..) => end_of(fields, bucket, ttl)?,
+            (Field::Missing | Field::Is(false), ..) => end_of(fields, bucket, ttl),
             // A tripwire until both have passed: releases before 3.8.2 answer reuse as theft until the row expires.
             (Field::Is(true), Field::Is(used_at), Field::Is(expires)) => {
-                used_at.plus(bucket.consumed_ttl.unwrap_or(ttl)).max(expires)
+                Ok(used_at.plus(bucket.consumed_ttl.unwrap_or(ttl)).max(expires))
             }
-            (Field::Is(true), Field::Missing | Field::Malformed, _) => return Err(LeaveReason::UsedUnknownWhen),
-            (Field::Malformed, ..) | (_, _, Field::Missing | Field::Malformed) => return Err(LeaveReason::Malformed),
+            (Field::Is(true), Field::Missing | Field::Malformed, _) => Err(LeaveReason::UsedUnknownWhen),
+            (Field::Malformed, ..) | (_, _, Field::Missing | Field::Malformed) => Err(LeaveReason::Malformed),
         },
         Rule::ReplayMarker { seconds } => match (fields.seen_at, fields.exp) {
-            (Field::Is(seen), Field::Is(exp)) if exp.get() == 0 => seen.plus(ttl),
-            (Field::Is(seen), Field::Is(exp)) => seen.plus(ttl).max(exp.plus(seconds)),
+            (Field::Is(seen), Field::Is(exp)) if exp.get() == 0 => Ok(seen.plus(ttl)),
+            (Field::Is(seen), Field::Is(exp)) => Ok(seen.plus(ttl).max(exp.plus(seconds))),
             (Field::Missing | Field::Malformed, _) | (_, Field::Missing | Field::Malformed) => {
-                return Err(LeaveReason::Malformed);
+                Err(LeaveReason::Malformed)
             }
         },
-        Rule::TtlOnly | Rule::Pointer { .. } | Rule::Provider | Rule::Never | Rule::Unread => {
-            return Err(LeaveReason::NoTime);
-        }
-    };
-    Ok(at)
+        Rule::TtlOnly | Rule::Pointer { .. } | Rule::Provider | Rule::Never | Rule::Unread => Err(LeaveReason::NoTime),
+    }
 }
 
 /// When the storage TTL of an unused token ends. The single-page application's tokens and the tickets are stored for as
@@ -124,45 +119,37 @@ fn end_of(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds, Le
 }
 
 /// Adds the hour, and refuses what DynamoDB would not act on.
-fn settle(end: Result<EpochSeconds, LeaveReason>, now: EpochSeconds) -> Plan {
-    match end {
-        Err(reason) => Plan::Leave(reason),
-        Ok(end) => {
-            let at = end.plus(TTL_SKEW_SECONDS);
-            match Ttl::read(&Raw::Number(at.to_string())) {
-                Ttl::At(_) if now.since(at) > TTL_TOO_OLD_SECONDS => Plan::Leave(LeaveReason::TooOld),
-                Ttl::At(at) => Plan::Set(at),
-                // A time of another unit, or none at all.
-                Ttl::Absent | Ttl::Malformed => Plan::Leave(LeaveReason::Malformed),
-            }
-        }
+fn settle(end: EpochSeconds, now: EpochSeconds) -> Plan {
+    let at = end.plus(TTL_SKEW_SECONDS);
+    match Ttl::read(&Raw::Number(at.to_string())) {
+        Ttl::At(_) if now.since(at) > TTL_TOO_OLD_SECONDS => Plan::Leave(LeaveReason::TooOld),
+        Ttl::At(at) => Plan::Set(at),
+        // A time of another unit, or none at all.
+        Ttl::Absent | Ttl::Malformed => Plan::Leave(LeaveReason::Malformed),
     }
 }
 
 /// The TTL of an index row, by its target: both are written in one breath, and the index row for two hours more. `None`
 /// when the store could not tell.
 pub fn plan_by_target(index_bucket: &Bucket, target: &Lookup, now: EpochSeconds) -> Option<Plan> {
-    let unreadable = Plan::Leave(LeaveReason::TargetUnreadable);
     let row = match target {
         Lookup::Unread => return None,
         Lookup::Absent => return Some(Plan::Leave(LeaveReason::TargetAbsent)),
         Lookup::Found(row) => row,
     };
-    let of_target = index::target_of(index_bucket).filter(|bucket| row.is_of(bucket));
-    let (Some(target_bucket), Some(index_ttl)) = (of_target, index_bucket.ttl) else { return Some(unreadable) };
-    let (Some(fields), Some(target_ttl)) = (Fields::read(&row.data), target_bucket.ttl) else {
-        return Some(unreadable);
+    let end = || {
+        let target_bucket = index::target_of(index_bucket).filter(|bucket| row.is_of(bucket))?;
+        let (index_ttl, target_ttl) = (index_bucket.ttl?, target_bucket.ttl?);
+        let end = by_fields(&Fields::read(&row.data)?, target_bucket, target_ttl).ok()?;
+        Some(end.plus(index_ttl - target_ttl))
     };
-    Some(match by_fields(&fields, target_bucket, target_ttl) {
-        Err(_) => unreadable,
-        Ok(end) => settle(Ok(end.plus(index_ttl - target_ttl)), now),
-    })
+    Some(end().map_or(Plan::Leave(LeaveReason::TargetUnreadable), |end| settle(end, now)))
 }
 
 /// The TTL of a provider row, by the earliest of the tokens that name it: it is written just before that one.
 pub fn plan_by_referrers(written: Option<EpochSeconds>, now: EpochSeconds) -> Plan {
     match (written, bucket::provider().ttl) {
-        (Some(written), Some(ttl)) => settle(Ok(written.plus(ttl)), now),
+        (Some(written), Some(ttl)) => settle(written.plus(ttl), now),
         (None, _) | (_, None) => Plan::Leave(LeaveReason::Unreferenced),
     }
 }
@@ -170,11 +157,8 @@ pub fn plan_by_referrers(written: Option<EpochSeconds>, now: EpochSeconds) -> Pl
 /// When a token row that names the provider row `name` was written.
 pub fn written_with(row: &Row, name: &str) -> Option<EpochSeconds> {
     row.known_bucket().filter(|bucket| bucket::can_refer(bucket))?;
-    let fields = Fields::read(&row.data)?;
-    match (fields.google_token_key.as_deref() == Some(name), fields.created_at) {
-        (true, Field::Is(created)) => Some(created),
-        (true, Field::Missing | Field::Malformed) | (false, _) => None,
-    }
+    let fields = Fields::read(&row.data).filter(|fields| fields.google_token_key.as_deref() == Some(name))?;
+    fields.created_at.value()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use crate::bucket::{self, Bucket, OAUTH_OWNER, Rule};
 use crate::expiry::{self, Policy, Verdict};
+use crate::index;
 use crate::integrity::pointed_actor;
 use crate::mask::plain;
 use crate::row::{Field, Fields, Members, Row, RowKey};
@@ -22,7 +23,8 @@ pub struct ClientId([u8; DIGITS / 2]);
 
 impl ClientId {
     pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == DIGITS && is_hex(digits))?;
+        let is_hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == DIGITS && digits.bytes().all(is_hex))?;
         u128::from_str_radix(digits, 16).ok().map(|id| Self(id.to_be_bytes()))
     }
 
@@ -32,10 +34,6 @@ impl ClientId {
     }
 }
 
-fn is_hex(digits: &str) -> bool {
-    digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
 impl std::fmt::Display for ClientId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{PREFIX}{:032x}", u128::from_be_bytes(self.0))
@@ -43,11 +41,11 @@ impl std::fmt::Display for ClientId {
 }
 
 /// What is known of a client so far. Small: each client of the table has one in memory.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the client, in one byte")]
 struct Known {
-    /// A second before the year 2106, or [`NO_AGE`]: then the client is kept.
-    registered: u32,
+    /// A second before the year 2106; a client without one is kept.
+    registered: Option<u32>,
     /// Place in the list of names.
     name: u16,
     /// There is a record of owner `_actingweb_oauth2`.
@@ -58,20 +56,9 @@ struct Known {
     named_by_dead: bool,
 }
 
-const NO_AGE: u32 = u32::MAX;
-
 impl Known {
-    const NOTHING: Self = Self {
-        registered: NO_AGE,
-        name: 0,
-        registered_itself: false,
-        is_actors_own: false,
-        named_by_live: false,
-        named_by_dead: false,
-    };
-
     fn registered(&self) -> Option<EpochSeconds> {
-        (self.registered != NO_AGE).then(|| EpochSeconds::new(self.registered.into()))
+        self.registered.map(|at| EpochSeconds::new(at.into()))
     }
 }
 
@@ -190,10 +177,10 @@ impl Clients {
         };
         let name = row.data.text().and_then(Members::read).and_then(|record| record.text("client_name"));
         let name = name.map_or(0, |name| self.place(&name));
-        let known = self.known.entry(id).or_insert(Known::NOTHING);
+        let known = self.known.entry(id).or_default();
         if row.key.owner == OAUTH_OWNER {
             known.registered_itself = true;
-            known.registered = registered(row).and_then(|at| u32::try_from(at.get()).ok()).unwrap_or(NO_AGE);
+            known.registered = registered(row).and_then(|at| u32::try_from(at.get()).ok());
             known.name = name;
         } else {
             known.is_actors_own = true;
@@ -221,7 +208,7 @@ impl Clients {
         let mut is_live = None;
         for id in ClientId::all_in(text).chain(escaped) {
             let is_live = *is_live.get_or_insert_with(|| is_live_row(row, self.now));
-            let known = self.known.entry(id).or_insert(Known::NOTHING);
+            let known = self.known.entry(id).or_default();
             known.named_by_live |= is_live;
             known.named_by_dead |= !is_live;
         }
@@ -251,8 +238,8 @@ impl Clients {
 
     pub fn counts(&self) -> Counts {
         let mut counts = Counts { other_ids: self.other_ids, clients: self.other_ids, ..Counts::default() };
-        let mut ages = AGES.map(|days| Age { up_to_days: Some(days), clients: 0, unused: 0 }).to_vec();
-        ages.push(Age { up_to_days: None, clients: 0, unused: 0 });
+        let ages = AGES.into_iter().map(Some).chain([None]);
+        let mut ages: Vec<Age> = ages.map(|up_to_days| Age { up_to_days, clients: 0, unused: 0 }).collect();
         for known in self.known.values().filter(|known| known.registered_itself || known.is_actors_own) {
             counts.clients += 1;
             let by = if known.is_actors_own { &mut counts.of_actors } else { &mut counts.registered_themselves };
@@ -279,9 +266,11 @@ impl Clients {
 impl Unused<'_> {
     /// Where the client's record is, and its index rows of both generations.
     pub fn keys(&self) -> (RowKey, Vec<RowKey>) {
-        let name = self.id.to_string();
-        let key = |bucket: &Bucket| RowKey::in_bucket(OAUTH_OWNER, bucket, &name);
-        (key(record_bucket()), index_buckets().map(key).collect())
+        let bucket = bucket::BUCKETS.iter().find(|bucket| bucket.rule == Rule::Never);
+        let bucket = bucket.expect("the table has a client bucket");
+        let record = RowKey::in_bucket(OAUTH_OWNER, bucket, &self.id.to_string());
+        let index = index::keys_of(&record, bucket).map(|(_, key)| key).collect();
+        (record, index)
     }
 
     /// The client's index row, if that is what this row is. One that leads elsewhere is not.
@@ -300,24 +289,13 @@ impl Unused<'_> {
     }
 }
 
-fn record_bucket() -> &'static Bucket {
-    bucket::BUCKETS.iter().find(|bucket| bucket.rule == Rule::Never).expect("the table has a client bucket")
-}
-
 fn is_client_index(bucket: &Bucket) -> bool {
     bucket.name.trim_start_matches('_') == "client_index"
 }
 
-fn index_buckets() -> impl Iterator<Item = &'static Bucket> {
-    bucket::BUCKETS.iter().filter(|bucket| is_client_index(bucket) && bucket.system_owner().is_some())
-}
-
 /// Without the time of its registration nobody knows how old a client is.
 fn registered(row: &Row) -> Option<EpochSeconds> {
-    match Fields::read(&row.data)?.created_at {
-        Field::Is(at) => Some(at),
-        Field::Missing | Field::Malformed => None,
-    }
+    Fields::read(&row.data)?.created_at.value()
 }
 
 /// A row of a token bucket under an owner that has none: nothing reads it, and it keeps its client.

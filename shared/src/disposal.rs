@@ -103,10 +103,6 @@ impl Retirement {
         &self.condemned.row
     }
 
-    pub fn until(&self) -> EpochSeconds {
-        self.until
-    }
-
     /// The row's `ttl_timestamp` from now on.
     pub fn ttl(&self) -> Raw {
         Raw::Number(self.until.to_string())
@@ -147,34 +143,5 @@ pub fn is_left_to_ttl(row: &Row, now: EpochSeconds, policy: &Policy) -> bool {
         // A retirement keeps its end, also when `RETIRE_DAYS` is lowered.
         (Ttl::At(at), TtlState::Future) => at <= now.plus(seconds) || row.is_retired(),
         (_, TtlState::Future | TtlState::Absent | TtlState::Malformed) => false,
-    }
-}
-
-/// A retired row, and the TTL that it had.
-#[derive(Clone, Debug)]
-pub struct Restoration {
-    row: Row,
-    until: EpochSeconds,
-}
-
-impl Restoration {
-    /// `None` for a row that is not retired.
-    pub fn of(row: Row) -> Option<Self> {
-        let (until, _) = row.retirement()?;
-        Some(Self { row, until })
-    }
-
-    pub fn row(&self) -> &Row {
-        &self.row
-    }
-
-    /// What the row had; absent where it had none.
-    pub fn ttl(&self) -> &Raw {
-        self.row.ttl_before()
-    }
-
-    /// Until when it can be restored: then DynamoDB removes it.
-    pub fn until(&self) -> EpochSeconds {
-        self.until
     }
 }

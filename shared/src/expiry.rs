@@ -1,7 +1,7 @@
 //! When a row is dead: pure decisions on what was read. No I/O, no clock.
 
 use crate::bucket::{Bucket, CLOCK_SLACK_SECONDS, GRACE_SECONDS, REUSE_WINDOW_SECONDS, Rule};
-use crate::row::{Field, Fields, Row, Ttl, TtlState};
+use crate::row::{Field, Fields, Row, TtlState};
 use crate::time::EpochSeconds;
 
 /// What an operator may widen. Nothing here can make a row die earlier than docs/rows.md says.
@@ -206,39 +206,32 @@ fn own(row: &Row, rule: Rule, now: EpochSeconds, policy: &Policy) -> Own {
 ///
 /// A TTL more than five years past is malformed again: then the row died at that second and is kept all the same.
 pub fn dead_from(row: &Row, bucket: &Bucket, policy: &Policy) -> Option<EpochSeconds> {
-    if !row.is_of(bucket) {
+    if !row.is_of(bucket) || matches!(bucket.rule, Rule::Never | Rule::Unread | Rule::Pointer { .. }) {
         return None;
     }
-    let by_ttl = match row.ttl() {
-        Ttl::At(at) => Some(at.plus(1)),
-        Ttl::Absent | Ttl::Malformed => None,
-    };
+    let by_ttl = row.ttl().at().map(|at| at.plus(1));
+    let Some(fields) = Fields::read(&row.data) else { return by_ttl };
     // A row is alive in its last second, and deletable after the slack.
     let after = |last: EpochSeconds| last.plus(1 + CLOCK_SLACK_SECONDS);
-    let Some(fields) = Fields::read(&row.data) else {
-        return by_ttl.filter(|_| !matches!(bucket.rule, Rule::Never | Rule::Unread | Rule::Pointer { .. }));
-    };
+    let sooner = |own: EpochSeconds, ttl: Option<EpochSeconds>| Some(ttl.map_or(own, |ttl| ttl.min(own)));
     let by_expiry = match (fields.expires_at, fields.used) {
         (Field::Is(at), Field::Is(false) | Field::Missing) => Some(after(at)),
-        (Field::Is(at), Field::Is(true) | Field::Malformed) => sooner(Some(after(at)), by_ttl),
+        (Field::Is(at), Field::Is(true) | Field::Malformed) => sooner(after(at), by_ttl),
         (Field::Missing | Field::Malformed, _) => by_ttl,
     };
     match bucket.rule {
-        Rule::Never | Rule::Unread | Rule::Pointer { .. } => None,
-        Rule::Provider | Rule::TtlOnly => by_ttl,
-        Rule::SinceCreated { seconds } => match fields.created_at {
-            Field::Is(created) => Some(after(created.plus(seconds))),
-            Field::Missing | Field::Malformed => by_ttl,
-        },
+        Rule::SinceCreated { seconds } => {
+            fields.created_at.value().map(|created| after(created.plus(seconds))).or(by_ttl)
+        }
         Rule::ExpiresAt | Rule::ExpiresAtIfPresent => by_expiry,
         Rule::Refresh => match (fields.used, fields.used_at, fields.expires_at) {
             (Field::Missing | Field::Is(false), _, _) => by_expiry,
             (Field::Is(true), Field::Is(used_at), Field::Is(expires_at)) => {
                 let window = used_at.plus(policy.reuse_window);
                 // A window that the operator made longer outlasts the TTL.
-                let by_ttl = by_ttl
-                    .map(|at| if policy.reuse_window > REUSE_WINDOW_SECONDS { at.max(after(window)) } else { at });
-                sooner(Some(after(window.max(expires_at))), by_ttl)
+                let is_longer = policy.reuse_window > REUSE_WINDOW_SECONDS;
+                let by_ttl = by_ttl.map(|at| if is_longer { at.max(after(window)) } else { at });
+                sooner(after(window.max(expires_at)), by_ttl)
             }
             (Field::Is(true) | Field::Malformed, _, _) => by_ttl,
         },
@@ -246,13 +239,7 @@ pub fn dead_from(row: &Row, bucket: &Bucket, policy: &Policy) -> Option<EpochSec
             Field::Is(exp) if exp.get() != 0 => Some(exp.plus(seconds + CLOCK_SLACK_SECONDS)),
             Field::Is(_) | Field::Missing | Field::Malformed => by_ttl,
         },
-    }
-}
-
-fn sooner(one: Option<EpochSeconds>, other: Option<EpochSeconds>) -> Option<EpochSeconds> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+        Rule::Provider | Rule::TtlOnly | Rule::Never | Rule::Unread | Rule::Pointer { .. } => by_ttl,
     }
 }
 

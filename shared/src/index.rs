@@ -4,43 +4,27 @@ use crate::bucket::{self, BUCKETS, Bucket, CLOCK_SLACK_SECONDS, OAUTH_OWNER, Own
 use crate::row::{Row, RowKey, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
-/// The index buckets of one target bucket: one of each generation of names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IndexKind {
-    pub target: &'static Bucket,
+/// The four buckets that index rows point at, in the table's order, read off the pointer rules.
+pub fn targets() -> impl Iterator<Item = &'static Bucket> {
+    BUCKETS.iter().filter(|bucket| bucket.owner == Owner::Actor && pointing_at(bucket).next().is_some())
 }
 
-impl IndexKind {
-    /// The four kinds, in the table's order, read off the pointer rules.
-    pub fn all() -> impl Iterator<Item = IndexKind> {
-        BUCKETS
-            .iter()
-            .filter(|target| pointers_at(target.name).next().is_some())
-            .filter_map(|target| (bucket::of_actor(target.name) == Some(target)).then_some(IndexKind { target }))
-    }
-
-    /// The index buckets of this kind, older generation first.
-    pub fn buckets(self) -> impl Iterator<Item = &'static Bucket> {
-        pointers_at(self.target.name)
-    }
-}
-
-fn pointers_at(target_name: &str) -> impl Iterator<Item = &'static Bucket> {
-    BUCKETS.iter().filter(move |index| matches!(index.rule, Rule::Pointer { target } if target == target_name))
+/// The index buckets of a target bucket, one of each generation of names, the older one first.
+pub fn pointing_at(target: &Bucket) -> impl Iterator<Item = &'static Bucket> + use<> {
+    let name = target.name;
+    BUCKETS.iter().filter(move |index| matches!(index.rule, Rule::Pointer { target } if target == name))
 }
 
 /// The keys that an index row for a token, a code or a client can have, in both generations, the older one first.
 pub fn keys_of(token: &RowKey, bucket: &Bucket) -> impl Iterator<Item = (&'static Bucket, RowKey)> + use<> {
-    let (name, target) = (token.name_in(bucket).map(str::to_owned), bucket.name);
-    name.into_iter().flat_map(move |name| {
-        pointers_at(target).map(move |index| (index, RowKey::in_bucket(OAUTH_OWNER, index, &name)))
-    })
+    let name = token.name_in(bucket).map(str::to_owned);
+    pointing_at(bucket).filter_map(move |index| Some((index, RowKey::in_bucket(OAUTH_OWNER, index, name.as_deref()?))))
 }
 
 /// Whether a row of the bucket that TTL removes leaves rows behind: an index row that points at it, a provider row that it
 /// alone named.
 pub fn leaves_rows_behind(bucket: &Bucket) -> bool {
-    let hung_on = bucket::can_refer(bucket) || pointers_at(bucket.name).next().is_some();
+    let hung_on = bucket::can_refer(bucket) || pointing_at(bucket).next().is_some();
     hung_on && bucket.owner == Owner::Actor && bucket.ttl.is_some()
 }
 

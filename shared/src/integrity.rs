@@ -54,7 +54,7 @@ pub fn target_key(row: &Row, index_bucket: &Bucket) -> Option<RowKey> {
 
 /// Whether a row under the index key of a token leads to another row than the token. One that cannot be read may lead
 /// anywhere; one that leads elsewhere is no way to the token, and may be dangling and gone the next moment.
-pub fn leads_elsewhere(index_row: &Row, token: &RowKey) -> bool {
+fn leads_elsewhere(index_row: &Row, token: &RowKey) -> bool {
     let target = index_row.known_bucket().and_then(|bucket| target_key(index_row, bucket));
     target.is_some_and(|target| target != *token)
 }

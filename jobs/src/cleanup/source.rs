@@ -7,6 +7,7 @@ use crate::walk::tally::Tally;
 use crate::walk::{Context, Source};
 use shared::bucket::{Bucket, Rule};
 use shared::disposal::{self, Condemned};
+use shared::index;
 use shared::integrity::{self, Question};
 use shared::row::{Row, RowKey};
 use shared::segment::Segment;
@@ -53,7 +54,7 @@ impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
     /// Refresh tokens name the provider rows of access tokens. Once those are deleted, one read decides; before, it takes four.
     fn waits_for_earlier_pieces(&self) -> bool {
         let begins = self.name.is_empty();
-        begins && matches!(STEPS.get(self.step), Some(Step::Index(kind)) if kind.target.rule == Rule::Refresh)
+        begins && matches!(STEPS.get(self.step), Some(Step::Index(target)) if target.rule == Rule::Refresh)
     }
 
     /// As many units as one lookup takes, or many rows without any.
@@ -95,7 +96,7 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
     fn open(&mut self) {
         let buckets: Vec<&'static Bucket> = match STEPS.get(self.step) {
             Some(Step::Bucket(bucket)) => vec![bucket],
-            Some(Step::Index(kind)) => kind.buckets().collect(),
+            Some(Step::Index(target)) => index::pointing_at(target).collect(),
             None => Vec::new(),
         };
         let open = |bucket| BucketRows::open(self.context.store, bucket, self.segment, &self.name);

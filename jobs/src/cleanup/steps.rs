@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use shared::bucket::{BUCKETS, Bucket, Rule};
-use shared::index::IndexKind;
+use shared::index;
 
-/// One step: a bucket judged by itself, or the index buckets of one kind, both generations.
+/// One step: a bucket judged by itself, or the index buckets that point at one, both generations.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Bucket(&'static Bucket),
-    Index(IndexKind),
+    Index(&'static Bucket),
 }
 
 /// Every bucket of the system actors that can hold dead rows.
@@ -17,13 +17,12 @@ pub(super) static STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
     let direct = BUCKETS.iter().filter(|bucket| {
         bucket.system_owner().is_some() && !matches!(bucket.rule, Rule::Pointer { .. } | Rule::Provider | Rule::Never)
     });
-    direct.map(Step::Bucket).chain(IndexKind::all().map(Step::Index)).collect()
+    direct.map(Step::Bucket).chain(index::targets().map(Step::Index)).collect()
 });
 
 pub(super) fn step_name(step: usize) -> &'static str {
     match STEPS.get(step) {
-        Some(Step::Bucket(bucket)) => bucket.name,
-        Some(Step::Index(kind)) => kind.target.name,
+        Some(Step::Bucket(bucket) | Step::Index(bucket)) => bucket.name,
         None => "end",
     }
 }

@@ -12,7 +12,7 @@ use crate::walk::{Chain, Providers, Stop};
 use shared::bucket::{self, Bucket, Generation, OAUTH_OWNER};
 use shared::disposal::Judged;
 use shared::expiry::{DeleteReason, KeepReason};
-use shared::index::{self, IndexKind};
+use shared::index;
 use shared::integrity::{self, Indexed, Lookup, Referrers};
 use shared::row::{Row, RowKey};
 
@@ -287,6 +287,5 @@ where
 const CLIENTS: &str = "mcp_clients";
 
 pub(super) fn client_index(generation: Generation) -> Option<&'static Bucket> {
-    let kind = IndexKind { target: bucket::of_actor(CLIENTS)? };
-    kind.buckets().find(|index| index.generation == generation)
+    index::pointing_at(bucket::of_actor(CLIENTS)?).find(|index| index.generation == generation)
 }

@@ -10,7 +10,6 @@ use futures_util::{StreamExt, TryStreamExt};
 
 use crate::explain::{Course, explain};
 use crate::store::{Budget, ReadRows, Result, ScanTable, StoreError, WriteTtl, scan_pages};
-use shared::disposal::Restoration;
 use shared::expiry::{self, Policy, Verdict};
 use shared::row::{Raw, Row};
 use shared::time::EpochSeconds;
@@ -39,8 +38,8 @@ impl Wanted {
             && self.owner.as_deref().is_none_or(|owner| row.key.owner == owner)
     }
 
-    fn is_since(&self, restoration: &Restoration) -> bool {
-        self.since.is_none_or(|since| restoration.until().plus(-self.retired_for) >= since)
+    fn is_since(&self, until: EpochSeconds) -> bool {
+        self.since.is_none_or(|since| until.plus(-self.retired_for) >= since)
     }
 }
 
@@ -97,24 +96,25 @@ where
             }
         };
         let read = page.len() as u64;
-        let mut retired: Vec<Restoration> = Vec::new();
+        let mut retired: Vec<(Row, EpochSeconds)> = Vec::new();
         for row in page.into_iter().filter(|row| row.retired_from != Raw::Absent && wanted.names(row)) {
-            if !row.is_retired() {
-                restored.of(&row).rewritten += 1;
+            match row.retirement().map(|(until, _)| until) {
+                None => restored.of(&row).rewritten += 1,
+                Some(until) if wanted.is_since(until) => retired.push((row, until)),
+                Some(_) => {}
             }
-            retired.extend(Restoration::of(row).filter(|one| wanted.is_since(one)));
         }
-        let done: Vec<(Restoration, Result<Done>)> = futures_util::stream::iter(retired)
-            .map(|one| async move {
-                let done = put_back(store, &one, wanted, now, dry).await;
-                (one, done)
+        let done: Vec<(Row, EpochSeconds, Result<Done>)> = futures_util::stream::iter(retired)
+            .map(|(row, until)| async move {
+                let done = put_back(store, &row, wanted, now, dry).await;
+                (row, until, done)
             })
             .buffer_unordered(CONCURRENCY)
             .collect()
             .await;
         let before = restored.sum(|counts| counts.restored);
-        for (one, done) in done {
-            restored.count(&one, done);
+        for (row, until, done) in done {
+            restored.count(&row, until, done);
         }
         restored.read += read;
         let written = if dry { 0 } else { restored.sum(|counts| counts.restored) - before };
@@ -131,10 +131,10 @@ impl Restored {
         self.buckets.entry(bucket.to_owned()).or_default()
     }
 
-    fn count(&mut self, one: &Restoration, done: Result<Done>) {
-        let counts = self.of(one.row());
+    fn count(&mut self, row: &Row, until: EpochSeconds, done: Result<Done>) {
+        let counts = self.of(row);
         counts.retired += 1;
-        counts.until = counts.until.into_iter().chain([one.until().get()]).min();
+        counts.until = counts.until.into_iter().chain([until.get()]).min();
         match done {
             Ok(Done { reason, written }) => {
                 *counts.reasons.entry(reason).or_default() += 1;
@@ -164,16 +164,17 @@ struct Done {
     written: bool,
 }
 
+/// Gives a retired row the TTL that it had.
 async fn put_back<S: ReadRows + WriteTtl>(
     store: &S,
-    one: &Restoration,
+    row: &Row,
     wanted: &Wanted,
     now: EpochSeconds,
     dry: bool,
 ) -> Result<Done> {
-    let reason = reason(store, one.row(), now, &wanted.policy.deleting()).await?;
-    let written = dry || store.write_ttl(one.row(), one.ttl()).await?;
-    tracing::trace!(row = ?one.row().key, reason, dry, written, "restore");
+    let reason = reason(store, row, now, &wanted.policy.deleting()).await?;
+    let written = dry || store.write_ttl(row, row.ttl_before()).await?;
+    tracing::trace!(row = ?row.key, reason, dry, written, "restore");
     Ok(Done { reason, written })
 }
 

@@ -38,15 +38,6 @@ impl Selector {
             Selector::Actor(id) | Selector::Client { id, .. } | Selector::Chain(id) | Selector::Token(id) => id,
         }
     }
-
-    /// Whether rows are claimed that only another row leads to.
-    fn follows_links(&self) -> bool {
-        match self {
-            Selector::Chain(_) | Selector::Token(_) => true,
-            // Each of their rows names them itself, and a link must not lead to somebody else's row.
-            Selector::Actor(_) | Selector::Client { .. } => false,
-        }
-    }
 }
 
 impl fmt::Debug for Selector {
@@ -70,38 +61,36 @@ impl From<bool> for Belongs {
     }
 }
 
+/// The row's kind and name; `None` for a row that is not the bucket's, or that a revocation never touches.
+fn kind_and_name<'r>(row: &'r Row, bucket: &Bucket) -> Option<(Kind, &'r str)> {
+    kind(bucket).zip(row.name_in(bucket)).filter(|_| row.is_of(bucket))
+}
+
 /// Whether the row belongs to the selector by what is in it, without the rows that lead to it.
 pub fn belongs(row: &Row, bucket: &Bucket, selector: &Selector) -> Belongs {
-    let (Some(kind), Some(name)) = (kind(bucket), row.name_in(bucket)) else { return Belongs::No };
-    if !row.is_of(bucket) {
-        return Belongs::No;
-    }
-    let says = |mark: fn(&Marks) -> Option<&String>, id: &str| match Marks::read(row, kind) {
-        Some(marks) => Belongs::from(mark(&marks).is_some_and(|said| said == id)),
-        None => Belongs::Unreadable,
+    let Some((kind, name)) = kind_and_name(row, bucket) else { return Belongs::No };
+    let says = |it: &dyn Fn(&Marks) -> bool| {
+        Marks::read(row, kind).map_or(Belongs::Unreadable, |marks| Belongs::from(it(&marks)))
     };
     match (selector, kind) {
         // The partition decides, whatever is in the row.
         (Selector::Actor(id), Kind::Token | Kind::Provider) => (row.key.owner == *id).into(),
-        (Selector::Actor(id), Kind::Session | Kind::Spa) => says(|marks| marks.actor.as_ref(), id),
+        (Selector::Actor(id), Kind::Session | Kind::Spa) => says(&|marks| marks.actor.as_ref() == Some(id)),
         (Selector::Actor(_), Kind::Index | Kind::Client) => Belongs::No,
-        (Selector::Client { id, .. }, Kind::Token) => says(|marks| marks.client.as_ref(), id),
+        (Selector::Client { id, .. }, Kind::Token) => says(&|marks| marks.client.as_ref() == Some(id)),
         (Selector::Client { id, and_record }, Kind::Client) => (*and_record && name == id).into(),
         (Selector::Client { id, and_record }, Kind::Index) => {
             (*and_record && name == id && is_of_clients(bucket)).into()
         }
         (Selector::Client { .. }, Kind::Session | Kind::Spa | Kind::Provider) => Belongs::No,
-        (Selector::Chain(id), Kind::Token | Kind::Spa) => says(|marks| marks.chain.as_ref(), id),
+        (Selector::Chain(id), Kind::Token | Kind::Spa) => says(&|marks| marks.chain.as_ref() == Some(id)),
         (Selector::Chain(_), Kind::Session | Kind::Provider | Kind::Index | Kind::Client) => Belongs::No,
         (Selector::Token(token), Kind::Session | Kind::Spa | Kind::Token) if name == token => Belongs::Yes,
         (Selector::Token(_), Kind::Spa) => Belongs::No,
         // The token's own row may be gone, and the tokens issued with it still there.
-        (Selector::Token(token), Kind::Session | Kind::Token) => match Marks::read(row, kind) {
-            Some(marks) => {
-                [marks.access_token, marks.refresh_token].iter().flatten().any(|named| named == token).into()
-            }
-            None => Belongs::Unreadable,
-        },
+        (Selector::Token(token), Kind::Session | Kind::Token) => {
+            says(&|marks| [&marks.access_token, &marks.refresh_token].into_iter().flatten().any(|named| named == token))
+        }
         (Selector::Token(token), Kind::Index) => (name == token && !is_of_clients(bucket)).into(),
         (Selector::Token(_), Kind::Provider | Kind::Client) => Belongs::No,
     }
@@ -129,13 +118,10 @@ pub struct Selection {
 
 impl Selection {
     pub fn new(selector: Selector) -> Self {
-        let chains = match &selector {
-            Selector::Chain(id) => HashSet::from([id.clone()]),
-            Selector::Actor(_) | Selector::Client { .. } | Selector::Token(_) => HashSet::new(),
-        };
+        let chain = if let Selector::Chain(id) = &selector { Some(id.clone()) } else { None };
         Self {
             selector,
-            chains,
+            chains: chain.into_iter().collect(),
             tokens: HashSet::new(),
             token_ids: HashSet::new(),
             providers: BTreeSet::new(),
@@ -177,16 +163,12 @@ impl Selection {
     /// Whether an actor is revoked and this session may become that actor's: its sign-in is not finished.
     pub fn is_unassigned(&self, row: &Row, bucket: &Bucket) -> bool {
         matches!(self.selector, Selector::Actor(_))
-            && kind(bucket) == Some(Kind::Session)
-            && row.is_of(bucket)
+            && kind_and_name(row, bucket).is_some_and(|(kind, _)| kind == Kind::Session)
             && Marks::read(row, Kind::Session).is_some_and(|marks| marks.actor.is_none())
     }
 
     fn is_linked(&self, row: &Row, bucket: &Bucket) -> bool {
-        let (Some(kind), Some(name)) = (kind(bucket), row.name_in(bucket)) else { return false };
-        if !row.is_of(bucket) {
-            return false;
-        }
+        let Some((kind, name)) = kind_and_name(row, bucket) else { return false };
         let pair = |owner: &str, name: &str| (owner.to_owned(), name.to_owned());
         let owner = row.key.owner.as_str();
         match kind {
@@ -194,9 +176,13 @@ impl Selection {
             Kind::Index => {
                 return pointed_actor(&row.data).is_some_and(|actor| self.tokens.contains(&pair(&actor, name)));
             }
-            Kind::Session | Kind::Spa | Kind::Token if !self.selector.follows_links() => return false,
             Kind::Client => return false,
             Kind::Session | Kind::Spa | Kind::Token => {}
+        }
+        match self.selector {
+            Selector::Chain(_) | Selector::Token(_) => {}
+            // Each of their rows names them itself, and a link must not lead to somebody else's row.
+            Selector::Actor(_) | Selector::Client { .. } => return false,
         }
         if self.tokens.contains(&pair(owner, name)) {
             return true;

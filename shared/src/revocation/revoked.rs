@@ -94,10 +94,7 @@ impl Revoked {
 
     /// When the row was written and when it expires, by its own fields.
     pub fn times(&self) -> (Option<EpochSeconds>, Option<EpochSeconds>) {
-        let read = |field| match field {
-            Field::Is(at) => Some(at),
-            Field::Missing | Field::Malformed => None,
-        };
-        Fields::read(&self.row.data).map_or((None, None), |fields| (read(fields.created_at), read(fields.expires_at)))
+        let fields = Fields::read(&self.row.data);
+        fields.map_or((None, None), |fields| (fields.created_at.value(), fields.expires_at.value()))
     }
 }

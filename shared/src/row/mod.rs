@@ -124,11 +124,8 @@ impl Row {
 
     /// When it was written, by its own field or by its TTL.
     pub fn created_at(&self, bucket: &Bucket) -> Option<EpochSeconds> {
-        match (Fields::read(&self.data).map_or(Field::Missing, |fields| fields.created_at), self.ttl()) {
-            (Field::Is(at), _) => Some(at),
-            (Field::Missing | Field::Malformed, Ttl::At(at)) => bucket.created_at(at),
-            (Field::Missing | Field::Malformed, Ttl::Absent | Ttl::Malformed) => None,
-        }
+        let own = Fields::read(&self.data).and_then(|fields| fields.created_at.value());
+        own.or_else(|| bucket.created_at(self.ttl().at()?))
     }
 
     /// The TTL that the application gave the row: retiring a row does not change how it is judged.
@@ -251,6 +248,14 @@ impl Ttl {
         }
     }
 
+    /// The moment, where it does not matter why there is none.
+    pub fn at(self) -> Option<EpochSeconds> {
+        match self {
+            Ttl::At(at) => Some(at),
+            Ttl::Absent | Ttl::Malformed => None,
+        }
+    }
+
     pub fn state(self, now: EpochSeconds) -> TtlState {
         match self {
             Ttl::Absent => TtlState::Absent,
@@ -268,6 +273,16 @@ pub enum Field<T> {
     Missing,
     Malformed,
     Is(T),
+}
+
+impl<T> Field<T> {
+    /// The value, where it does not matter why there is none.
+    pub fn value(self) -> Option<T> {
+        match self {
+            Field::Is(value) => Some(value),
+            Field::Missing | Field::Malformed => None,
+        }
+    }
 }
 
 /// The members of a JSON object, read as Python reads them: the last of two equal keys counts, and null is as good as missing.

@@ -7,7 +7,7 @@ use model::rows::{self, ACTOR};
 use model::verdict::{Kind, Settings, Time, left_to_ttl, usable};
 use shared::bucket::{BUCKETS, Bucket, can_refer, provider};
 use shared::cascade;
-use shared::disposal::{Condemned, Disposal, Judged, Restoration, condemn};
+use shared::disposal::{Condemned, Disposal, Judged, condemn};
 use shared::expiry::Policy;
 use shared::index;
 use shared::integrity::{self, Indexed, Lookup, Referrers, Sighting};
@@ -167,7 +167,7 @@ fn check(source: &Dead, case: &Case, now: i64, dead: &Condemned, retire: Option<
         }
         Disposal::Retire(retirement) => {
             let seconds = i64::try_from(retire.expect("retired by a run that deletes")).unwrap();
-            assert!(!left && retirement.until() == at(now + seconds), "{}", context());
+            assert!(!left && retirement.ttl() == rows::number(now + seconds), "{}", context());
             assert_eq!((retirement.row(), retirement.condemned().reason()), (&case.row, dead.reason()));
             // From the year 5138 on, a TTL counts as one in milliseconds, which DynamoDB does not act on.
             if usable(Time::At(i128::from(now + seconds)), now.into()).is_some() {
@@ -184,8 +184,7 @@ fn check_retired_once(source: &Dead, case: &Case, after: &Row, now: i64, until: 
     let context = || format!("{} of {}, retired at {now}: {}", source.decision, source.bucket.name, case.show());
     assert!(after.is_retired() && after.ttl_before() == &case.row.ttl, "{}", context());
     assert_eq!((&after.key, &after.bucket, &after.data), (&case.row.key, &case.row.bucket, &case.row.data));
-    let restoration = Restoration::of(after.clone()).expect("a retired row can be restored");
-    assert_eq!(restoration.ttl(), &case.row.ttl, "{}", context());
+    assert_eq!(after.retirement(), Some((at(until), &case.row.ttl)), "{}", context());
     let mut cases = 0;
     for later in [now, now + 1, until - 1, until, until + 1, until + FIVE_YEARS, until + FIVE_YEARS + 1] {
         if !CLOCK.contains(&later) {
@@ -203,11 +202,11 @@ fn check_retired_once(source: &Dead, case: &Case, after: &Row, now: i64, until: 
     cases
 }
 
-/// Until when a later run retires the row; `None` if it writes nothing.
-fn written(source: &Dead, row: &Row, now: i64, retire: Option<i128>) -> Option<EpochSeconds> {
+/// The TTL that a later run gives the row; `None` when it writes nothing.
+fn written(source: &Dead, row: &Row, now: i64, retire: Option<i128>) -> Option<Raw> {
     let condemned = (source.decide)(row.clone(), at(now), &rules(retire))?;
     match condemned.dispose(at(now), &rules(retire)) {
-        Disposal::Retire(retirement) => Some(retirement.until()),
+        Disposal::Retire(retirement) => Some(retirement.ttl()),
         Disposal::LeaveToTtl(_) => None,
         Disposal::Delete(_) => panic!("a run that retires deletes nothing"),
     }

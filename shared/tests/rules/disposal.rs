@@ -7,7 +7,7 @@ use model::rows::{NOW, bucket, json as data, number, row, text};
 use model::to_row;
 use proptest::prelude::*;
 use serde_json::json;
-use shared::disposal::{Disposal, Restoration, condemn, is_left_to_ttl};
+use shared::disposal::{Disposal, condemn, is_left_to_ttl};
 use shared::expiry::{KeepReason as K, Policy, Verdict, judge};
 use shared::integrity::{self, Question};
 use shared::row::{Raw, Row, Ttl};
@@ -98,9 +98,7 @@ fn retired_from_restores_every_raw_value() {
         assert_eq!((after.ttl_before(), after.ttl()), (&ttl, before.ttl()));
         assert!(!stored.contains(&after.retired_from), "two values are stored in the same way");
         stored.push(after.retired_from.clone());
-        let restoration = Restoration::of(after).expect("retired");
-        assert_eq!((restoration.ttl(), restoration.until()), (&ttl, EpochSeconds::new(NOW + 7 * DAY)));
-        assert!(Restoration::of(before).is_none());
+        assert_eq!(after.retirement(), Some((EpochSeconds::new(NOW + 7 * DAY), &ttl)));
     }
 }
 
@@ -124,7 +122,7 @@ fn a_row_is_retired_only_while_its_ttl_is_the_end_of_the_retirement() {
         ("none", end(), Raw::Absent, false),
     ] {
         let row = Row { retired_from, ..session(ttl.clone()) };
-        assert_eq!((row.is_retired(), Restoration::of(row.clone()).is_some()), (is_retired, is_retired), "{what}");
+        assert_eq!(row.is_retired(), is_retired, "{what}");
         assert!(is_retired || row.ttl() == Ttl::read(&ttl), "{what}: not judged by the stored TTL");
         let earlier = EpochSeconds::new(NOW - DAY);
         assert_eq!(is_left_to_ttl(&row, earlier, &RETIRING), is_retired, "{what}: an end beyond the days");

@@ -7,7 +7,7 @@ use shared::expiry::DeleteReason as D;
 use shared::expiry::KeepReason as K;
 use shared::expiry::Verdict::{self, Delete, Keep};
 use shared::expiry::{Policy, judge};
-use shared::index::{self, IndexKind};
+use shared::index;
 use shared::integrity::{Lookup, Question, Referrers, ask, compare, judge_provider};
 use shared::row::{Raw, Row, RowKey, Ttl, TtlState};
 use shared::time::EpochSeconds;
@@ -552,11 +552,11 @@ fn the_bucket_table_has_the_ttls_of_the_library() {
 
 #[test]
 fn every_index_bucket_points_at_a_bucket_of_the_actors_in_two_generations() {
-    let kinds: Vec<_> = IndexKind::all()
-        .map(|kind| (kind.target.name, kind.buckets().map(|bucket| bucket.name).collect::<Vec<_>>()))
+    let targets: Vec<_> = index::targets()
+        .map(|target| (target.name, index::pointing_at(target).map(|bucket| bucket.name).collect::<Vec<_>>()))
         .collect();
     assert_eq!(
-        kinds,
+        targets,
         [
             ("mcp_auth_codes", vec!["auth_code_index", "_auth_code_index"]),
             ("mcp_tokens", vec!["access_token_index", "_access_token_index"]),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 use shared::bucket::{BUCKETS, Bucket, OAUTH_OWNER, Owner, Rule};
-use shared::index::IndexKind;
+use shared::index;
 use shared::pyjson::dumps;
 use values::{number, text};
 
@@ -260,7 +260,7 @@ impl Builder {
             let token = self.put(&owner, target, &name, &object, ttl);
             at = at.or((target == bucket).then_some(token));
         }
-        for index in (IndexKind { target }).buckets() {
+        for index in index::pointing_at(target) {
             if index == bucket || self.random.u8(..3) > 0 {
                 let ttl = self.ttl(created, index.ttl, state);
                 let row = self.put(OAUTH_OWNER, index, &name, &json!(owner), ttl);
@@ -323,7 +323,7 @@ impl Builder {
             }
             let ttl = self.ttl(created, bucket.ttl, state);
             rows.push((bucket, self.put(&actor, bucket, &name, &object, ttl)));
-            for index in (IndexKind { target: bucket }).buckets() {
+            for index in index::pointing_at(bucket) {
                 if self.random.bool() {
                     let ttl = self.ttl(created, index.ttl, state);
                     rows.push((index, self.put(OAUTH_OWNER, index, &name, &json!(actor), ttl)));

@@ -1,7 +1,7 @@
 //! The runs, step by step: every read and every delete is a step, and other writers act in between. All decisions are `shared`'s.
 
 use shared::cascade;
-use shared::disposal::{self, Restoration};
+use shared::disposal;
 use shared::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
 use shared::integrity::{self, Indexed, Lookup, Question, Referrers, Sighting};
 use shared::row::Row;
@@ -388,9 +388,9 @@ impl RunStep<'_> {
         let policy = Policy { retire: Some(RETIREMENT.into()), ..self.setup.policy() };
         match self.run.kind {
             Kind::Restore => {
-                if let Some(restoration) = Restoration::of(row) {
+                if let Some((_, had)) = row.retirement() {
                     let ttl = cell.own_ttl();
-                    assert_eq!(*restoration.ttl(), self.setup.row(which, Cell { ttl, retired_from: None, ..cell }).ttl);
+                    assert_eq!(*had, self.setup.row(which, Cell { ttl, retired_from: None, ..cell }).ttl);
                     self.world.put(which, Some(Cell { ttl, retired_from: None, ..cell }));
                 }
             }

@@ -1,4 +1,4 @@
-//! What only the removal of unused clients asks for.
+//! What only the operator's tool asks for: deletes of rows that are alive, and of clients that nobody uses.
 
 use serde_json::json;
 
@@ -7,14 +7,21 @@ use super::attributes::Write;
 use super::call::Phase;
 use super::delete::{Begun, End};
 use super::pace::Direction;
-use jobs::store::{Deletes, PruneClients, Result};
+use jobs::store::{Deletes, PruneClients, Result, RevokeRows};
 use shared::bucket::{Bucket, OAUTH_OWNER};
 use shared::clients::{ClientId, Pruned};
+use shared::revocation::Revoked;
+
+impl RevokeRows for Dynamo {
+    async fn revoke(&self, rows: &[Revoked]) -> Deletes {
+        let begun = if rows.iter().all(Revoked::is_way_in) { Begun::IsFinished } else { Begun::MayStop };
+        self.end_as_read(rows.iter().map(|row| End::Delete(row.row())), begun).await
+    }
+}
 
 impl PruneClients for Dynamo {
     async fn prune(&self, rows: &[Pruned]) -> Deletes {
-        let ends: Vec<End<'_>> = rows.iter().map(|row| End::Delete(row.row())).collect();
-        self.end_as_read(&ends, Begun::MayStop).await
+        self.end_as_read(rows.iter().map(|row| End::Delete(row.row())), Begun::MayStop).await
     }
 
     async fn put_back(&self, index: &'static Bucket, client: ClientId) -> Result<bool> {
