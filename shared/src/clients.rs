@@ -41,11 +41,11 @@ impl std::fmt::Display for ClientId {
 }
 
 /// What is known of a client so far. Small: each client of the table has one in memory.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the client, in one byte")]
 struct Known {
-    /// A second before the year 2106; a client without one is kept.
-    registered: Option<u32>,
+    /// A second before the year 2106, or [`NO_AGE`]: then the client is kept.
+    registered: u32,
     /// Place in the list of names.
     name: u16,
     /// There is a record of owner `_actingweb_oauth2`.
@@ -56,9 +56,20 @@ struct Known {
     named_by_dead: bool,
 }
 
+const NO_AGE: u32 = u32::MAX;
+
 impl Known {
+    const NOTHING: Self = Self {
+        registered: NO_AGE,
+        name: 0,
+        registered_itself: false,
+        is_actors_own: false,
+        named_by_live: false,
+        named_by_dead: false,
+    };
+
     fn registered(&self) -> Option<EpochSeconds> {
-        self.registered.map(|at| EpochSeconds::new(at.into()))
+        (self.registered != NO_AGE).then(|| EpochSeconds::new(self.registered.into()))
     }
 }
 
@@ -177,10 +188,10 @@ impl Clients {
         };
         let name = row.data.text().and_then(Members::read).and_then(|record| record.text("client_name"));
         let name = name.map_or(0, |name| self.place(&name));
-        let known = self.known.entry(id).or_default();
+        let known = self.known.entry(id).or_insert(Known::NOTHING);
         if row.key.owner == OAUTH_OWNER {
             known.registered_itself = true;
-            known.registered = registered(row).and_then(|at| u32::try_from(at.get()).ok());
+            known.registered = registered(row).and_then(|at| u32::try_from(at.get()).ok()).unwrap_or(NO_AGE);
             known.name = name;
         } else {
             known.is_actors_own = true;
@@ -208,7 +219,7 @@ impl Clients {
         let mut is_live = None;
         for id in ClientId::all_in(text).chain(escaped) {
             let is_live = *is_live.get_or_insert_with(|| is_live_row(row, self.now));
-            let known = self.known.entry(id).or_default();
+            let known = self.known.entry(id).or_insert(Known::NOTHING);
             known.named_by_live |= is_live;
             known.named_by_dead |= !is_live;
         }
