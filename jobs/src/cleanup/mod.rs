@@ -97,12 +97,13 @@ impl<S: ReadRows + DeleteRows + RetireRows + Budget> WalkRows<S> for Cleanup {
         segment: Option<Segment>,
         from: &Value,
         _: &Checkpoint<'_, S>,
-    ) -> Walked<Value> {
+    ) -> Walked<()> {
         let from = Cursor::from_json(from);
         let source = SystemRows::new(context, segment, from.clone());
-        let Walked { counts, end, findings, notes } =
+        let (counts, stopped) =
             walk(context, source, async |units, counts: &mut Tally| work(context, units, counts).await).await;
-        Walked { counts, end: end.map(|at| at.blurred(from.as_ref()).to_json()), findings, notes }
+        let stopped = stopped.map(|(at, why)| (at.blurred(from.as_ref()).to_json(), why));
+        Walked { counts, stopped, findings: (), notes: Vec::new() }
     }
 }
 

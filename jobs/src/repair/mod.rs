@@ -24,7 +24,7 @@ use crate::store::{
     Budget, Consistency, DeleteRows, OwnState, PageOf, PageSize, ReadActors, ReadRows, RestoreClient, RetireRows,
     ScanTable, StoreError, state_key, state_value,
 };
-use crate::walk::{Context, WalkEnd, Walked, walk};
+use crate::walk::{Context, Stop, Walked, walk};
 use shared::bucket::{BUCKETS, Generation, OAUTH_OWNER};
 use shared::expiry::DeleteReason;
 use shared::integrity::Sighting;
@@ -113,7 +113,7 @@ where
         segment: Option<Segment>,
         from: &Value,
         checkpoint: &Checkpoint<'_, S>,
-    ) -> Walked<Value, Findings> {
+    ) -> Walked<Findings> {
         let (mut notes, mut findings) = (Vec::new(), Findings::default());
         let read = async {
             let seen = Seen::read(context.store, context.now, context.policy.grace).await?;
@@ -122,7 +122,8 @@ where
         let (seen, writes_new_names) = match read.await {
             Ok(read) => read,
             Err(error) => {
-                return Walked { counts: Tally::default(), end: WalkEnd::Fault(from.clone(), error), findings, notes };
+                let stopped = Some((from.clone(), Stop::Fault(error)));
+                return Walked { counts: Tally::default(), stopped, findings, notes };
             }
         };
         match context.store.holds_actors().await {
@@ -143,16 +144,16 @@ where
             Some((number, of)) => (number..number + 1, of),
         };
         let progress = RefCell::new(Progress::from_json(from, of));
-        let (counts, end) = walk.walk_segments(wanted, &progress, checkpoint).await;
+        let (counts, stopped) = walk.walk_segments(wanted, &progress, checkpoint).await;
         // Only a complete walk from the beginning has seen every row.
-        let whole = end == WalkEnd::Complete && from.is_null() && segment.is_none();
+        let whole = stopped.is_none() && from.is_null() && segment.is_none();
         let mut notes = walk.notes.take();
         if !context.is_dry()
             && let Err(error) = walk.seen.write(context.store, whole).await
         {
             notes.push(format!("the rows of unknown age could not be recorded ({error}): they are kept longer"));
         }
-        Walked { counts, end, findings: walk.findings.take(), notes }
+        Walked { counts, stopped, findings: walk.findings.take(), notes }
     }
 }
 
@@ -165,51 +166,53 @@ where
         wanted: Range<i32>,
         progress: &RefCell<Progress>,
         checkpoint: &Checkpoint<'_, S>,
-    ) -> (Tally, WalkEnd<Value>) {
+    ) -> (Tally, Option<(Value, Stop)>) {
         let open: Vec<i32> = wanted.filter(|segment| !progress.borrow().done.contains(segment)).collect();
         // MAX_DELETES is exact only if the segments are done one after another.
         let concurrency = if self.context.is_sequential() { 1 } else { CONCURRENT_SEGMENTS };
-        let ended: RefCell<Option<WalkEnd<()>>> = RefCell::new(None);
+        let stopped = RefCell::new(None);
         let counts = futures_util::stream::iter(open)
-            .map(|segment| self.walk_segment(segment, progress, &ended, checkpoint))
+            .map(|segment| self.walk_segment(segment, progress, &stopped, checkpoint))
             .buffer_unordered(concurrency)
             .fold(Tally::default(), async |mut sum, counts| {
                 sum.add(&counts);
                 sum
             })
             .await;
-        let end = ended.into_inner().unwrap_or(WalkEnd::Complete).map(|()| json!(*progress.borrow()));
-        (counts, end)
+        (counts, stopped.into_inner().map(|why| (json!(*progress.borrow()), why)))
     }
 
     async fn walk_segment(
         &self,
         segment: i32,
         progress: &RefCell<Progress>,
-        ended: &RefCell<Option<WalkEnd<()>>>,
+        stopped: &RefCell<Option<Stop>>,
         checkpoint: &Checkpoint<'_, S>,
     ) -> Tally {
-        if ended.borrow().is_some() {
+        if stopped.borrow().is_some() {
             return Tally::default();
         }
         let (from, of) = (progress.borrow().place_in(segment), progress.borrow().segments);
         let source = SegmentRows::new(self.context, segment, of, from);
-        let Walked { counts, end, .. } =
+        let (counts, end) =
             walk(self.context, source, async |units, counts: &mut Tally| self.work(units, counts).await).await;
-        let end = match end {
-            WalkEnd::Complete => {
+        let why = match end {
+            None => {
                 progress.borrow_mut().finish(segment);
                 let so_far = json!(*progress.borrow());
                 match checkpoint.save(so_far).await {
                     Ok(()) => return counts,
-                    Err(error) => WalkEnd::Fault((), error),
+                    Err(error) => Stop::Fault(error),
                 }
             }
-            end => end.map(|at| progress.borrow_mut().stop(segment, at)),
+            Some((at, why)) => {
+                progress.borrow_mut().stop(segment, at);
+                why
+            }
         };
         // A fault outweighs the deadline.
-        if !matches!(*ended.borrow(), Some(WalkEnd::Fault(..))) {
-            *ended.borrow_mut() = Some(end);
+        if !matches!(*stopped.borrow(), Some(Stop::Fault(_))) {
+            *stopped.borrow_mut() = Some(why);
         }
         counts
     }

@@ -20,7 +20,7 @@ use crate::store::{
     Budget, Consistency, DeleteRows, InspectTable, OwnState, PageOf, PageSize, ReadRows, RetireRows, ScanTable,
     StopWork, StoreError, TtlSetting,
 };
-use crate::walk::{Context, WalkEnd, Walked};
+use crate::walk::{Context, Stop, Walked};
 pub use error::RunError;
 use shared::bucket::{BUCKETS, JANITOR_OWNER, TTL_ATTRIBUTE};
 use shared::disposal::Condemned;
@@ -55,7 +55,7 @@ pub trait WalkRows<S>: Job {
         segment: Option<Segment>,
         from: &Value,
         checkpoint: &Checkpoint<'_, S>,
-    ) -> Walked<Value, Self::Findings>;
+    ) -> Walked<Self::Findings>;
 }
 
 /// Stores how far a walk has come, so that the next run continues there if this one is killed.
@@ -231,18 +231,18 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
     /// `MAX_DELETE_SHARE` takes a dry walk over the whole table, wherever an earlier run stopped.
     pub(crate) async fn refuse_above_share(&mut self, state: &JobState) -> Result<(), RunError> {
         let Some(limit) = self.settings.max_delete_share else { return Ok(()) };
-        let Walked { counts, end, .. } = self.walk_rows(true, None, state, &Value::Null).await;
+        let Walked { counts, stopped, .. } = self.walk_rows(true, None, state, &Value::Null).await;
         // The walk that follows is the one to watch.
         if let Some(watch) = self.clock.watch() {
             watch.restart();
         }
-        match end {
-            WalkEnd::Complete => check_share(&counts, limit),
-            WalkEnd::Fault(_, cause) => {
+        match stopped {
+            None => check_share(&counts, limit),
+            Some((_, Stop::Fault(cause))) => {
                 let report = self.report(Outcome::Failed, Tally::default(), state, Value::Null, None);
                 Err(RunError::Interrupted { report: Box::new(report), cause })
             }
-            WalkEnd::OutOfTime(_) | WalkEnd::MaxDeletes(_) => {
+            Some((_, Stop::OutOfTime | Stop::MaxDeletes)) => {
                 Err(RunError::ShareUnknown { problem: "there was not enough time to read all rows".to_owned() })
             }
         }
@@ -256,25 +256,26 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         let dry = self.settings.mode == Mode::DryRun;
         let writes_state = !dry && self.segment.is_none();
         let walk = self.walk_rows(dry, self.settings.max_deletes, &state, &state.cursor);
-        let (Walked { counts, end, findings, notes }, pause) =
+        let (Walked { counts, stopped, findings, notes }, pause) =
             if dry { (walk.await, None) } else { pause::stopping(self.store, self.clock, walk).await };
         let findings = json!(findings);
-        let (outcome, next) = match end {
-            WalkEnd::Fault(cursor, cause) => {
-                let report = self.report(Outcome::Failed, counts, &state, findings, Some(cursor));
+        let (next, why) = stopped.unzip();
+        let outcome = match why {
+            Some(Stop::Fault(cause)) => {
+                let report = self.report(Outcome::Failed, counts, &state, findings, next);
                 if writes_state {
                     // The fault is the error to return; the cursor is only worth a try.
                     let _ = self.store.write_state(J::NAME, &json!(state.after(&report))).await;
                 }
                 return Err(RunError::Interrupted { report: Box::new(report), cause });
             }
-            WalkEnd::OutOfTime(cursor) if pause.is_some() => (Outcome::Paused, Some(cursor)),
-            WalkEnd::OutOfTime(cursor) if self.clock.is_stopped() => (Outcome::Stopped, Some(cursor)),
-            WalkEnd::OutOfTime(cursor) => (Outcome::OutOfTime, Some(cursor)),
-            WalkEnd::MaxDeletes(cursor) => (Outcome::MaxDeletes, Some(cursor)),
-            WalkEnd::Complete if counts.rows_skipped() > 0 => (Outcome::Skipped, None),
-            WalkEnd::Complete if self.table_is_empty => (Outcome::EmptyTable, None),
-            WalkEnd::Complete => (Outcome::Complete, None),
+            Some(Stop::OutOfTime) if pause.is_some() => Outcome::Paused,
+            Some(Stop::OutOfTime) if self.clock.is_stopped() => Outcome::Stopped,
+            Some(Stop::OutOfTime) => Outcome::OutOfTime,
+            Some(Stop::MaxDeletes) => Outcome::MaxDeletes,
+            None if counts.rows_skipped() > 0 => Outcome::Skipped,
+            None if self.table_is_empty => Outcome::EmptyTable,
+            None => Outcome::Complete,
         };
         self.notes.extend(notes);
         self.notes.extend(pause.map(|pause| format!("{pause}: the next run continues from here")));
@@ -299,7 +300,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         max_deletes: Option<u64>,
         state: &JobState,
         from: &Value,
-    ) -> Walked<Value, J::Findings> {
+    ) -> Walked<J::Findings> {
         let planned = |row: &Condemned| {
             if let Some(watch) = self.clock.watch() {
                 watch.planned(row);
