@@ -15,20 +15,20 @@
 
 mod report;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures_util::StreamExt;
 use serde_json::Value;
 
-pub use report::{Broken, CascadeReport, Records};
+pub use report::{CascadeReport, Records};
 
 use crate::run::clock::RunClock;
-use crate::run::pause;
 use crate::run::report::{Outcome, Tally};
+use crate::run::{RunError, pause};
 use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, RetireRows, StoreError};
 use crate::walk::{Context, Stop};
 use shared::bucket::{self, Bucket};
-use shared::cascade::{Record, RemovedToken, condemn_index, condemn_provider, provider_row, read};
+use shared::cascade::{Ignored, Record, RemovedToken, condemn_index, condemn_provider, provider_row, read};
 use shared::disposal::{Condemned, Judged};
 use shared::expiry::KeepReason;
 use shared::integrity::{Lookup, Referrers};
@@ -63,7 +63,10 @@ impl Batch {
             batch.records.received += 1;
             match read(record, table) {
                 Record::RemovedToken(removal) => batch.removals.push(removal),
-                Record::Ignored(why) => batch.records.ignored(why),
+                Record::Ignored(why) => {
+                    batch.records.ignored += 1;
+                    batch.records.of_other_tables += u64::from(why == Ignored::OtherTable);
+                }
                 Record::Malformed => batch.records.malformed += 1,
             }
         }
@@ -75,18 +78,11 @@ impl Batch {
     pub fn is_empty(&self) -> bool {
         self.removals.is_empty()
     }
-}
 
-/// The result of a piece.
-struct Worked {
-    /// Which of its removals have to be delivered again.
-    unfinished: Vec<bool>,
-    stop: Option<Stop>,
-}
-
-impl Worked {
-    fn nothing(removals: &[RemovedToken], stop: Stop) -> Self {
-        Self { unfinished: vec![true; removals.len()], stop: Some(stop) }
+    /// The records if the invocation fails: all removals are delivered again, also those that were finished.
+    pub fn failed(&self) -> Records {
+        let sequences: BTreeSet<&str> = self.removals.iter().map(|removal| removal.sequence.as_str()).collect();
+        Records { failed: sequences.len() as u64, ..self.records }
     }
 }
 
@@ -97,14 +93,13 @@ pub async fn cascade<S>(
     batch: &Batch,
     settings: &Settings,
     clock: &RunClock,
-) -> Result<CascadeReport, Broken>
+) -> Result<CascadeReport, RunError>
 where
     S: ReadRows + DeleteRows + RetireRows + Budget,
 {
     let dry = settings.mode == Mode::DryRun;
     let work = Work { context: Context::new(store, clock.now(), settings.policy(), dry, settings.max_deletes) };
-    let mut report = CascadeReport::new(settings, clock, batch.records);
-    let mut stopped = None;
+    let mut report = CascadeReport::new(settings, clock, batch);
     let pause = if dry { Ok(None) } else { pause::read(store, clock).await };
     match pause {
         Ok(None) => {}
@@ -114,31 +109,25 @@ where
             report.run.usage = store.usage();
             return Ok(report);
         }
-        Err(cause) => {
-            report.fail(batch);
-            return Err(Broken { report: Box::new(report), cause });
-        }
+        Err(cause) => return Err(report.interrupted(cause)),
     }
+    let mut stopped = None;
     for piece in batch.removals.chunks(PIECE) {
+        let mut unfinished = vec![true; piece.len()];
         if stopped.is_none() && store.time_is_up() {
             stopped = Some(Stop::OutOfTime);
         }
-        let worked = match stopped.take() {
-            Some(stop) => Worked::nothing(piece, stop),
-            None => work.work(piece, &mut report.run.counts, &mut report.records).await,
-        };
-        let unfinished = piece.iter().zip(worked.unfinished).filter(|(_, unfinished)| *unfinished);
+        if stopped.is_none() {
+            stopped = work.work(piece, &mut unfinished, &mut report).await.err();
+        }
+        let unfinished = piece.iter().zip(unfinished).filter(|(_, unfinished)| *unfinished);
         report.failed.extend(unfinished.map(|(removal, _)| removal.sequence.clone()));
-        stopped = worked.stop;
     }
-    report.count_failed();
+    report.records.failed = report.failed.len() as u64;
     report.run.usage = store.usage();
     report.run.elapsed_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.run.outcome = match stopped {
-        Some(Stop::Fault(cause)) => {
-            report.fail(batch);
-            return Err(Broken { report: Box::new(report), cause });
-        }
+        Some(Stop::Fault(cause)) => return Err(report.interrupted(cause)),
         Some(Stop::OutOfTime) => Outcome::OutOfTime,
         Some(Stop::MaxDeletes) => Outcome::MaxDeletes,
         None if report.failed.is_empty() => Outcome::Complete,
@@ -155,19 +144,20 @@ struct Work<'a, S> {
 type Hanging = BTreeMap<RowKey, (&'static Bucket, Lookup)>;
 
 impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
-    async fn work(&self, removals: &[RemovedToken], counts: &mut Tally, records: &mut Records) -> Worked {
-        let seen = match self.get_consistent(removals, counts, records).await {
-            Ok(seen) => seen,
-            Err(stop) => return Worked::nothing(removals, stop),
-        };
+    /// Works on a piece, and clears `unfinished` for the removals that need not be delivered again.
+    async fn work(
+        &self,
+        removals: &[RemovedToken],
+        unfinished: &mut [bool],
+        report: &mut CascadeReport,
+    ) -> Result<(), Stop> {
+        let counts = &mut report.run.counts;
+        let seen = self.get_consistent(removals, counts, &mut report.records).await?;
         let (hanging, targets) = &seen;
-        let referenced = match self.find_referrers(removals, &seen).await {
-            Ok(referenced) => referenced,
-            Err(stop) => return Worked::nothing(removals, stop),
-        };
-        let mut unfinished = vec![false; removals.len()];
+        let referenced = self.find_referrers(removals, &seen).await?;
+        unfinished.fill(false);
         let (mut doomed, mut kept) = (BTreeMap::new(), BTreeMap::new());
-        for (removal, unfinished) in removals.iter().zip(&mut unfinished) {
+        for (removal, unfinished) in removals.iter().zip(&mut *unfinished) {
             let target = targets.get(&removal.token).unwrap_or(&Lookup::Unread);
             for key in keys_of(removal) {
                 match hanging.get(&key) {
@@ -199,8 +189,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
                 counts.kept(bucket, reason);
             }
         }
-        let stop = self.delete(doomed, removals, &mut unfinished, counts).await;
-        Worked { unfinished, stop }
+        self.delete(doomed, removals, unfinished, counts).await
     }
 
     /// Reads index rows and provider rows first, and then, if there are any, the token that they depended on.
@@ -305,7 +294,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         removals: &[RemovedToken],
         unfinished: &mut [bool],
         counts: &mut Tally,
-    ) -> Option<Stop> {
+    ) -> Result<(), Stop> {
         let keys: Vec<RowKey> = doomed.keys().cloned().collect();
         let (outcomes, stop) = self.context.try_delete(doomed.into_values().collect(), counts).await;
         let left: HashSet<RowKey> = keys
@@ -318,7 +307,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         for (removal, unfinished) in removals.iter().zip(unfinished) {
             *unfinished |= keys_of(removal).any(|key| left.contains(&key));
         }
-        stop
+        stop.map_or(Ok(()), Err)
     }
 }
 
