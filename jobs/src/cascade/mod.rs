@@ -17,7 +17,7 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use serde_json::Value;
 
 pub use report::{CascadeReport, Records};
@@ -25,7 +25,7 @@ pub use report::{CascadeReport, Records};
 use crate::run::clock::RunClock;
 use crate::run::report::{Outcome, Tally};
 use crate::run::{RunError, pause};
-use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, RetireRows, StoreError};
+use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, RetireRows};
 use crate::walk::{Context, Stop};
 use shared::bucket::{self, Bucket};
 use shared::cascade::{Ignored, Record, RemovedToken, condemn_index, condemn_provider, provider_row, read};
@@ -247,27 +247,19 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
                 undecided.entry(&key.owner).or_default().insert(key, row);
             }
         }
-        let found: Vec<Result<Vec<(RowKey, Referrers)>, StoreError>> = futures_util::stream::iter(undecided)
+        let found: Vec<Vec<(RowKey, Referrers)>> = futures_util::stream::iter(undecided)
             .map(|(actor, rows)| async move {
                 let rows: Vec<Row> = rows.into_values().cloned().collect();
-                match self.context.referenced(actor, &rows, &HashSet::new()).await {
-                    Ok(referenced) => Ok(rows
-                        .into_iter()
-                        .zip(referenced)
-                        .map(|(row, named)| (row.key, if named { Referrers::Some } else { Referrers::None }))
-                        .collect()),
+                match self.context.referrers(actor, &rows, &HashSet::new()).await {
+                    Ok(referrers) => Ok(rows.into_iter().map(|row| row.key).zip(referrers).collect()),
                     Err(error) if error.is_passing() => Ok(Vec::new()),
                     Err(error) => Err(error),
                 }
             })
             .buffer_unordered(CONCURRENT_ACTORS)
-            .collect()
-            .await;
-        let mut referrers = HashMap::new();
-        for of_actor in found {
-            referrers.extend(of_actor?);
-        }
-        Ok(referrers)
+            .try_collect()
+            .await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     fn judge(

@@ -228,8 +228,8 @@ where
         }
         // Where the Scan does not decide, the actor's rows are read again, consistently.
         for (actor, rows) in unreferenced {
-            let referenced = match self.context.referenced(&actor, &rows, &others.deleting).await {
-                Ok(referenced) => referenced,
+            let referrers = match self.context.referrers(&actor, &rows, &others.deleting).await {
+                Ok(referrers) => referrers,
                 Err(error) if error.is_passing() => {
                     rows.iter().for_each(|_| counts.skipped(bucket));
                     providers.unjudged.extend(rows.into_iter().map(|row| row.key));
@@ -237,14 +237,9 @@ where
                 }
                 Err(error) => return Err(error.into()),
             };
-            for (row, referenced) in rows.into_iter().zip(referenced) {
-                let referrers = if referenced { Referrers::Some } else { Referrers::None };
-                match integrity::condemn_provider(row, referrers, now, policy) {
-                    Judged::Dead(condemned) => {
-                        providers.dead.insert(condemned.row().key.clone(), condemned);
-                    }
-                    Judged::Kept(_, reason) => counts.kept(bucket, reason),
-                    Judged::Unknown(_) => counts.skipped(bucket),
+            for (row, referrers) in rows.into_iter().zip(referrers) {
+                if self.context.judge_provider(row, referrers, providers, counts).is_some() {
+                    counts.skipped(bucket);
                 }
             }
         }

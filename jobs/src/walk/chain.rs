@@ -121,7 +121,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
                 Some(Lookup::Absent) => {}
                 Some(Lookup::Found(row)) if !unread => {
                     counts.read(bucket::provider());
-                    self.judge_provider(row.clone(), Referrers::Unknown, &mut providers, &mut undecided, counts);
+                    undecided.extend(self.judge_provider(row.clone(), Referrers::Unknown, &mut providers, counts));
                 }
                 None | Some(Lookup::Found(_) | Lookup::Unread) => {
                     providers.unjudged.insert((*key).clone());
@@ -163,21 +163,22 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
         Ok(taken_along)
     }
 
-    fn judge_provider(
+    /// Judges a provider row, and returns it if its referrers have to be known.
+    pub(crate) fn judge_provider(
         &self,
         row: Row,
         referrers: Referrers,
         providers: &mut Providers,
-        undecided: &mut Vec<Row>,
         counts: &mut Tally,
-    ) {
+    ) -> Option<Row> {
         match integrity::condemn_provider(row, referrers, self.now, &self.policy) {
-            Judged::Unknown(row) => undecided.push(row),
+            Judged::Unknown(row) => return Some(row),
             Judged::Kept(_, reason) => counts.kept(bucket::provider(), reason),
             Judged::Dead(condemned) => {
                 providers.dead.insert(condemned.row().key.clone(), condemned);
             }
         }
+        None
     }
 
     /// For provider rows that their TTL does not decide: does any row of the actor that is not dead name them?
@@ -192,17 +193,16 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
             by_actor.entry(row.key.owner.clone()).or_default().push(row);
         }
         for (actor, rows) in by_actor {
-            let referenced = match self.referenced_once(&actor, &rows).await {
-                Ok(referenced) => referenced,
+            let referrers = match self.referrers_once(&actor, &rows).await {
+                Ok(referrers) => referrers,
                 Err(error) if error.is_passing() => {
                     providers.unjudged.extend(rows.into_iter().map(|row| row.key));
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             };
-            for (row, referenced) in rows.into_iter().zip(referenced) {
-                let referrers = if referenced { Referrers::Some } else { Referrers::None };
-                self.judge_provider(row, referrers, providers, &mut Vec::new(), counts);
+            for (row, referrers) in rows.into_iter().zip(referrers) {
+                self.judge_provider(row, referrers, providers, counts);
             }
         }
         Ok(())
