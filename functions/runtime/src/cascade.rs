@@ -30,8 +30,8 @@ pub async fn run(
 ) -> Result<CascadeReport, RunError> {
     let clock = RunClock::start(now, budget);
     // The event is the stream's: settings come from the environment alone.
-    let settings = function.settings(cascade::NAME, &Map::new(), Purpose::Cascade)?;
-    let batch = parsed(cascade::NAME, Batch::read(&event, &settings.table))?;
+    let settings = function.settings(&Map::new(), Purpose::Cascade)?;
+    let batch = parsed(Purpose::Cascade, Batch::read(&event, &settings.table))?;
     let result = if batch.is_empty() {
         Ok(CascadeReport::new(&settings, &clock, &batch))
     } else {
@@ -60,7 +60,7 @@ pub async fn run(
 
 fn log(report: &CascadeReport) {
     let records = &report.records;
-    log_finished(cascade::NAME, &report.run, Some(records));
+    log_finished(Purpose::Cascade, &report.run, Some(records));
     if records.of_other_tables > 0 {
         tracing::warn!(
             records.of_other_tables = records.of_other_tables,

@@ -186,12 +186,6 @@ pub struct FinishAnswer {
     pub totals: Totals,
 }
 
-/// Whether a run with these settings of its event may start a backlog execution: an execution has the stack's settings, and
-/// would lose the event's, be it a slower pace or a longer reuse window.
-pub fn may_start_backlog(overrides: &Overrides) -> bool {
-    overrides.is_empty()
-}
-
 impl Start {
     fn check<J: Job>(&self) -> Result<(), String> {
         check_lease(&self.lease)?;

@@ -35,9 +35,6 @@ use shared::integrity::{Lookup, Referrers};
 use shared::row::{Row, RowKey};
 use shared::settings::{ConfigError, Mode, Settings};
 
-/// The run's name in logs and metrics.
-pub const NAME: &str = "ttl-cascade";
-
 /// Removals that are handled together. Larger pieces need fewer requests; a stop still reports each removal by itself.
 const PIECE: usize = 100;
 
