@@ -92,9 +92,24 @@ impl Job for Repair {
     }
 }
 
+/// The capabilities that a repair needs.
+pub trait RepairStore:
+    ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget
+{
+}
+
+impl<S> RepairStore for S where
+    S: ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget
+{
+}
+
 /// What the segments of one walk have in common.
 struct RepairWalk<'a, S> {
     context: &'a Context<'a, S>,
+    checkpoint: &'a Checkpoint<'a, S>,
+    progress: RefCell<Progress>,
+    /// Why a segment was not finished: no other one is started after it.
+    stopped: RefCell<Option<Stop>>,
     restore_clients: bool,
     /// ActingWeb 3.10 or later writes to the table: only then may a restore delete old-name index rows.
     writes_new_names: bool,
@@ -103,10 +118,7 @@ struct RepairWalk<'a, S> {
     findings: RefCell<Findings>,
 }
 
-impl<S> WalkRows<S> for Repair
-where
-    S: ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget,
-{
+impl<S: RepairStore> WalkRows<S> for Repair {
     async fn walk(
         &self,
         context: &Context<'_, S>,
@@ -131,20 +143,23 @@ where
             Ok(false) => notes.push("rows of absent actors are not reported: the actors' table is empty".to_owned()),
             Err(error) => notes.push(format!("rows of absent actors are not reported: {error}")),
         }
+        let (wanted, of) = match segment.map(Segment::of_scan) {
+            None => (0..SEGMENTS, SEGMENTS),
+            Some((number, of)) => (number..number + 1, of),
+        };
         let walk = RepairWalk {
             context,
+            checkpoint,
+            progress: RefCell::new(Progress::from_json(from, of)),
+            stopped: RefCell::new(None),
             restore_clients: self.restore_clients,
             writes_new_names,
             notes: RefCell::new(notes),
             seen,
             findings: RefCell::new(findings),
         };
-        let (wanted, of) = match segment.map(Segment::of_scan) {
-            None => (0..SEGMENTS, SEGMENTS),
-            Some((number, of)) => (number..number + 1, of),
-        };
-        let progress = RefCell::new(Progress::from_json(from, of));
-        let (counts, stopped) = walk.walk_segments(wanted, &progress, checkpoint).await;
+        let counts = walk.walk_segments(wanted).await;
+        let stopped = walk.stopped.take().map(|why| (json!(walk.progress), why));
         // Only a complete walk from the beginning has seen every row.
         let whole = stopped.is_none() && from.is_null() && segment.is_none();
         let mut notes = walk.notes.take();
@@ -157,38 +172,23 @@ where
     }
 }
 
-impl<S> RepairWalk<'_, S>
-where
-    S: ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget,
-{
-    async fn walk_segments(
-        &self,
-        wanted: Range<i32>,
-        progress: &RefCell<Progress>,
-        checkpoint: &Checkpoint<'_, S>,
-    ) -> (Tally, Option<(Value, Stop)>) {
-        let open: Vec<i32> = wanted.filter(|segment| !progress.borrow().done.contains(segment)).collect();
+impl<S: RepairStore> RepairWalk<'_, S> {
+    async fn walk_segments(&self, wanted: Range<i32>) -> Tally {
+        let open: Vec<i32> = wanted.filter(|segment| !self.progress.borrow().done.contains(segment)).collect();
         // MAX_DELETES is exact only if the segments are done one after another.
         let concurrency = if self.context.is_sequential() { 1 } else { CONCURRENT_SEGMENTS };
-        let stopped = RefCell::new(None);
-        let counts = futures_util::stream::iter(open)
-            .map(|segment| self.walk_segment(segment, progress, &stopped, checkpoint))
+        futures_util::stream::iter(open)
+            .map(|segment| self.walk_segment(segment))
             .buffer_unordered(concurrency)
             .fold(Tally::default(), async |mut sum, counts| {
                 sum.add(&counts);
                 sum
             })
-            .await;
-        (counts, stopped.into_inner().map(|why| (json!(*progress.borrow()), why)))
+            .await
     }
 
-    async fn walk_segment(
-        &self,
-        segment: i32,
-        progress: &RefCell<Progress>,
-        stopped: &RefCell<Option<Stop>>,
-        checkpoint: &Checkpoint<'_, S>,
-    ) -> Tally {
+    async fn walk_segment(&self, segment: i32) -> Tally {
+        let Self { progress, stopped, .. } = self;
         if stopped.borrow().is_some() {
             return Tally::default();
         }
@@ -199,8 +199,7 @@ where
         let why = match end {
             None => {
                 progress.borrow_mut().finish(segment);
-                let so_far = json!(*progress.borrow());
-                match checkpoint.save(so_far).await {
+                match self.checkpoint.save(json!(progress)).await {
                     Ok(()) => return counts,
                     Err(error) => Stop::Fault(error),
                 }

@@ -2,11 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::RepairWalk;
-use super::source::{Actor, Unit};
-use crate::store::{
-    ActorLookup, Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, RetireRows, ScanTable, StoreError,
-};
+use super::source::{Actor, Pointer, Unit};
+use super::{RepairStore, RepairWalk};
+use crate::store::{ActorLookup, StoreError};
 use crate::walk::tally::Tally;
 use crate::walk::{Chain, Providers, Stop};
 use shared::bucket::{self, Bucket, Generation, OAUTH_OWNER};
@@ -15,13 +13,6 @@ use shared::expiry::{DeleteReason, KeepReason};
 use shared::index::{self, IndexKind};
 use shared::integrity::{self, Indexed, Lookup, Referrers};
 use shared::row::{Row, RowKey};
-
-/// An index row and the key that it points at.
-struct Pointer {
-    row: Row,
-    bucket: &'static Bucket,
-    target: RowKey,
-}
 
 /// What the other rows of a provider row's actor say about it.
 struct Others {
@@ -35,16 +26,13 @@ struct Others {
     partial: bool,
 }
 
-impl<S> RepairWalk<'_, S>
-where
-    S: ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget,
-{
+impl<S: RepairStore> RepairWalk<'_, S> {
     pub(super) async fn work(&self, units: Vec<Unit>, counts: &mut Tally) -> Result<(), Stop> {
         let (mut dead, mut pointers, mut actors, mut owners) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for unit in units {
             match unit {
                 Unit::Dead(condemned) => dead.push(condemned),
-                Unit::Index { row, bucket, target } => pointers.push(Pointer { row, bucket, target }),
+                Unit::Index(pointer) => pointers.push(pointer),
                 Unit::Actor(actor) => actors.push(actor),
                 Unit::Owner { id, rows } => owners.push((id, rows)),
             }
@@ -146,10 +134,7 @@ where
                         needed.extend(named);
                     }
                     Judged::Kept(row, reason) => {
-                        if reason == KeepReason::SeenOnce {
-                            self.seen.remember(&row.key);
-                        }
-                        counts.kept(bucket, reason);
+                        self.keep(&row, bucket, reason, counts);
                         needed.extend(named);
                     }
                     Judged::Dead(condemned) => {
@@ -165,6 +150,13 @@ where
             self.judge_providers(rows, &others, &mut providers, counts).await?;
         }
         Ok((chains, providers))
+    }
+
+    fn keep(&self, row: &Row, bucket: &Bucket, reason: KeepReason, counts: &mut Tally) {
+        if reason == KeepReason::SeenOnce {
+            self.seen.remember(&row.key);
+        }
+        counts.kept(bucket, reason);
     }
 
     /// Looks up each token in both generations of the index, the newer one first: few are found in neither.
@@ -217,12 +209,7 @@ where
                 Judged::Dead(dead) => {
                     providers.dead.insert(key, dead);
                 }
-                Judged::Kept(row, reason) => {
-                    if reason == KeepReason::SeenOnce {
-                        self.seen.remember(&row.key);
-                    }
-                    counts.kept(bucket, reason);
-                }
+                Judged::Kept(row, reason) => self.keep(&row, bucket, reason, counts),
                 Judged::Unknown(_) => counts.skipped(bucket),
             }
         }
