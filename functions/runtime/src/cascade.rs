@@ -1,7 +1,5 @@
 //! One invocation of the cascade: a batch of the table's stream.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
 
 use crate::lambda::{Function, log_finished, parsed};
@@ -9,26 +7,14 @@ use jobs::cascade::{self, Batch, CascadeReport};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
 use shared::settings::Purpose;
-use shared::time::EpochSeconds;
 
-pub async fn answer(
-    function: &Function,
-    event: Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
-) -> Result<Value, RunError> {
-    run(function, event, now, budget).await.map(|report| report.to_answer())
+pub async fn answer(function: &Function, event: Value, clock: RunClock) -> Result<Value, RunError> {
+    run(function, event, clock).await.map(|report| report.to_answer())
 }
 
 /// An error when no record of the batch could be tried: then the invocation fails, and the whole batch is delivered again.
 /// Records that failed by themselves are in the report.
-pub async fn run(
-    function: &Function,
-    event: Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
-) -> Result<CascadeReport, RunError> {
-    let clock = RunClock::start(now, budget);
+pub async fn run(function: &Function, event: Value, clock: RunClock) -> Result<CascadeReport, RunError> {
     // The event is the stream's: settings come from the environment alone.
     let settings = function.settings(&Map::new(), Purpose::Cascade)?;
     let batch = parsed(Purpose::Cascade, Batch::read(&event, &settings.table))?;

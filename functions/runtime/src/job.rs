@@ -1,7 +1,5 @@
 //! One invocation of a job that runs: a whole run, or a step of a backlog execution.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::event::{self, Overrides};
@@ -11,16 +9,13 @@ use jobs::backlog::{self, Finish, Request, SegmentAnswer, SegmentRun, Start};
 use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
 use jobs::run::{self, RunError, WalkRows};
-use shared::time::EpochSeconds;
 
 /// A run that failed fails the invocation, so that Lambda's own error metric and retries see it.
 pub async fn answer<J: WalkRows<Dynamo>>(
     function: &Function,
     event: Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
+    clock: RunClock,
 ) -> Result<Value, RunError> {
-    let clock = RunClock::start(now, budget);
     match parsed(J::PURPOSE, event::overrides(event).and_then(backlog::parse::<J>))? {
         Request::Run(overrides) => {
             let mut report = run::<J>(function, &overrides, clock, None).await?;

@@ -1,7 +1,5 @@
 //! One invocation of the metrics job.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use crate::event;
@@ -11,24 +9,12 @@ use jobs::metrics::{self, Ended, Measurement};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
 use shared::settings::Purpose;
-use shared::time::EpochSeconds;
 
-pub async fn answer(
-    function: &Function,
-    event: Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
-) -> Result<Value, RunError> {
-    measure(function, event, now, budget).await.map(|measured| metrics::answer(&measured))
+pub async fn answer(function: &Function, event: Value, clock: RunClock) -> Result<Value, RunError> {
+    measure(function, event, clock).await.map(|measured| metrics::answer(&measured))
 }
 
-pub async fn measure(
-    function: &Function,
-    event: Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
-) -> Result<Measurement, RunError> {
-    let clock = RunClock::start(now, budget);
+pub async fn measure(function: &Function, event: Value, clock: RunClock) -> Result<Measurement, RunError> {
     let overrides = parsed(Purpose::Metrics, event::overrides(event))?;
     let settings = function.settings(&overrides, Purpose::Metrics)?;
     tracing::info!(table = settings.table, scope = settings.scope.name(), now = clock.now().get(), "metrics started");
@@ -40,7 +26,7 @@ pub async fn measure(
     match &result {
         Ok(measured) => {
             log(measured);
-            function.emit(Some(&measured.document()), now);
+            function.emit(Some(&measured.document()), clock.now());
         }
         Err(error) => log_failure(Purpose::Metrics, error),
     }
