@@ -157,10 +157,6 @@ impl<A> Budget for Table<A> {
     fn lookup_batch(&self) -> usize {
         self.pace.lookup_batch()
     }
-
-    fn delete_batch(&self) -> usize {
-        self.pace.delete_batch()
-    }
 }
 
 /// An endpoint as it may be shown: scheme, host and port, without what else was typed into it.

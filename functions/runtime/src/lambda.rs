@@ -8,6 +8,7 @@ use jobs::metric::Document;
 use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
 use jobs::run::{Job, RunError};
+use serde_json::json;
 use shared::settings::{self, ConfigError, Environment, Purpose, Settings};
 use shared::time::EpochSeconds;
 
@@ -94,7 +95,7 @@ pub(crate) fn log_finished(purpose: Purpose, report: &RunReport, records: Option
         elapsed_ms = report.elapsed_ms,
         notes = report.notes.join("; "),
         // Nobody reads the answer of a scheduled run: the counts by bucket and reason are logged here.
-        json.buckets = report.counts.to_string(),
+        json.buckets = json!(report.counts).to_string(),
         "{job} finished"
     );
 }

@@ -150,10 +150,6 @@ impl Budget for Memory {
     fn lookup_batch(&self) -> usize {
         1
     }
-
-    fn delete_batch(&self) -> usize {
-        1
-    }
 }
 
 async fn count(table: &Memory, offset: f64) -> Measurement {

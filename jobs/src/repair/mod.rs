@@ -163,7 +163,7 @@ impl<S: RepairStore> WalkRows<S> for Repair {
         // Only a complete walk from the beginning has seen every row.
         let whole = stopped.is_none() && from.is_null() && segment.is_none();
         let mut notes = walk.notes.take();
-        if !context.is_dry()
+        if !context.dry
             && let Err(error) = walk.seen.write(context.store, whole).await
         {
             notes.push(format!("the rows of unknown age could not be recorded ({error}): they are kept longer"));

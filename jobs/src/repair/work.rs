@@ -93,7 +93,7 @@ impl<S: RepairStore> RepairWalk<'_, S> {
                 Lookup::Absent => {
                     self.findings.borrow_mut().stranded_clients += 1;
                     let restored = self.restore_clients
-                        && (self.context.is_dry() || self.context.store.restore_client(&name, &actor).await?);
+                        && (self.context.dry || self.context.store.restore_client(&name, &actor).await?);
                     self.findings.borrow_mut().restored_clients += u64::from(restored);
                     restored
                 }

@@ -430,7 +430,6 @@ pub trait Budget {
     fn usage(&self) -> Usage;
     /// Read units that the next page may cost, by the rows seen so far.
     fn page_units(&self) -> f64;
-    /// Rows to look up, and to delete, at a time, so that one request stays inside a second's worth of the pace.
+    /// Rows to look up at a time, so that one request stays inside a second's worth of the pace.
     fn lookup_batch(&self) -> usize;
-    fn delete_batch(&self) -> usize;
 }

@@ -40,7 +40,7 @@ pub struct Context<'a, S> {
     pub now: EpochSeconds,
     pub policy: Policy,
     /// A dry run plans every delete and sends none.
-    dry: bool,
+    pub(crate) dry: bool,
     /// Deletes that may still be planned.
     allowance: Cell<u64>,
     concurrency: usize,
@@ -62,10 +62,6 @@ impl<'a, S> Context<'a, S> {
 
     pub(crate) fn telling(self, planned: &'a dyn Fn(&Condemned)) -> Self {
         Self { planned, ..self }
-    }
-
-    pub fn is_dry(&self) -> bool {
-        self.dry
     }
 
     /// Whether pieces, and segments, are done one after another.
