@@ -89,11 +89,8 @@ pub async fn run<S: Store, J: WalkRows<S>>(
     settings: &Settings,
     clock: &RunClock,
 ) -> Result<RunReport, RunError> {
-    let mut run = Run::open(store, job, settings, clock, None).await?;
-    if settings.mode == Mode::DryRun {
-        return run.walk().await;
-    }
-    match run.walk_with(Lease::own(store, clock, J::NAME)).await {
+    let run = Run::open(store, job, settings, clock, None).await?;
+    match run.walk_alone().await {
         Err(held @ RunError::LeaseHeld(_)) => Ok(run.idle(Outcome::LeaseHeld, &held)),
         done => done,
     }
@@ -137,7 +134,6 @@ pub(crate) struct Run<'a, S, J> {
     table_is_empty: bool,
     /// An earlier step has checked the share of dead rows.
     pub(crate) share_is_checked: bool,
-    notes: Vec<String>,
 }
 
 impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
@@ -148,26 +144,20 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         clock: &'a RunClock,
         segment: Option<(Segment, Value)>,
     ) -> Result<Self, RunError> {
-        let notes = clock.offset_note().into_iter().collect();
-        let mut run = Self {
-            store,
-            job,
-            settings,
-            clock,
-            segment,
-            policy: settings.policy(),
-            table_is_empty: false,
-            share_is_checked: false,
-            notes,
-        };
+        let policy = settings.policy();
+        let (table_is_empty, share_is_checked) = (false, false);
+        let mut run = Self { store, job, settings, clock, segment, policy, table_is_empty, share_is_checked };
         run.refuse_to_retire_without_ttl().await?;
         run.table_is_empty = run.refuse_wrong_table().await?;
         Ok(run)
     }
 
-    /// Walks while it holds the lease, and releases it. A paused run is a report.
-    pub(crate) async fn walk_with(&mut self, lease: Lease<'a, S>) -> Result<RunReport, RunError> {
-        let lease = match acquire(self.store, self.clock, lease).await {
+    /// Walks while it holds a lease of its own, which a dry run does without. A paused run is a report.
+    pub(crate) async fn walk_alone(&self) -> Result<RunReport, RunError> {
+        if self.settings.mode == Mode::DryRun {
+            return self.walk().await;
+        }
+        let lease = match acquire(self.store, self.clock, Lease::own(self.store, self.clock, J::NAME)).await {
             Err(paused @ RunError::Paused(_)) => return Ok(self.idle(Outcome::Paused, &paused)),
             lease => lease?,
         };
@@ -229,7 +219,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
     }
 
     /// `MAX_DELETE_SHARE` takes a dry walk over the whole table, wherever an earlier run stopped.
-    pub(crate) async fn refuse_above_share(&mut self, state: &JobState) -> Result<(), RunError> {
+    pub(crate) async fn refuse_above_share(&self, state: &JobState) -> Result<(), RunError> {
         let Some(limit) = self.settings.max_delete_share else { return Ok(()) };
         let Walked { counts, stopped, .. } = self.walk_rows(true, None, state, &Value::Null).await;
         // The walk that follows is the one to watch.
@@ -248,7 +238,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         }
     }
 
-    pub(crate) async fn walk(&mut self) -> Result<RunReport, RunError> {
+    pub(crate) async fn walk(&self) -> Result<RunReport, RunError> {
         let state = self.read_state().await?;
         if !self.share_is_checked {
             self.refuse_above_share(&state).await?;
@@ -277,10 +267,10 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
             None if self.table_is_empty => Outcome::EmptyTable,
             None => Outcome::Complete,
         };
-        self.notes.extend(notes);
-        self.notes.extend(pause.map(|pause| format!("{pause}: the next run continues from here")));
-        self.add_notes(outcome, &counts, &state);
         let mut report = self.report(outcome, counts, &state, findings, next);
+        report.notes.extend(notes);
+        report.notes.extend(pause.map(|pause| format!("{pause}: the next run continues from here")));
+        self.add_notes(&mut report);
         if !writes_state {
             return Ok(report);
         }
@@ -313,15 +303,16 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         self.job.walk(&context, segment, from, &checkpoint).await
     }
 
-    fn add_notes(&mut self, outcome: Outcome, counts: &Tally, state: &JobState) {
-        if state.is_resumed() {
-            self.notes.push("continued from where the last run stopped".to_owned());
+    fn add_notes(&self, report: &mut RunReport) {
+        let RunReport { notes, counts, .. } = report;
+        if report.resumed {
+            notes.push("continued from where the last run stopped".to_owned());
         }
         let next = match self.settings.mode {
             Mode::Delete => "the next run continues from here",
             Mode::DryRun => "a dry run stores nothing, so the next run starts where this one did",
         };
-        let note = match outcome {
+        let note = match report.outcome {
             Outcome::Complete | Outcome::LeaseHeld | Outcome::Paused | Outcome::Unrecorded | Outcome::Failed => None,
             Outcome::EmptyTable => Some("the table is empty: nothing to do".to_owned()),
             Outcome::OutOfTime => Some(format!("stopped before the deadline: {next}")),
@@ -331,9 +322,9 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
                 Some(format!("{} rows could not be read or deleted: the next run tries again", counts.rows_skipped()))
             }
         };
-        self.notes.extend(note);
+        notes.extend(note);
         if counts.uncertain() > 0 {
-            self.notes.push(format!(
+            notes.push(format!(
                 "{} deletes were sent and not answered: counted as skipped, though the rows may be deleted",
                 counts.uncertain()
             ));
@@ -341,9 +332,10 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
     }
 
     /// The report of a run that did not start.
-    pub(crate) fn idle(&mut self, outcome: Outcome, why: &RunError) -> RunReport {
-        self.notes.push(why.to_string());
-        self.report(outcome, Tally::default(), &JobState::default(), Value::Null, None)
+    pub(crate) fn idle(&self, outcome: Outcome, why: &RunError) -> RunReport {
+        let mut report = self.report(outcome, Tally::default(), &JobState::default(), Value::Null, None);
+        report.notes.push(why.to_string());
+        report
     }
 
     fn report(
@@ -361,7 +353,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
             counts,
             usage: self.store.usage(),
             findings,
-            notes: self.notes.clone(),
+            notes: self.clock.offset_note().into_iter().collect(),
             next,
             consecutive_incomplete_runs: incomplete_runs,
             // Not with MAX_DELETES, whatever ended this run: an execution has no such limit.
