@@ -133,20 +133,22 @@ async fn work<S: ReadRows + DeleteRows + RetireRows>(
 /// The dead rows of a token.
 fn judge<S>(context: &Context<'_, S>, token: Pointed, target: Lookup, counts: &mut Tally) -> Chain {
     let (now, policy) = (context.now, &context.policy);
-    let mut chain = Chain::default();
+    let (mut index_rows, mut dead_target) = (Vec::new(), None);
     for (row, index_bucket) in token.index_rows {
         match integrity::condemn_index(row, index_bucket, &target, now, policy) {
             Judged::Unknown(_) => counts.skipped(index_bucket),
             Judged::Kept(_, reason) => counts.kept(index_bucket, reason),
-            Judged::Dead(condemned) => chain.index_rows.push(condemned),
+            Judged::Dead(condemned) => index_rows.push(condemned),
         }
     }
-    let Lookup::Found(target) = target else { return chain };
-    let Some(target_bucket) = target.known_bucket() else { return chain };
-    counts.read(target_bucket);
-    match disposal::condemn(target, target_bucket, now, policy) {
-        Err(reason) => counts.kept(target_bucket, reason),
-        Ok(condemned) => chain.set_target(condemned),
+    if let Lookup::Found(target) = target
+        && let Some(bucket) = target.known_bucket()
+    {
+        counts.read(bucket);
+        match disposal::condemn(target, bucket, now, policy) {
+            Err(reason) => counts.kept(bucket, reason),
+            Ok(condemned) => dead_target = Some(condemned),
+        }
     }
-    chain
+    Chain::new(index_rows, dead_target)
 }

@@ -58,7 +58,7 @@ impl<S: RepairStore> RepairWalk<'_, S> {
             let Pointer { row, bucket, .. } = pointer;
             match integrity::condemn_dangling(row, bucket, &target, now, policy) {
                 Judged::Unknown(_) => counts.skipped(bucket),
-                Judged::Dead(condemned) => chains.push(Chain::dangling(condemned)),
+                Judged::Dead(condemned) => chains.push(Chain::new(vec![condemned], None)),
                 Judged::Kept(row, KeepReason::TargetKept) if Some(bucket) == client_index(Generation::Old) => {
                     by_old_index.push(row);
                 }
@@ -140,9 +140,7 @@ impl<S: RepairStore> RepairWalk<'_, S> {
                     Judged::Dead(condemned) => {
                         deleting.insert(key);
                         deleting_names.extend(named);
-                        let mut chain = Chain::default();
-                        chain.set_target(condemned);
-                        chains.push(chain);
+                        chains.push(Chain::new(Vec::new(), Some(condemned)));
                     }
                 }
             }

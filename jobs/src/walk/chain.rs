@@ -14,23 +14,17 @@ use shared::integrity::{self, Lookup, Referrers};
 use shared::row::{Row, RowKey};
 
 /// The dead rows of a token.
-#[derive(Default)]
 pub(crate) struct Chain {
-    pub(crate) index_rows: Vec<Condemned>,
+    index_rows: Vec<Condemned>,
     target: Option<Condemned>,
     provider: Option<RowKey>,
 }
 
 impl Chain {
-    /// An index row that leads nowhere.
-    pub(crate) fn dangling(index_row: Condemned) -> Self {
-        Self { index_rows: vec![index_row], ..Self::default() }
-    }
-
-    /// The token row, and the provider row that it names.
-    pub(crate) fn set_target(&mut self, target: Condemned) {
-        self.provider = integrity::provider_key(target.row());
-        self.target = Some(target);
+    /// Index rows, and the token row that they lead to, if it is dead, with the provider row that it names.
+    pub(crate) fn new(index_rows: Vec<Condemned>, target: Option<Condemned>) -> Self {
+        let provider = target.as_ref().and_then(|target| integrity::provider_key(target.row()));
+        Self { index_rows, target, provider }
     }
 }
 
