@@ -19,10 +19,10 @@ use seen::Seen;
 use source::{SegmentRows, TablePlace};
 
 use crate::run::report::{Answer, RunReport, Tally};
-use crate::run::{Checkpoint, Job, WalkRows};
+use crate::run::{Checkpoint, Job, WalkRows, holds_rows};
 use crate::store::{
-    Budget, Consistency, DeleteRows, OwnState, PageOf, PageSize, ReadActors, ReadRows, RestoreClient, RetireRows,
-    ScanTable, StoreError, state_key, state_value,
+    Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, RetireRows, ScanTable, StoreError, state_key,
+    state_value,
 };
 use crate::walk::{Context, Stop, Walked, walk};
 use shared::bucket::{BUCKETS, Generation, OAUTH_OWNER};
@@ -129,7 +129,7 @@ impl<S: RepairStore> WalkRows<S> for Repair {
         let (mut notes, mut findings) = (Vec::new(), Findings::default());
         let read = async {
             let seen = Seen::read(context.store, context.now, context.policy.grace).await?;
-            Ok((seen, writes_new_names(context.store, self.restore_clients).await?))
+            Ok((seen, self.restore_clients && writes_new_names(context.store).await?))
         };
         let (seen, writes_new_names) = match read.await {
             Ok(read) => read,
@@ -219,17 +219,11 @@ impl<S: RepairStore> RepairWalk<'_, S> {
 
 /// Whether the table holds a session, or the index row of a token, under the names of ActingWeb 3.10 and later. A server of an
 /// older release finds clients by their old-name index rows alone.
-async fn writes_new_names<S: ReadRows>(store: &S, wanted: bool) -> Result<bool, StoreError> {
+async fn writes_new_names<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
     let new = BUCKETS
         .iter()
         .filter(|bucket| bucket.generation == Generation::New && bucket.system_owner() == Some(OAUTH_OWNER));
-    for bucket in new.filter(|bucket| wanted && Some(*bucket) != work::client_index(Generation::New)) {
-        let all = PageOf::all(OAUTH_OWNER, bucket.sort_prefix(), Consistency::Eventual);
-        if store.page(&PageOf { size: PageSize::Rows(1), ..all }).await?.rows.iter().any(|row| row.is_of(bucket)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    holds_rows(store, new.filter(|bucket| Some(*bucket) != work::client_index(Generation::New)), 1).await
 }
 
 /// The state row that remembers a row as unreachable and of unknown age.

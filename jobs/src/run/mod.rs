@@ -22,7 +22,7 @@ use crate::store::{
 };
 use crate::walk::{Context, Stop, Walked};
 pub use error::RunError;
-use shared::bucket::{BUCKETS, JANITOR_OWNER, TTL_ATTRIBUTE};
+use shared::bucket::{BUCKETS, Bucket, JANITOR_OWNER, TTL_ATTRIBUTE};
 use shared::disposal::Condemned;
 use shared::expiry::Policy;
 use shared::segment::Segment;
@@ -96,11 +96,16 @@ pub async fn run<S: Store, J: WalkRows<S>>(
     }
 }
 
-/// Whether any bucket of the system actors has a row of its own. Costs a few of the smallest reads.
-async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
-    for (bucket, owner) in BUCKETS.iter().filter_map(|bucket| Some((bucket, bucket.system_owner()?))) {
+/// Whether any of these buckets, as far as they are the system actors', has a row of its own among its first `rows`. Costs a
+/// few of the smallest reads.
+pub(crate) async fn holds_rows<S: ReadRows>(
+    store: &S,
+    buckets: impl Iterator<Item = &'static Bucket>,
+    rows: i32,
+) -> Result<bool, StoreError> {
+    for (bucket, owner) in buckets.filter_map(|bucket| Some((bucket, bucket.system_owner()?))) {
         let all = PageOf::all(owner, bucket.sort_prefix(), Consistency::Eventual);
-        if store.page(&PageOf { size: PageSize::Rows(10), ..all }).await?.rows.iter().any(|row| row.is_of(bucket)) {
+        if store.page(&PageOf { size: PageSize::Rows(rows), ..all }).await?.rows.iter().any(|row| row.is_of(bucket)) {
             return Ok(true);
         }
     }
@@ -194,7 +199,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
 
     /// Whether the table is empty; an error if its rows are another application's.
     async fn refuse_wrong_table(&self) -> Result<bool, RunError> {
-        if holds_known_rows(self.store).await? {
+        if holds_rows(self.store, BUCKETS.iter(), 10).await? {
             return Ok(false);
         }
         let others = self.store.scan(0, 1, None, Consistency::Eventual).await?;
