@@ -29,18 +29,13 @@ pub async fn serve<E: InvocationError>(
     logging::start(crate_name, level.clone().unwrap_or(LevelFilter::INFO));
     // Nothing is served: a function whose log is not the one that was wanted would be found out too late.
     level.inspect_err(|error| tracing::error!(error.text = %error, "configuration refused"))?;
-    let function = match guard::check(&environment) {
-        Ok(notice) => {
-            if let Some(notice) = notice {
-                tracing::warn!("{notice}");
-            }
-            Ok(Function::new(dynamo::connect(&environment), environment).telling(print))
-        }
-        Err(refused) => {
-            tracing::error!(error.text = %refused, "local run refused");
-            Err(refused)
-        }
-    };
+    let checked = guard::check(&environment);
+    let function = checked.map(|_| Function::new(dynamo::connect(&environment), environment).telling(print));
+    match checked {
+        Ok(None) => {}
+        Ok(Some(notice)) => tracing::warn!("{notice}"),
+        Err(refused) => tracing::error!(error.text = %refused, "local run refused"),
+    }
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
         // An answer to every invocation, so that the line is seen where the function was invoked.
         let function = function.as_ref().map_err(|refused| diagnostic(*refused))?;

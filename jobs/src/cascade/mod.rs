@@ -156,7 +156,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         let (mut doomed, mut kept) = (BTreeMap::new(), BTreeMap::new());
         for (removal, unfinished) in removals.iter().zip(&mut *unfinished) {
             let target = targets.get(&removal.token).unwrap_or(&Lookup::Unread);
-            for key in keys_of(removal) {
+            for (key, _) in keys_of(removal) {
                 match hanging.get(&key) {
                     None | Some((_, Lookup::Unread)) => *unfinished = true,
                     Some((_, Lookup::Absent)) => {}
@@ -196,11 +196,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         counts: &mut Tally,
         records: &mut Records,
     ) -> Result<(Hanging, HashMap<RowKey, Lookup>), Stop> {
-        let mut buckets: BTreeMap<RowKey, &'static Bucket> = BTreeMap::new();
-        for removal in removals {
-            buckets.extend(removal.index_keys().map(|(index, key)| (key, index)));
-            buckets.extend(removal.provider.iter().map(|key| (key.clone(), bucket::provider())));
-        }
+        let buckets: BTreeMap<RowKey, &'static Bucket> = removals.iter().flat_map(keys_of).collect();
         let keys: Vec<RowKey> = buckets.keys().cloned().collect();
         let found = self.context.store.get_consistent(&keys).await?;
         let hanging: Hanging =
@@ -215,7 +211,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         let is_there = |key: &RowKey| matches!(hanging.get(key), Some((_, Lookup::Found(_))));
         let mut tokens: Vec<RowKey> = removals
             .iter()
-            .filter(|removal| keys_of(removal).any(|key| is_there(&key)))
+            .filter(|removal| keys_of(removal).any(|(key, _)| is_there(&key)))
             .map(|removal| removal.token.clone())
             .collect();
         tokens.dedup();
@@ -294,13 +290,14 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
             .map(|(key, _)| key)
             .collect();
         for (removal, unfinished) in removals.iter().zip(unfinished) {
-            *unfinished |= keys_of(removal).any(|key| left.contains(&key));
+            *unfinished |= keys_of(removal).any(|(key, _)| left.contains(&key));
         }
         stop.map_or(Ok(()), Err)
     }
 }
 
-/// Every key that can hold a row which depends on a removed token.
-fn keys_of(removal: &RemovedToken) -> impl Iterator<Item = RowKey> {
-    removal.index_keys().map(|(_, key)| key).chain(removal.provider.clone())
+/// Every key that can hold a row which depends on a removed token, and the bucket of that row.
+fn keys_of(removal: &RemovedToken) -> impl Iterator<Item = (RowKey, &'static Bucket)> + use<> {
+    let provider = removal.provider.clone().map(|key| (key, bucket::provider()));
+    removal.index_keys().map(|(index, key)| (key, index)).chain(provider)
 }
