@@ -137,8 +137,8 @@ struct Work<'a, S> {
     context: Context<'a, S>,
 }
 
-/// The rows that can depend on removed tokens, by key, with their buckets.
-type Hanging = BTreeMap<RowKey, (&'static Bucket, Lookup)>;
+/// What is under the keys of removed tokens, and of the rows that can depend on them.
+type Seen = HashMap<RowKey, Lookup>;
 
 impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
     /// Works on a piece, and clears `unfinished` for the removals that need not be delivered again.
@@ -150,17 +150,16 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
     ) -> Result<(), Stop> {
         let counts = &mut report.run.counts;
         let seen = self.get_consistent(removals, counts, &mut report.records).await?;
-        let (hanging, targets) = &seen;
         let referenced = self.find_referrers(removals, &seen).await?;
         unfinished.fill(false);
         let (mut doomed, mut kept) = (BTreeMap::new(), BTreeMap::new());
         for (removal, unfinished) in removals.iter().zip(&mut *unfinished) {
-            let target = targets.get(&removal.token).unwrap_or(&Lookup::Unread);
-            for (key, _) in keys_of(removal) {
-                match hanging.get(&key) {
-                    None | Some((_, Lookup::Unread)) => *unfinished = true,
-                    Some((_, Lookup::Absent)) => {}
-                    Some((bucket, Lookup::Found(row))) => match self.judge(removal, row, bucket, target, &referenced) {
+            let target = seen.get(&removal.token).unwrap_or(&Lookup::Unread);
+            for (key, bucket) in keys_of(removal) {
+                match seen.get(&key) {
+                    None | Some(Lookup::Unread) => *unfinished = true,
+                    Some(Lookup::Absent) => {}
+                    Some(Lookup::Found(row)) => match self.judge(removal, row, bucket, target, &referenced) {
                         Judged::Unknown(_) => {
                             *unfinished = true;
                             counts.skipped(bucket);
@@ -170,7 +169,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
                         }
                         // An index row that points elsewhere may point at another removed token of the batch.
                         Judged::Kept(_, reason) => {
-                            let known = kept.entry(key).or_insert((*bucket, reason));
+                            let known = kept.entry(key).or_insert((bucket, reason));
                             if known.1 == KeepReason::Elsewhere {
                                 known.1 = reason;
                             }
@@ -195,20 +194,19 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         removals: &[RemovedToken],
         counts: &mut Tally,
         records: &mut Records,
-    ) -> Result<(Hanging, HashMap<RowKey, Lookup>), Stop> {
+    ) -> Result<Seen, Stop> {
         let buckets: BTreeMap<RowKey, &'static Bucket> = removals.iter().flat_map(keys_of).collect();
         let keys: Vec<RowKey> = buckets.keys().cloned().collect();
         let found = self.context.store.get_consistent(&keys).await?;
-        let hanging: Hanging =
-            buckets.into_iter().zip(found).map(|((key, bucket), found)| (key, (bucket, found))).collect();
-        for (bucket, found) in hanging.values() {
+        for (bucket, found) in buckets.values().zip(&found) {
             match found {
                 Lookup::Found(_) => counts.read(bucket),
                 Lookup::Unread => counts.skipped(bucket),
                 Lookup::Absent => {}
             }
         }
-        let is_there = |key: &RowKey| matches!(hanging.get(key), Some((_, Lookup::Found(_))));
+        let mut seen: Seen = keys.into_iter().zip(found).collect();
+        let is_there = |key: &RowKey| matches!(seen.get(key), Some(Lookup::Found(_)));
         let mut tokens: Vec<RowKey> = removals
             .iter()
             .filter(|removal| keys_of(removal).any(|(key, _)| is_there(&key)))
@@ -217,27 +215,20 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         tokens.dedup();
         let targets = if tokens.is_empty() { Vec::new() } else { self.context.store.get_consistent(&tokens).await? };
         records.written_again += targets.iter().filter(|target| matches!(target, Lookup::Found(_))).count() as u64;
-        Ok((hanging, tokens.into_iter().zip(targets).collect()))
+        seen.extend(tokens.into_iter().zip(targets));
+        Ok(seen)
     }
 
     /// Which of the provider rows are named by a row of the actor that is not provably dead. A row that is missing from the
     /// result could not be judged.
-    async fn find_referrers(
-        &self,
-        removals: &[RemovedToken],
-        (hanging, targets): &(Hanging, HashMap<RowKey, Lookup>),
-    ) -> Result<HashMap<RowKey, Referrers>, Stop> {
+    async fn find_referrers(&self, removals: &[RemovedToken], seen: &Seen) -> Result<HashMap<RowKey, Referrers>, Stop> {
         let mut undecided: BTreeMap<&str, BTreeMap<&RowKey, &Row>> = BTreeMap::new();
         for removal in removals {
-            let Some(Lookup::Absent) = targets.get(&removal.token) else { continue };
-            let Some((key, (_, Lookup::Found(row)))) =
-                removal.provider.as_ref().and_then(|key| hanging.get_key_value(key))
-            else {
-                continue;
-            };
+            let Some(Lookup::Absent) = seen.get(&removal.token) else { continue };
+            let Some(Lookup::Found(row)) = removal.provider.as_ref().and_then(|key| seen.get(key)) else { continue };
             let (now, policy) = (self.context.now, &self.context.policy);
             if provider_row(row, &Lookup::Absent, Referrers::Unknown, now, policy).is_none() {
-                undecided.entry(&key.owner).or_default().insert(key, row);
+                undecided.entry(&row.key.owner).or_default().insert(&row.key, row);
             }
         }
         let found: Vec<Vec<(RowKey, Referrers)>> = futures_util::stream::iter(undecided)
