@@ -14,6 +14,7 @@ use bed::process::{free_port, repository_root};
 use bed::proxy::{Fate, Proxy, Request};
 use bed::response_bucket::{Received, Reception, ResponseBucket};
 use bed::tables::new_table;
+use jobs::run::clock::RunClock;
 use runtime::cloudformation::{BODY_LIMIT, Done};
 use runtime::custom_resource::{Unanswered, answer};
 use serde_json::{Value, json};
@@ -517,18 +518,22 @@ async fn work_that_panics_or_hangs_is_answered() {
     let now = EpochSeconds::new(0);
     let bucket = ResponseBucket::start(&[]);
     let event = event("Create", "some_attributes", &bucket);
-    let panicked = answer(&event, now, None, async |_, _| -> Result<Done, String> { panic!("on purpose") }).await;
+    let panicked =
+        answer(&event, RunClock::start(now, None), async |_, _| -> Result<Done, String> { panic!("on purpose") }).await;
     let reason = failure_reason(&panicked.unwrap());
     assert_eq!(reason, "a bug in the function stopped it: see its log");
 
     let (started, limit) = (Instant::now(), Duration::from_secs(10));
     let hangs = async |_, _| -> Result<Done, String> { std::future::pending().await };
-    let hung = answer(&event, now, Some(limit), hangs).await;
+    let hung = answer(&event, RunClock::start(now, Some(limit)), hangs).await;
     assert!(failure_reason(&hung.unwrap()).starts_with("DynamoDB did not answer in time"));
     assert!(started.elapsed() < limit);
     assert_eq!(bucket.answers().len(), 2);
     bucket.answers().iter().for_each(|received| check(received, &event, &bucket));
 
-    let unanswered = answer(&json!({}), now, None, async |_, _| -> Result<Done, String> { panic!("called") }).await;
+    let unanswered = answer(&json!({}), RunClock::start(now, None), async |_, _| -> Result<Done, String> {
+        panic!("called")
+    })
+    .await;
     assert_eq!(unanswered, Err(Unanswered::NoAddress));
 }

@@ -147,12 +147,12 @@ async fn a_paused_cascade_skips_its_records_and_sends_no_write(kind: EngineKind)
     };
     paused.bed.write(std::slice::from_ref(&index)).await;
     let batch = event(std::slice::from_ref(&record));
-    let report = runtime::cascade::run(&paused.function, batch.clone(), AT, None).await.unwrap();
+    let report = paused.function.ttl_cascade(batch.clone(), AT, None).await.unwrap();
     assert_eq!((report.run.outcome, report.run.counts.rows_deleted()), (Outcome::Paused, 0));
     // No record is redelivered: that would block the stream.
     assert_eq!(report.to_answer(), json!({"batchItemFailures": []}));
     assert_eq!(paused.writes(), Vec::<String>::new());
-    let report = runtime::cascade::run(&paused.function, batch, EpochSeconds::new(NOW + 3_601), None).await.unwrap();
+    let report = paused.function.ttl_cascade(batch, EpochSeconds::new(NOW + 3_601), None).await.unwrap();
     assert_eq!((report.run.outcome, report.run.counts.rows_deleted()), (Outcome::Complete, 1));
 }
 

@@ -379,7 +379,7 @@ async fn a_row_that_the_application_updates_in_place_is_no_longer_retired(kind: 
 
     // By the TTL from before its retirement, the other row would be dead.
     let deleted = run(json!({"expired_rows": "delete"}), NOW + 9 * DAY).await;
-    assert_eq!(deleted.rows_deleted(), 1, "{deleted}");
+    assert_eq!(deleted.rows_deleted(), 1, "{deleted:?}");
     let left = rows(&bed).await;
     assert_eq!(left.values().map(|item| &item["name"]).collect::<Vec<_>>(), [&text("alive")]);
 }

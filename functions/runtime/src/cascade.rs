@@ -1,50 +1,37 @@
 //! One invocation of the cascade: a batch of the table's stream.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
 
 use crate::lambda::{Function, log_finished, parsed};
-use jobs::cascade::{self, Batch, Broken, CascadeReport};
+use jobs::cascade::{self, Batch, CascadeReport};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
-use shared::settings::{Purpose, Settings};
-use shared::time::EpochSeconds;
+use shared::settings::Purpose;
 
-pub async fn answer(
-    function: &Function,
-    event: Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
-) -> Result<Value, RunError> {
-    run(function, event, now, budget).await.map(|report| report.to_answer())
+pub async fn answer(function: &Function, event: Value, clock: RunClock) -> Result<Value, RunError> {
+    run(function, event, clock).await.map(|report| report.to_answer())
 }
 
 /// An error when no record of the batch could be tried: then the invocation fails, and the whole batch is delivered again.
 /// Records that failed by themselves are in the report.
-pub async fn run(
-    function: &Function,
-    event: Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
-) -> Result<CascadeReport, RunError> {
-    let clock = RunClock::start(now, budget);
+pub async fn run(function: &Function, event: Value, clock: RunClock) -> Result<CascadeReport, RunError> {
     // The event is the stream's: settings come from the environment alone.
-    let settings = function.settings(cascade::NAME, &Map::new(), Purpose::Cascade)?;
-    let batch = parsed(cascade::NAME, Batch::read(&event, &settings.table))?;
+    let settings = function.settings(&Map::new(), Purpose::Cascade)?;
+    let batch = parsed(Purpose::Cascade, Batch::read(&event, &settings.table))?;
     let result = if batch.is_empty() {
-        Ok(CascadeReport::idle(&settings, &clock, &batch))
+        Ok(CascadeReport::new(&settings, &clock, &batch))
     } else {
-        Box::pin(run_batch(function, &batch, &settings, clock)).await
+        let work = async {
+            let table = function.open(&settings, clock).await?;
+            cascade::cascade(&table, &batch, &settings, table.clock()).await
+        };
+        Box::pin(work).await
     };
-    match result {
+    match &result {
         // No metric: it would cost as much as all others, and the log line has the figures.
-        Ok(report) => {
-            log(&report);
-            Ok(report)
-        }
-        Err((report, error)) => {
-            let records = &report.records;
+        Ok(report) => log(report),
+        Err(error) => {
+            let records = batch.failed();
             tracing::error!(
                 records.received = records.received,
                 records.failed = records.failed,
@@ -52,31 +39,14 @@ pub async fn run(
                 error.text = %error,
                 "cascade failed"
             );
-            Err(error)
         }
     }
-}
-
-/// A failed batch has a report, too: its records are delivered again, and the metrics count them.
-async fn run_batch(
-    function: &Function,
-    batch: &Batch,
-    settings: &Settings,
-    clock: RunClock,
-) -> Result<CascadeReport, (Box<CascadeReport>, RunError)> {
-    let table = match function.open(settings, clock).await {
-        Ok(table) => table,
-        Err(error) => return Err((Box::new(CascadeReport::failed(settings, &clock, batch)), error)),
-    };
-    cascade::cascade(&table, batch, settings, table.clock()).await.map_err(|Broken { report, cause }| {
-        let error = RunError::Interrupted { report: Box::new(report.run.clone()), cause };
-        (report, error)
-    })
+    result
 }
 
 fn log(report: &CascadeReport) {
     let records = &report.records;
-    log_finished(cascade::NAME, &report.run, Some(records));
+    log_finished(Purpose::Cascade, &report.run, Some(records));
     if records.of_other_tables > 0 {
         tracing::warn!(
             records.of_other_tables = records.of_other_tables,

@@ -15,7 +15,6 @@ use jobs::run::clock::RunClock;
 use jobs::table_setup::stream::{self, Stream};
 use jobs::table_setup::ttl::{self, SwitchError, Switched};
 use shared::bucket::TTL_ATTRIBUTE;
-use shared::time::EpochSeconds;
 
 /// Between two reads of the table's status while DynamoDB switches.
 const POLL: Duration = Duration::from_secs(2);
@@ -49,13 +48,8 @@ impl InvocationError for Unanswered {
 
 /// Switches on the table's TTL, and its stream if wanted, and answers CloudFormation. A failure that CloudFormation has
 /// received is not an error here: Lambda would retry it.
-pub async fn enable_ttl(
-    function: &Function,
-    event: Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
-) -> Result<Value, Unanswered> {
-    answer(&event, now, budget, async |properties, clock| set_up(function, &properties, clock).await).await
+pub async fn enable_ttl(function: &Function, event: Value, clock: RunClock) -> Result<Value, Unanswered> {
+    answer(&event, clock, async |properties, clock| set_up(function, &properties, clock).await).await
 }
 
 /// The stream first: it takes seconds, and TTL may take all the time there is.
@@ -101,12 +95,10 @@ fn add_ttl(done: &mut Done, table: &str, switched: Switched) {
 /// Does `work` as the event requests, and answers CloudFormation; the answer is returned as well.
 pub async fn answer<E: std::fmt::Display>(
     event: &Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
+    clock: RunClock,
     work: impl AsyncFnOnce(Properties, RunClock) -> Result<Done, E>,
 ) -> Result<Value, Unanswered> {
-    let budget = budget.unwrap_or(WITHOUT_DEADLINE);
-    let clock = RunClock::start(now, Some(budget));
+    let budget = clock.budget().unwrap_or(WITHOUT_DEADLINE);
     let Some((url, request)) = Request::parse(event) else {
         tracing::error!(error.kind = Unanswered::NoAddress.kind(), error.text = %Unanswered::NoAddress, "table setup failed");
         return Err(Unanswered::NoAddress);
@@ -114,7 +106,7 @@ pub async fn answer<E: std::fmt::Display>(
     let for_work = budget.saturating_sub((budget / ANSWER_DIVISOR).clamp(ANSWER_LEAST, ANSWER_MOST));
     let outcome = match &request.action {
         Ok(Action::SetUp(properties)) => {
-            in_time(for_work, work(properties.clone(), RunClock::start(now, Some(for_work)))).await
+            in_time(for_work, work(properties.clone(), RunClock::start(clock.now(), Some(for_work)))).await
         }
         Ok(Action::Leave) => {
             Ok(Done { reason: "the table, its TTL and its stream are left as they are".to_owned(), ..Done::default() })

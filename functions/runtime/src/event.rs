@@ -9,16 +9,14 @@ pub(crate) use jobs::backlog::Overrides;
 
 /// The settings that an event overrides: none for a scheduled event.
 pub fn overrides(event: Value) -> Result<Overrides, ConfigError> {
-    let Value::Object(fields) = event else {
-        return Err(ConfigError::Event { problem: "it is not an object".to_owned() });
-    };
+    let wrong = |problem: &str| ConfigError::Event { problem: problem.to_owned() };
+    let Value::Object(fields) = event else { return Err(wrong("it is not an object")) };
     if !fields.contains_key("detail-type") {
         return Ok(fields);
     }
     // It claims to be EventBridge's: a malformed one is a mistake, not a set of settings.
-    let scheduled: EventBridgeEvent<Value> = serde_json::from_value(Value::Object(fields)).map_err(|_| {
-        ConfigError::Event { problem: "it has a detail-type, but is not an EventBridge event".to_owned() }
-    })?;
+    let scheduled: EventBridgeEvent<Value> = serde_json::from_value(Value::Object(fields))
+        .map_err(|_| wrong("it has a detail-type, but is not an EventBridge event"))?;
     // EventBridge sends `{}`; the Scheduler sends the same as text.
     let detail = match &scheduled.detail {
         Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
@@ -26,9 +24,7 @@ pub fn overrides(event: Value) -> Result<Overrides, ConfigError> {
     };
     match detail {
         Value::Object(detail) if detail.is_empty() => Ok(Map::new()),
-        _ => Err(ConfigError::Event {
-            problem: "it is a scheduled event with a detail; put settings into the target's input instead".to_owned(),
-        }),
+        _ => Err(wrong("it is a scheduled event with a detail; put settings into the target's input instead")),
     }
 }
 

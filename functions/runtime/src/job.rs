@@ -1,31 +1,26 @@
 //! One invocation of a job that runs: a whole run, or a step of a backlog execution.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::event::{self, Overrides};
-use crate::lambda::{Function, log_finished, parsed, word};
+use crate::lambda::{Function, log_finished, parsed};
 use dynamo::Dynamo;
 use jobs::backlog::{self, Finish, Request, SegmentAnswer, SegmentRun, Start};
 use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
 use jobs::run::{self, RunError, WalkRows};
-use shared::settings::Settings;
-use shared::time::EpochSeconds;
 
 /// A run that failed fails the invocation, so that Lambda's own error metric and retries see it.
 pub async fn answer<J: WalkRows<Dynamo>>(
     function: &Function,
     event: Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
+    clock: RunClock,
 ) -> Result<Value, RunError> {
-    let clock = RunClock::start(now, budget);
-    match parsed(J::NAME, event::overrides(event).and_then(backlog::parse::<J>))? {
+    match parsed(J::PURPOSE, event::overrides(event).and_then(backlog::parse::<J>))? {
         Request::Run(overrides) => {
             let mut report = run::<J>(function, &overrides, clock, None).await?;
-            report.start_backlog &= backlog::may_start_backlog(&overrides);
+            // An execution has the stack's settings: it would lose the event's, such as a slower pace or a longer reuse window.
+            report.start_backlog &= overrides.is_empty();
             Ok(json!(J::answer(&report)))
         }
         Request::Segment(segment_run, overrides) => {
@@ -43,9 +38,9 @@ pub async fn run<J: WalkRows<Dynamo>>(
     clock: RunClock,
     segment_run: Option<&SegmentRun>,
 ) -> Result<RunReport, RunError> {
-    let mut settings = function.settings(J::NAME, overrides, J::PURPOSE)?;
+    let mut settings = function.settings(overrides, J::PURPOSE)?;
     settings.pace_shared_by = segment_run.and_then(|segment| segment.concurrency).unwrap_or(1);
-    let job = word(J::NAME);
+    let job = J::PURPOSE.name();
     tracing::info!(
         table = settings.table,
         mode = settings.mode.name(),
@@ -53,33 +48,27 @@ pub async fn run<J: WalkRows<Dynamo>>(
         segment = segment_run.map(|segment| segment.index),
         "{job} started"
     );
-    let result = Box::pin(run_on_table::<J>(function, &settings, clock, segment_run)).await;
+    let work = async {
+        let table = function.open(&settings, clock).await?;
+        let job = J::new(&settings);
+        match segment_run {
+            None => run::run(&table, &job, &settings, table.clock()).await,
+            Some(segment_run) => backlog::run_segment(&table, &job, segment_run, &settings, table.clock()).await,
+        }
+    };
+    let result = Box::pin(work).await;
     match &result {
         Ok(report) => {
-            log_finished(J::NAME, report, None);
+            log_finished(J::PURPOSE, report, None);
             function.emit(report.document(J::NAME).as_ref(), clock.now());
         }
-        Err(error) => function.failed(J::NAME, error, clock.now()),
+        Err(error) => function.failed::<J>(error, clock.now()),
     }
     result
 }
 
-async fn run_on_table<J: WalkRows<Dynamo>>(
-    function: &Function,
-    settings: &Settings,
-    clock: RunClock,
-    segment_run: Option<&SegmentRun>,
-) -> Result<RunReport, RunError> {
-    let table = function.open(settings, clock).await?;
-    let job = J::new(settings);
-    match segment_run {
-        None => run::run(&table, &job, settings, table.clock()).await,
-        Some(segment_run) => backlog::run_segment(&table, &job, segment_run, settings, table.clock()).await,
-    }
-}
-
 async fn start<J: WalkRows<Dynamo>>(function: &Function, start: &Start, clock: RunClock) -> Result<Value, RunError> {
-    let settings = function.settings(J::NAME, &start.input.settings, J::PURPOSE)?;
+    let settings = function.settings(&start.input.settings, J::PURPOSE)?;
     let checked = async {
         let table = function.open(&settings, clock).await?;
         backlog::start(&table, &J::new(&settings), &start.lease, &settings, table.clock()).await
@@ -88,12 +77,12 @@ async fn start<J: WalkRows<Dynamo>>(function: &Function, start: &Start, clock: R
         Ok(()) => None,
         Err(RunError::Paused(pause)) => Some(pause),
         Err(error) => {
-            function.failed(J::NAME, &error, clock.now());
+            function.failed::<J>(&error, clock.now());
             return Err(error);
         }
     };
     tracing::info!(
-        job = word(J::NAME),
+        job = J::PURPOSE.name(),
         table = settings.table,
         mode = settings.mode.name(),
         execution = start.lease,
@@ -107,15 +96,15 @@ async fn start<J: WalkRows<Dynamo>>(function: &Function, start: &Start, clock: R
 }
 
 async fn finish<J: WalkRows<Dynamo>>(function: &Function, finish: &Finish, clock: RunClock) -> Result<Value, RunError> {
-    let settings = function.settings(J::NAME, &finish.started.settings, J::PURPOSE)?;
+    let settings = function.settings(&finish.started.settings, J::PURPOSE)?;
     let finished = async {
         let table = function.open(&settings, clock).await?;
         Ok(backlog::finish::<_, J>(&table, finish, &settings, table.clock()).await?)
     };
-    finished.await.inspect_err(|error| function.failed(J::NAME, error, clock.now()))?;
+    finished.await.inspect_err(|error| function.failed::<J>(error, clock.now()))?;
     let answer = finish.answer::<J>(settings.mode);
     tracing::info!(
-        job = word(J::NAME),
+        job = J::PURPOSE.name(),
         table = settings.table,
         mode = settings.mode.name(),
         execution = finish.started.lease,

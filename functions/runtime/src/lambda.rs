@@ -5,10 +5,10 @@ use crate::logging;
 use dynamo::{Client, Dynamo};
 use jobs::cascade::Records;
 use jobs::metric::Document;
-use jobs::run::RunError;
 use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
-use jobs::{cascade, cleanup, metrics, repair};
+use jobs::run::{Job, RunError};
+use serde_json::json;
 use shared::settings::{self, ConfigError, Environment, Purpose, Settings};
 use shared::time::EpochSeconds;
 
@@ -33,8 +33,8 @@ impl Function {
         settings::endpoint(&self.environment)
     }
 
-    pub(crate) fn settings(&self, run: &str, overrides: &Overrides, purpose: Purpose) -> Result<Settings, RunError> {
-        parsed(run, Settings::parse(&self.environment, overrides, purpose))
+    pub(crate) fn settings(&self, overrides: &Overrides, purpose: Purpose) -> Result<Settings, RunError> {
+        parsed(purpose, Settings::parse(&self.environment, overrides, purpose))
     }
 
     pub(crate) async fn open(&self, settings: &Settings, clock: RunClock) -> Result<Dynamo, RunError> {
@@ -48,29 +48,29 @@ impl Function {
     }
 
     /// Logs a failed run, and emits the metrics of what it did before.
-    pub(crate) fn failed(&self, job: &str, error: &RunError, now: EpochSeconds) {
-        log_failure(job, error);
+    pub(crate) fn failed<J: Job>(&self, error: &RunError, now: EpochSeconds) {
+        log_failure(J::PURPOSE, error);
         if let RunError::Interrupted { report, .. } = error {
-            self.emit(report.document(job).as_ref(), now);
+            self.emit(report.document(J::NAME).as_ref(), now);
         }
     }
 }
 
 /// The parsed event or settings; an error is logged.
-pub(crate) fn parsed<T>(run: &str, result: Result<T, ConfigError>) -> Result<T, RunError> {
-    result.map_err(RunError::from).inspect_err(|error| log_failure(run, error))
+pub(crate) fn parsed<T>(purpose: Purpose, result: Result<T, ConfigError>) -> Result<T, RunError> {
+    result.map_err(RunError::from).inspect_err(|error| log_failure(purpose, error))
 }
 
-pub(crate) fn log_failure(job: &str, error: &RunError) {
-    let job = word(job);
+pub(crate) fn log_failure(purpose: Purpose, error: &RunError) {
+    let job = purpose.name();
     tracing::error!(error.kind = error.kind(), error.text = %error, "{job} failed");
 }
 
 /// The end of a run, or of a batch of the cascade with its records.
-pub(crate) fn log_finished(job: &str, report: &RunReport, records: Option<&Records>) {
+pub(crate) fn log_finished(purpose: Purpose, report: &RunReport, records: Option<&Records>) {
     let (deleted, would_delete) = report.done_or_planned(report.counts.rows_deleted());
     let (retired, would_retire) = report.done_or_planned(report.counts.rows_retired());
-    let job = word(job);
+    let job = purpose.name();
     tracing::info!(
         table = report.table,
         outcome = report.outcome.name(),
@@ -95,18 +95,7 @@ pub(crate) fn log_finished(job: &str, report: &RunReport, records: Option<&Recor
         elapsed_ms = report.elapsed_ms,
         notes = report.notes.join("; "),
         // Nobody reads the answer of a scheduled run: the counts by bucket and reason are logged here.
-        json.buckets = report.counts.to_string(),
+        json.buckets = json!(report.counts).to_string(),
         "{job} finished"
     );
-}
-
-/// The job's name in log messages.
-pub(crate) fn word(job: &str) -> &str {
-    match job {
-        cleanup::NAME => "cleanup",
-        repair::NAME => "repair",
-        metrics::NAME => "metrics",
-        cascade::NAME => "cascade",
-        other => other,
-    }
 }

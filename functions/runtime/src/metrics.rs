@@ -1,51 +1,36 @@
 //! One invocation of the metrics job.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use crate::event;
-use crate::lambda::{Function, parsed};
+use crate::lambda::{Function, log_failure, parsed};
 use dynamo::ReadOnly;
 use jobs::metrics::{self, Ended, Measurement};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
-use shared::settings::{Purpose, Settings};
-use shared::time::EpochSeconds;
+use shared::settings::Purpose;
 
-pub async fn answer(
-    function: &Function,
-    event: Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
-) -> Result<Value, RunError> {
-    measure(function, event, now, budget).await.map(|measured| metrics::answer(&measured))
+pub async fn answer(function: &Function, event: Value, clock: RunClock) -> Result<Value, RunError> {
+    measure(function, event, clock).await.map(|measured| metrics::answer(&measured))
 }
 
-pub async fn measure(
-    function: &Function,
-    event: Value,
-    now: EpochSeconds,
-    budget: Option<Duration>,
-) -> Result<Measurement, RunError> {
-    let clock = RunClock::start(now, budget);
-    let overrides = parsed(metrics::NAME, event::overrides(event))?;
-    let settings = function.settings(metrics::NAME, &overrides, Purpose::Metrics)?;
+pub async fn measure(function: &Function, event: Value, clock: RunClock) -> Result<Measurement, RunError> {
+    let overrides = parsed(Purpose::Metrics, event::overrides(event))?;
+    let settings = function.settings(&overrides, Purpose::Metrics)?;
     tracing::info!(table = settings.table, scope = settings.scope.name(), now = clock.now().get(), "metrics started");
-    let result = Box::pin(measure_table(function, &settings, clock)).await;
+    let work = async {
+        let table = ReadOnly::open(function.client.clone(), &settings, function.endpoint(), clock).await?;
+        metrics::measure(&table, &settings, table.clock()).await
+    };
+    let result = Box::pin(work).await.map_err(RunError::from);
     match &result {
         Ok(measured) => {
             log(measured);
-            function.emit(Some(&measured.document()), now);
+            function.emit(Some(&measured.document()), clock.now());
         }
-        Err(error) => function.failed(metrics::NAME, error, now),
+        Err(error) => log_failure(Purpose::Metrics, error),
     }
     result
-}
-
-async fn measure_table(function: &Function, settings: &Settings, clock: RunClock) -> Result<Measurement, RunError> {
-    let table = ReadOnly::open(function.client.clone(), settings, function.endpoint(), clock).await?;
-    Ok(metrics::measure(&table, settings, table.clock()).await?)
 }
 
 fn log(measured: &Measurement) {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
 use serde_json::Value;
@@ -13,15 +13,15 @@ use crate::guard::{self, Refused};
 use crate::lambda::Function;
 use crate::logging;
 use jobs::run::RunError;
+use jobs::run::clock::RunClock;
 use shared::settings::Environment;
-use shared::time::EpochSeconds;
 
 /// Serves invocations until the container ends.
 pub async fn serve<E: InvocationError>(
     crate_name: &str,
     environment: impl Iterator<Item = (OsString, OsString)>,
     clock: fn() -> SystemTime,
-    answer: impl AsyncFn(&Function, Value, EpochSeconds, Option<Duration>) -> Result<Value, E>,
+    answer: impl AsyncFn(&Function, Value, RunClock) -> Result<Value, E>,
 ) -> Result<(), Error> {
     let environment: Environment =
         environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
@@ -29,18 +29,13 @@ pub async fn serve<E: InvocationError>(
     logging::start(crate_name, level.clone().unwrap_or(LevelFilter::INFO));
     // Nothing is served: a function whose log is not the one that was wanted would be found out too late.
     level.inspect_err(|error| tracing::error!(error.text = %error, "configuration refused"))?;
-    let function = match guard::check(&environment) {
-        Ok(notice) => {
-            if let Some(notice) = notice {
-                tracing::warn!("{notice}");
-            }
-            Ok(Function::new(dynamo::connect(&environment), environment).telling(print))
-        }
-        Err(refused) => {
-            tracing::error!(error.text = %refused, "local run refused");
-            Err(refused)
-        }
-    };
+    let checked = guard::check(&environment);
+    let function = checked.map(|_| Function::new(dynamo::connect(&environment), environment).telling(print));
+    match checked {
+        Ok(None) => {}
+        Ok(Some(notice)) => tracing::warn!("{notice}"),
+        Err(refused) => tracing::error!(error.text = %refused, "local run refused"),
+    }
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
         // An answer to every invocation, so that the line is seen where the function was invoked.
         let function = function.as_ref().map_err(|refused| diagnostic(*refused))?;
@@ -48,7 +43,7 @@ pub async fn serve<E: InvocationError>(
         let now = clock();
         // `cargo lambda watch` sends a deadline in 1970: no limit then.
         let budget = event.context.deadline().duration_since(now).ok();
-        answer(function, event.payload, EpochSeconds::from(now), budget).await.map_err(diagnostic)
+        answer(function, event.payload, RunClock::start(now.into(), budget)).await.map_err(diagnostic)
     }))
     .await
 }

@@ -177,19 +177,13 @@ pub struct FinishAnswer {
     #[serde(rename = "statusCode")]
     status_code: u16,
     job: &'static str,
-    mode: &'static str,
+    mode: Mode,
     pub complete: bool,
     /// Ended by a pause.
     paused: bool,
     started_at: i64,
     segments: u16,
     pub totals: Totals,
-}
-
-/// Whether a run with these settings of its event may start a backlog execution: an execution has the stack's settings, and
-/// would lose the event's, be it a slower pace or a longer reuse window.
-pub fn may_start_backlog(overrides: &Overrides) -> bool {
-    overrides.is_empty()
 }
 
 impl Start {
@@ -266,7 +260,7 @@ impl Finish {
         FinishAnswer {
             status_code: 200,
             job: J::NAME,
-            mode: mode.name(),
+            mode,
             complete: self.is_complete(),
             paused: self.is_paused(),
             started_at: self.started.started_at,

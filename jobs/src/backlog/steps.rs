@@ -20,12 +20,12 @@ pub async fn start<S: Store, J: WalkRows<S>>(
     clock: &RunClock,
 ) -> Result<(), RunError> {
     refuse_max_deletes(settings)?;
-    let mut run = Run::open(store, job, settings, clock, None).await?;
+    let run = Run::open(store, job, settings, clock, None).await?;
     if settings.mode == Mode::DryRun {
         return run.refuse_above_share(&JobState::default()).await;
     }
     let lease = acquire(store, clock, Lease::shared(store, clock, execution)).await?;
-    check_share(&mut run, lease).await.map(drop)
+    check_share(&run, lease).await.map(drop)
 }
 
 /// One run of a segment, from where its last run stopped. A held lease is an error here: the segment is not done. A pause is
@@ -40,11 +40,7 @@ pub async fn run_segment<S: Store, J: WalkRows<S>>(
     let segment = segment_run.segment().map_err(|problem| wrong("segment", &problem))?;
     let segment = Some((segment, segment_run.cursor.clone()));
     let Some(execution) = &segment_run.lease else {
-        let mut run = Run::open(store, job, settings, clock, segment).await?;
-        return match settings.mode {
-            Mode::DryRun => run.walk().await,
-            Mode::Delete => run.walk_with(Lease::own(store, clock, J::NAME)).await,
-        };
+        return Run::open(store, job, settings, clock, segment).await?.walk_alone().await;
     };
     refuse_max_deletes(settings)?;
     let mut run = Run::open(store, job, settings, clock, segment).await?;
@@ -58,7 +54,7 @@ pub async fn run_segment<S: Store, J: WalkRows<S>>(
         lease => lease?,
     };
     if !lease.may_start() {
-        lease = check_share(&mut run, lease).await?;
+        lease = check_share(&run, lease).await?;
     }
     // The last step releases the lease.
     let done = lease.hold(Box::pin(run.walk())).await;
@@ -108,7 +104,7 @@ fn refuse_max_deletes(settings: &Settings) -> Result<(), RunError> {
 /// Checks the share of dead rows under the execution's lease, and writes into the lease that the execution may start. A
 /// refused execution holds no lease.
 async fn check_share<'a, S: Store, J: WalkRows<S>>(
-    run: &mut Run<'a, S, J>,
+    run: &Run<'a, S, J>,
     mut lease: Lease<'a, S>,
 ) -> Result<Lease<'a, S>, RunError> {
     let checked = lease.hold(Box::pin(run.refuse_above_share(&JobState::default()))).await;

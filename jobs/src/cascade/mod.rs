@@ -15,28 +15,25 @@
 
 mod report;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use serde_json::Value;
 
-pub use report::{Broken, CascadeReport, Records};
+pub use report::{CascadeReport, Records};
 
 use crate::run::clock::RunClock;
-use crate::run::pause;
 use crate::run::report::{Outcome, Tally};
-use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, RetireRows, StoreError};
+use crate::run::{RunError, pause};
+use crate::store::{Budget, DeleteOutcome, DeleteRows, ReadRows, RetireRows};
 use crate::walk::{Context, Stop};
 use shared::bucket::{self, Bucket};
-use shared::cascade::{Record, RemovedToken, condemn_index, condemn_provider, provider_row, read};
+use shared::cascade::{Ignored, Record, RemovedToken, condemn_index, condemn_provider, provider_row, read};
 use shared::disposal::{Condemned, Judged};
 use shared::expiry::KeepReason;
 use shared::integrity::{Lookup, Referrers};
 use shared::row::{Row, RowKey};
 use shared::settings::{ConfigError, Mode, Settings};
-
-/// The run's name in logs and metrics.
-pub const NAME: &str = "ttl-cascade";
 
 /// Removals that are handled together. Larger pieces need fewer requests; a stop still reports each removal by itself.
 const PIECE: usize = 100;
@@ -63,7 +60,10 @@ impl Batch {
             batch.records.received += 1;
             match read(record, table) {
                 Record::RemovedToken(removal) => batch.removals.push(removal),
-                Record::Ignored(why) => batch.records.ignored(why),
+                Record::Ignored(why) => {
+                    batch.records.ignored += 1;
+                    batch.records.of_other_tables += u64::from(why == Ignored::OtherTable);
+                }
                 Record::Malformed => batch.records.malformed += 1,
             }
         }
@@ -75,18 +75,11 @@ impl Batch {
     pub fn is_empty(&self) -> bool {
         self.removals.is_empty()
     }
-}
 
-/// The result of a piece.
-struct Worked {
-    /// Which of its removals have to be delivered again.
-    unfinished: Vec<bool>,
-    stop: Option<Stop>,
-}
-
-impl Worked {
-    fn nothing(removals: &[RemovedToken], stop: Stop) -> Self {
-        Self { unfinished: vec![true; removals.len()], stop: Some(stop) }
+    /// The records if the invocation fails: all removals are delivered again, also those that were finished.
+    pub fn failed(&self) -> Records {
+        let sequences: BTreeSet<&str> = self.removals.iter().map(|removal| removal.sequence.as_str()).collect();
+        Records { failed: sequences.len() as u64, ..self.records }
     }
 }
 
@@ -97,14 +90,13 @@ pub async fn cascade<S>(
     batch: &Batch,
     settings: &Settings,
     clock: &RunClock,
-) -> Result<CascadeReport, Broken>
+) -> Result<CascadeReport, RunError>
 where
     S: ReadRows + DeleteRows + RetireRows + Budget,
 {
     let dry = settings.mode == Mode::DryRun;
     let work = Work { context: Context::new(store, clock.now(), settings.policy(), dry, settings.max_deletes) };
-    let mut report = CascadeReport::new(settings, clock, batch.records);
-    let mut stopped = None;
+    let mut report = CascadeReport::new(settings, clock, batch);
     let pause = if dry { Ok(None) } else { pause::read(store, clock).await };
     match pause {
         Ok(None) => {}
@@ -114,31 +106,25 @@ where
             report.run.usage = store.usage();
             return Ok(report);
         }
-        Err(cause) => {
-            report.fail(batch);
-            return Err(Broken { report: Box::new(report), cause });
-        }
+        Err(cause) => return Err(report.interrupted(cause)),
     }
+    let mut stopped = None;
     for piece in batch.removals.chunks(PIECE) {
+        let mut unfinished = vec![true; piece.len()];
         if stopped.is_none() && store.time_is_up() {
             stopped = Some(Stop::OutOfTime);
         }
-        let worked = match stopped.take() {
-            Some(stop) => Worked::nothing(piece, stop),
-            None => work.work(piece, &mut report.run.counts, &mut report.records).await,
-        };
-        let unfinished = piece.iter().zip(worked.unfinished).filter(|(_, unfinished)| *unfinished);
+        if stopped.is_none() {
+            stopped = work.work(piece, &mut unfinished, &mut report).await.err();
+        }
+        let unfinished = piece.iter().zip(unfinished).filter(|(_, unfinished)| *unfinished);
         report.failed.extend(unfinished.map(|(removal, _)| removal.sequence.clone()));
-        stopped = worked.stop;
     }
-    report.count_failed();
+    report.records.failed = report.failed.len() as u64;
     report.run.usage = store.usage();
     report.run.elapsed_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.run.outcome = match stopped {
-        Some(Stop::Fault(cause)) => {
-            report.fail(batch);
-            return Err(Broken { report: Box::new(report), cause });
-        }
+        Some(Stop::Fault(cause)) => return Err(report.interrupted(cause)),
         Some(Stop::OutOfTime) => Outcome::OutOfTime,
         Some(Stop::MaxDeletes) => Outcome::MaxDeletes,
         None if report.failed.is_empty() => Outcome::Complete,
@@ -151,29 +137,29 @@ struct Work<'a, S> {
     context: Context<'a, S>,
 }
 
-/// The rows that can depend on removed tokens, by key, with their buckets.
-type Hanging = BTreeMap<RowKey, (&'static Bucket, Lookup)>;
+/// What is under the keys of removed tokens, and of the rows that can depend on them.
+type Seen = HashMap<RowKey, Lookup>;
 
 impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
-    async fn work(&self, removals: &[RemovedToken], counts: &mut Tally, records: &mut Records) -> Worked {
-        let seen = match self.get_consistent(removals, counts, records).await {
-            Ok(seen) => seen,
-            Err(stop) => return Worked::nothing(removals, stop),
-        };
-        let (hanging, targets) = &seen;
-        let referenced = match self.find_referrers(removals, &seen).await {
-            Ok(referenced) => referenced,
-            Err(stop) => return Worked::nothing(removals, stop),
-        };
-        let mut unfinished = vec![false; removals.len()];
+    /// Works on a piece, and clears `unfinished` for the removals that need not be delivered again.
+    async fn work(
+        &self,
+        removals: &[RemovedToken],
+        unfinished: &mut [bool],
+        report: &mut CascadeReport,
+    ) -> Result<(), Stop> {
+        let counts = &mut report.run.counts;
+        let seen = self.get_consistent(removals, counts, &mut report.records).await?;
+        let referenced = self.find_referrers(removals, &seen).await?;
+        unfinished.fill(false);
         let (mut doomed, mut kept) = (BTreeMap::new(), BTreeMap::new());
-        for (removal, unfinished) in removals.iter().zip(&mut unfinished) {
-            let target = targets.get(&removal.token).unwrap_or(&Lookup::Unread);
-            for key in keys_of(removal) {
-                match hanging.get(&key) {
-                    None | Some((_, Lookup::Unread)) => *unfinished = true,
-                    Some((_, Lookup::Absent)) => {}
-                    Some((bucket, Lookup::Found(row))) => match self.judge(removal, row, bucket, target, &referenced) {
+        for (removal, unfinished) in removals.iter().zip(&mut *unfinished) {
+            let target = seen.get(&removal.token).unwrap_or(&Lookup::Unread);
+            for (key, bucket) in keys_of(removal) {
+                match seen.get(&key) {
+                    None | Some(Lookup::Unread) => *unfinished = true,
+                    Some(Lookup::Absent) => {}
+                    Some(Lookup::Found(row)) => match self.judge(removal, row, bucket, target, &referenced) {
                         Judged::Unknown(_) => {
                             *unfinished = true;
                             counts.skipped(bucket);
@@ -183,7 +169,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
                         }
                         // An index row that points elsewhere may point at another removed token of the batch.
                         Judged::Kept(_, reason) => {
-                            let known = kept.entry(key).or_insert((*bucket, reason));
+                            let known = kept.entry(key).or_insert((bucket, reason));
                             if known.1 == KeepReason::Elsewhere {
                                 known.1 = reason;
                             }
@@ -199,8 +185,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
                 counts.kept(bucket, reason);
             }
         }
-        let stop = self.delete(doomed, removals, &mut unfinished, counts).await;
-        Worked { unfinished, stop }
+        self.delete(doomed, removals, unfinished, counts).await
     }
 
     /// Reads index rows and provider rows first, and then, if there are any, the token that they depended on.
@@ -209,76 +194,56 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         removals: &[RemovedToken],
         counts: &mut Tally,
         records: &mut Records,
-    ) -> Result<(Hanging, HashMap<RowKey, Lookup>), Stop> {
-        let mut buckets: BTreeMap<RowKey, &'static Bucket> = BTreeMap::new();
-        for removal in removals {
-            buckets.extend(removal.index_keys().map(|(index, key)| (key, index)));
-            buckets.extend(removal.provider.iter().map(|key| (key.clone(), bucket::provider())));
-        }
+    ) -> Result<Seen, Stop> {
+        let buckets: BTreeMap<RowKey, &'static Bucket> = removals.iter().flat_map(keys_of).collect();
         let keys: Vec<RowKey> = buckets.keys().cloned().collect();
         let found = self.context.store.get_consistent(&keys).await?;
-        let hanging: Hanging =
-            buckets.into_iter().zip(found).map(|((key, bucket), found)| (key, (bucket, found))).collect();
-        for (bucket, found) in hanging.values() {
+        for (bucket, found) in buckets.values().zip(&found) {
             match found {
                 Lookup::Found(_) => counts.read(bucket),
                 Lookup::Unread => counts.skipped(bucket),
                 Lookup::Absent => {}
             }
         }
-        let is_there = |key: &RowKey| matches!(hanging.get(key), Some((_, Lookup::Found(_))));
+        let mut seen: Seen = keys.into_iter().zip(found).collect();
+        let is_there = |key: &RowKey| matches!(seen.get(key), Some(Lookup::Found(_)));
         let mut tokens: Vec<RowKey> = removals
             .iter()
-            .filter(|removal| keys_of(removal).any(|key| is_there(&key)))
+            .filter(|removal| keys_of(removal).any(|(key, _)| is_there(&key)))
             .map(|removal| removal.token.clone())
             .collect();
         tokens.dedup();
         let targets = if tokens.is_empty() { Vec::new() } else { self.context.store.get_consistent(&tokens).await? };
         records.written_again += targets.iter().filter(|target| matches!(target, Lookup::Found(_))).count() as u64;
-        Ok((hanging, tokens.into_iter().zip(targets).collect()))
+        seen.extend(tokens.into_iter().zip(targets));
+        Ok(seen)
     }
 
     /// Which of the provider rows are named by a row of the actor that is not provably dead. A row that is missing from the
     /// result could not be judged.
-    async fn find_referrers(
-        &self,
-        removals: &[RemovedToken],
-        (hanging, targets): &(Hanging, HashMap<RowKey, Lookup>),
-    ) -> Result<HashMap<RowKey, Referrers>, Stop> {
+    async fn find_referrers(&self, removals: &[RemovedToken], seen: &Seen) -> Result<HashMap<RowKey, Referrers>, Stop> {
         let mut undecided: BTreeMap<&str, BTreeMap<&RowKey, &Row>> = BTreeMap::new();
         for removal in removals {
-            let Some(Lookup::Absent) = targets.get(&removal.token) else { continue };
-            let Some((key, (_, Lookup::Found(row)))) =
-                removal.provider.as_ref().and_then(|key| hanging.get_key_value(key))
-            else {
-                continue;
-            };
+            let Some(Lookup::Absent) = seen.get(&removal.token) else { continue };
+            let Some(Lookup::Found(row)) = removal.provider.as_ref().and_then(|key| seen.get(key)) else { continue };
             let (now, policy) = (self.context.now, &self.context.policy);
             if provider_row(row, &Lookup::Absent, Referrers::Unknown, now, policy).is_none() {
-                undecided.entry(&key.owner).or_default().insert(key, row);
+                undecided.entry(&row.key.owner).or_default().insert(&row.key, row);
             }
         }
-        let found: Vec<Result<Vec<(RowKey, Referrers)>, StoreError>> = futures_util::stream::iter(undecided)
+        let found: Vec<Vec<(RowKey, Referrers)>> = futures_util::stream::iter(undecided)
             .map(|(actor, rows)| async move {
                 let rows: Vec<Row> = rows.into_values().cloned().collect();
-                match self.context.referenced(actor, &rows, &HashSet::new()).await {
-                    Ok(referenced) => Ok(rows
-                        .into_iter()
-                        .zip(referenced)
-                        .map(|(row, named)| (row.key, if named { Referrers::Some } else { Referrers::None }))
-                        .collect()),
+                match self.context.referrers(actor, &rows, &HashSet::new()).await {
+                    Ok(referrers) => Ok(rows.into_iter().map(|row| row.key).zip(referrers).collect()),
                     Err(error) if error.is_passing() => Ok(Vec::new()),
                     Err(error) => Err(error),
                 }
             })
             .buffer_unordered(CONCURRENT_ACTORS)
-            .collect()
-            .await;
-        let mut referrers = HashMap::new();
-        for of_actor in found {
-            referrers.extend(of_actor?);
-        }
-        Ok(referrers)
+            .try_collect()
+            .await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     fn judge(
@@ -305,7 +270,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         removals: &[RemovedToken],
         unfinished: &mut [bool],
         counts: &mut Tally,
-    ) -> Option<Stop> {
+    ) -> Result<(), Stop> {
         let keys: Vec<RowKey> = doomed.keys().cloned().collect();
         let (outcomes, stop) = self.context.try_delete(doomed.into_values().collect(), counts).await;
         let left: HashSet<RowKey> = keys
@@ -316,13 +281,14 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
             .map(|(key, _)| key)
             .collect();
         for (removal, unfinished) in removals.iter().zip(unfinished) {
-            *unfinished |= keys_of(removal).any(|key| left.contains(&key));
+            *unfinished |= keys_of(removal).any(|(key, _)| left.contains(&key));
         }
-        stop
+        stop.map_or(Ok(()), Err)
     }
 }
 
-/// Every key that can hold a row which depends on a removed token.
-fn keys_of(removal: &RemovedToken) -> impl Iterator<Item = RowKey> {
-    removal.index_keys().map(|(_, key)| key).chain(removal.provider.clone())
+/// Every key that can hold a row which depends on a removed token, and the bucket of that row.
+fn keys_of(removal: &RemovedToken) -> impl Iterator<Item = (RowKey, &'static Bucket)> + use<> {
+    let provider = removal.provider.clone().map(|key| (key, bucket::provider()));
+    removal.index_keys().map(|(index, key)| (key, index)).chain(provider)
 }

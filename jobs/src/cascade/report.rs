@@ -1,12 +1,14 @@
 //! What a batch came to: the counts, the metrics, and the answer that the stream's mapping reads.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::Batch;
+use crate::run::RunError;
 use crate::run::clock::RunClock;
 use crate::run::report::{Outcome, RunReport};
 use crate::store::StoreError;
-use shared::cascade::Ignored;
 use shared::settings::Settings;
 
 /// What the records of a batch were.
@@ -23,58 +25,26 @@ pub struct Records {
     pub failed: u64,
 }
 
-impl Records {
-    pub(super) fn ignored(&mut self, why: Ignored) {
-        self.ignored += 1;
-        self.of_other_tables += u64::from(why == Ignored::OtherTable);
-    }
-}
-
 /// The report of one batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CascadeReport {
     pub run: RunReport,
     pub records: Records,
     /// Sequence numbers of the records that have to come again.
-    pub failed: Vec<String>,
-}
-
-/// Why the whole invocation has to fail, and what was done before.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Broken {
-    pub report: Box<CascadeReport>,
-    pub cause: StoreError,
+    pub failed: BTreeSet<String>,
 }
 
 impl CascadeReport {
-    pub(crate) fn new(settings: &Settings, clock: &RunClock, records: Records) -> Self {
+    /// Of a batch of which nothing was done.
+    pub fn new(settings: &Settings, clock: &RunClock, batch: &Batch) -> Self {
         let run = RunReport::new(Outcome::Complete, settings, clock);
-        Self { run, records, failed: Vec::new() }
+        Self { run, records: batch.records, failed: BTreeSet::new() }
     }
 
-    /// The batch that asked for nothing.
-    pub fn idle(settings: &Settings, clock: &RunClock, batch: &Batch) -> Self {
-        Self::new(settings, clock, batch.records)
-    }
-
-    /// The batch that could not be begun.
-    pub fn failed(settings: &Settings, clock: &RunClock, batch: &Batch) -> Self {
-        let mut report = Self::new(settings, clock, batch.records);
-        report.fail(batch);
-        report
-    }
-
-    /// The invocation fails, and all of the batch comes again: also what was finished.
-    pub(super) fn fail(&mut self, batch: &Batch) {
-        self.run.outcome = Outcome::Failed;
-        self.failed = batch.removals.iter().map(|removal| removal.sequence.clone()).collect();
-        self.count_failed();
-    }
-
-    pub(super) fn count_failed(&mut self) {
-        self.failed.sort_unstable();
-        self.failed.dedup();
-        self.records.failed = self.failed.len() as u64;
+    /// The error that fails the whole invocation.
+    pub(super) fn interrupted(self, cause: StoreError) -> RunError {
+        let report = RunReport { outcome: Outcome::Failed, ..self.run };
+        RunError::Interrupted { report: Box::new(report), cause }
     }
 
     /// Nothing but this: a mapping takes an answer that it does not understand for the failure of the whole batch.

@@ -97,12 +97,13 @@ impl<S: ReadRows + DeleteRows + RetireRows + Budget> WalkRows<S> for Cleanup {
         segment: Option<Segment>,
         from: &Value,
         _: &Checkpoint<'_, S>,
-    ) -> Walked<Value> {
+    ) -> Walked<()> {
         let from = Cursor::from_json(from);
         let source = SystemRows::new(context, segment, from.clone());
-        let Walked { counts, end, findings, notes } =
+        let (counts, stopped) =
             walk(context, source, async |units, counts: &mut Tally| work(context, units, counts).await).await;
-        Walked { counts, end: end.map(|at| at.blurred(from.as_ref()).to_json()), findings, notes }
+        let stopped = stopped.map(|(at, why)| (at.blurred(from.as_ref()).to_json(), why));
+        Walked { counts, stopped, findings: (), notes: Vec::new() }
     }
 }
 
@@ -132,20 +133,22 @@ async fn work<S: ReadRows + DeleteRows + RetireRows>(
 /// The dead rows of a token.
 fn judge<S>(context: &Context<'_, S>, token: Pointed, target: Lookup, counts: &mut Tally) -> Chain {
     let (now, policy) = (context.now, &context.policy);
-    let mut chain = Chain::default();
+    let (mut index_rows, mut dead_target) = (Vec::new(), None);
     for (row, index_bucket) in token.index_rows {
         match integrity::condemn_index(row, index_bucket, &target, now, policy) {
             Judged::Unknown(_) => counts.skipped(index_bucket),
             Judged::Kept(_, reason) => counts.kept(index_bucket, reason),
-            Judged::Dead(condemned) => chain.index_rows.push(condemned),
+            Judged::Dead(condemned) => index_rows.push(condemned),
         }
     }
-    let Lookup::Found(target) = target else { return chain };
-    let Some(target_bucket) = target.known_bucket() else { return chain };
-    counts.read(target_bucket);
-    match disposal::condemn(target, target_bucket, now, policy) {
-        Err(reason) => counts.kept(target_bucket, reason),
-        Ok(condemned) => chain.set_target(condemned),
+    if let Lookup::Found(target) = target
+        && let Some(bucket) = target.known_bucket()
+    {
+        counts.read(bucket);
+        match disposal::condemn(target, bucket, now, policy) {
+            Err(reason) => counts.kept(bucket, reason),
+            Ok(condemned) => dead_target = Some(condemned),
+        }
     }
-    chain
+    Chain::new(index_rows, dead_target)
 }

@@ -1,13 +1,12 @@
 //! The steps of the walk and the rows of each, in order, as pieces of work.
 
 use super::cursor::Cursor;
-use super::steps::{STEPS, Step};
+use super::steps::STEPS;
 use crate::store::{Budget, Consistency, PageOf, ReadRows, Result, Rows, pages};
 use crate::walk::tally::Tally;
 use crate::walk::{Context, Source};
-use shared::bucket::{Bucket, Rule};
+use shared::bucket::{Bucket, Owner, Rule};
 use shared::disposal::{self, Condemned};
-use shared::index;
 use shared::integrity::{self, Question};
 use shared::row::{Row, RowKey};
 use shared::segment::Segment;
@@ -53,8 +52,8 @@ impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
 
     /// Refresh tokens name the provider rows of access tokens. Once those are deleted, one read decides; before, it takes four.
     fn waits_for_earlier_pieces(&self) -> bool {
-        let begins = self.name.is_empty();
-        begins && matches!(STEPS.get(self.step), Some(Step::Index(target)) if target.rule == Rule::Refresh)
+        let is_of_refresh_tokens = |of: &Bucket| of.owner == Owner::Actor && of.rule == Rule::Refresh;
+        self.name.is_empty() && STEPS.get(self.step).is_some_and(|step| is_of_refresh_tokens(step.of))
     }
 
     /// As many units as one lookup takes, or many rows without any.
@@ -94,13 +93,9 @@ impl<'a, S: ReadRows + Budget> SystemRows<'a, S> {
     }
 
     fn open(&mut self) {
-        let buckets: Vec<&'static Bucket> = match STEPS.get(self.step) {
-            Some(Step::Bucket(bucket)) => vec![bucket],
-            Some(Step::Index(target)) => index::pointing_at(target).collect(),
-            None => Vec::new(),
-        };
+        let buckets = STEPS.get(self.step).into_iter().flat_map(|step| step.buckets.iter().copied());
         let open = |bucket| BucketRows::open(self.context.store, bucket, self.segment, &self.name);
-        self.sources = buckets.into_iter().filter_map(open).collect();
+        self.sources = buckets.filter_map(open).collect();
     }
 
     fn examine(&self, row: Row, bucket: &'static Bucket, counts: &mut Tally, units: &mut Vec<Unit>) {

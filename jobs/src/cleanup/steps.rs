@@ -5,11 +5,13 @@ use std::sync::LazyLock;
 use shared::bucket::{BUCKETS, Bucket, Rule};
 use shared::index;
 
-/// One step: a bucket judged by itself, or the index buckets that point at one, both generations.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
-    Bucket(&'static Bucket),
-    Index(&'static Bucket),
+/// One step: a bucket judged by itself, or the index buckets that point at one bucket, both generations.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// The bucket itself, or the one that is pointed at: it names the step.
+    pub(super) of: &'static Bucket,
+    /// The buckets that are read.
+    pub(super) buckets: Vec<&'static Bucket>,
 }
 
 /// Every bucket of the system actors that can hold dead rows.
@@ -17,14 +19,13 @@ pub(super) static STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
     let direct = BUCKETS.iter().filter(|bucket| {
         bucket.system_owner().is_some() && !matches!(bucket.rule, Rule::Pointer { .. } | Rule::Provider | Rule::Never)
     });
-    direct.map(Step::Bucket).chain(index::targets().map(Step::Index)).collect()
+    let direct = direct.map(|bucket| Step { of: bucket, buckets: vec![bucket] });
+    let indexed = index::targets().map(|target| Step { of: target, buckets: index::pointing_at(target).collect() });
+    direct.chain(indexed).collect()
 });
 
 pub(super) fn step_name(step: usize) -> &'static str {
-    match STEPS.get(step) {
-        Some(Step::Bucket(bucket) | Step::Index(bucket)) => bucket.name,
-        None => "end",
-    }
+    STEPS.get(step).map_or("end", |step| step.of.name)
 }
 
 pub(super) fn names_from(step: usize) -> Vec<&'static str> {

@@ -19,12 +19,12 @@ use seen::Seen;
 use source::{SegmentRows, TablePlace};
 
 use crate::run::report::{Answer, RunReport, Tally};
-use crate::run::{Checkpoint, Job, WalkRows};
+use crate::run::{Checkpoint, Job, WalkRows, holds_rows};
 use crate::store::{
-    Budget, Consistency, DeleteRows, OwnState, PageOf, PageSize, ReadActors, ReadRows, RestoreClient, RetireRows,
-    ScanTable, StoreError, state_key, state_value,
+    Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, RetireRows, ScanTable, StoreError, state_key,
+    state_value,
 };
-use crate::walk::{Context, WalkEnd, Walked, walk};
+use crate::walk::{Context, Stop, Walked, walk};
 use shared::bucket::{BUCKETS, Generation, OAUTH_OWNER};
 use shared::expiry::DeleteReason;
 use shared::integrity::Sighting;
@@ -92,9 +92,24 @@ impl Job for Repair {
     }
 }
 
+/// The capabilities that a repair needs.
+pub trait RepairStore:
+    ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget
+{
+}
+
+impl<S> RepairStore for S where
+    S: ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget
+{
+}
+
 /// What the segments of one walk have in common.
 struct RepairWalk<'a, S> {
     context: &'a Context<'a, S>,
+    checkpoint: &'a Checkpoint<'a, S>,
+    progress: RefCell<Progress>,
+    /// Why a segment was not finished: no other one is started after it.
+    stopped: RefCell<Option<Stop>>,
     restore_clients: bool,
     /// ActingWeb 3.10 or later writes to the table: only then may a restore delete old-name index rows.
     writes_new_names: bool,
@@ -103,26 +118,24 @@ struct RepairWalk<'a, S> {
     findings: RefCell<Findings>,
 }
 
-impl<S> WalkRows<S> for Repair
-where
-    S: ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget,
-{
+impl<S: RepairStore> WalkRows<S> for Repair {
     async fn walk(
         &self,
         context: &Context<'_, S>,
         segment: Option<Segment>,
         from: &Value,
         checkpoint: &Checkpoint<'_, S>,
-    ) -> Walked<Value, Findings> {
+    ) -> Walked<Findings> {
         let (mut notes, mut findings) = (Vec::new(), Findings::default());
         let read = async {
             let seen = Seen::read(context.store, context.now, context.policy.grace).await?;
-            Ok((seen, writes_new_names(context.store, self.restore_clients).await?))
+            Ok((seen, self.restore_clients && writes_new_names(context.store).await?))
         };
         let (seen, writes_new_names) = match read.await {
             Ok(read) => read,
             Err(error) => {
-                return Walked { counts: Tally::default(), end: WalkEnd::Fault(from.clone(), error), findings, notes };
+                let stopped = Some((from.clone(), Stop::Fault(error)));
+                return Walked { counts: Tally::default(), stopped, findings, notes };
             }
         };
         match context.store.holds_actors().await {
@@ -130,86 +143,75 @@ where
             Ok(false) => notes.push("rows of absent actors are not reported: the actors' table is empty".to_owned()),
             Err(error) => notes.push(format!("rows of absent actors are not reported: {error}")),
         }
+        let (wanted, of) = match segment.map(Segment::of_scan) {
+            None => (0..SEGMENTS, SEGMENTS),
+            Some((number, of)) => (number..number + 1, of),
+        };
         let walk = RepairWalk {
             context,
+            checkpoint,
+            progress: RefCell::new(Progress::from_json(from, of)),
+            stopped: RefCell::new(None),
             restore_clients: self.restore_clients,
             writes_new_names,
             notes: RefCell::new(notes),
             seen,
             findings: RefCell::new(findings),
         };
-        let (wanted, of) = match segment.map(Segment::of_scan) {
-            None => (0..SEGMENTS, SEGMENTS),
-            Some((number, of)) => (number..number + 1, of),
-        };
-        let progress = RefCell::new(Progress::from_json(from, of));
-        let (counts, end) = walk.walk_segments(wanted, &progress, checkpoint).await;
+        let counts = walk.walk_segments(wanted).await;
+        let stopped = walk.stopped.take().map(|why| (json!(walk.progress), why));
         // Only a complete walk from the beginning has seen every row.
-        let whole = end == WalkEnd::Complete && from.is_null() && segment.is_none();
+        let whole = stopped.is_none() && from.is_null() && segment.is_none();
         let mut notes = walk.notes.take();
-        if !context.is_dry()
+        if !context.dry
             && let Err(error) = walk.seen.write(context.store, whole).await
         {
             notes.push(format!("the rows of unknown age could not be recorded ({error}): they are kept longer"));
         }
-        Walked { counts, end, findings: walk.findings.take(), notes }
+        Walked { counts, stopped, findings: walk.findings.take(), notes }
     }
 }
 
-impl<S> RepairWalk<'_, S>
-where
-    S: ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget,
-{
-    async fn walk_segments(
-        &self,
-        wanted: Range<i32>,
-        progress: &RefCell<Progress>,
-        checkpoint: &Checkpoint<'_, S>,
-    ) -> (Tally, WalkEnd<Value>) {
-        let open: Vec<i32> = wanted.filter(|segment| !progress.borrow().done.contains(segment)).collect();
+impl<S: RepairStore> RepairWalk<'_, S> {
+    async fn walk_segments(&self, wanted: Range<i32>) -> Tally {
+        let open: Vec<i32> = wanted.filter(|segment| !self.progress.borrow().done.contains(segment)).collect();
         // MAX_DELETES is exact only if the segments are done one after another.
         let concurrency = if self.context.is_sequential() { 1 } else { CONCURRENT_SEGMENTS };
-        let ended: RefCell<Option<WalkEnd<()>>> = RefCell::new(None);
-        let counts = futures_util::stream::iter(open)
-            .map(|segment| self.walk_segment(segment, progress, &ended, checkpoint))
+        futures_util::stream::iter(open)
+            .map(|segment| self.walk_segment(segment))
             .buffer_unordered(concurrency)
             .fold(Tally::default(), async |mut sum, counts| {
                 sum.add(&counts);
                 sum
             })
-            .await;
-        let end = ended.into_inner().unwrap_or(WalkEnd::Complete).map(|()| json!(*progress.borrow()));
-        (counts, end)
+            .await
     }
 
-    async fn walk_segment(
-        &self,
-        segment: i32,
-        progress: &RefCell<Progress>,
-        ended: &RefCell<Option<WalkEnd<()>>>,
-        checkpoint: &Checkpoint<'_, S>,
-    ) -> Tally {
-        if ended.borrow().is_some() {
+    async fn walk_segment(&self, segment: i32) -> Tally {
+        let Self { progress, stopped, .. } = self;
+        if stopped.borrow().is_some() {
             return Tally::default();
         }
         let (from, of) = (progress.borrow().place_in(segment), progress.borrow().segments);
         let source = SegmentRows::new(self.context, segment, of, from);
-        let Walked { counts, end, .. } =
+        let (counts, end) =
             walk(self.context, source, async |units, counts: &mut Tally| self.work(units, counts).await).await;
-        let end = match end {
-            WalkEnd::Complete => {
+        let why = match end {
+            None => {
                 progress.borrow_mut().finish(segment);
-                let so_far = json!(*progress.borrow());
-                match checkpoint.save(so_far).await {
+                match self.checkpoint.save(json!(progress)).await {
                     Ok(()) => return counts,
-                    Err(error) => WalkEnd::Fault((), error),
+                    Err(error) => Stop::Fault(error),
                 }
             }
-            end => end.map(|at| progress.borrow_mut().stop(segment, at)),
+            Some((at, why)) => {
+                progress.borrow_mut().stop(segment, at);
+                why
+            }
         };
         // A fault outweighs the deadline.
-        if !matches!(*ended.borrow(), Some(WalkEnd::Fault(..))) {
-            *ended.borrow_mut() = Some(end);
+        if !matches!(*stopped.borrow(), Some(Stop::Fault(_))) {
+            *stopped.borrow_mut() = Some(why);
         }
         counts
     }
@@ -217,17 +219,11 @@ where
 
 /// Whether the table holds a session, or the index row of a token, under the names of ActingWeb 3.10 and later. A server of an
 /// older release finds clients by their old-name index rows alone.
-async fn writes_new_names<S: ReadRows>(store: &S, wanted: bool) -> Result<bool, StoreError> {
+async fn writes_new_names<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
     let new = BUCKETS
         .iter()
         .filter(|bucket| bucket.generation == Generation::New && bucket.system_owner() == Some(OAUTH_OWNER));
-    for bucket in new.filter(|bucket| wanted && Some(*bucket) != work::client_index(Generation::New)) {
-        let all = PageOf::all(OAUTH_OWNER, bucket.sort_prefix(), Consistency::Eventual);
-        if store.page(&PageOf { size: PageSize::Rows(1), ..all }).await?.rows.iter().any(|row| row.is_of(bucket)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    holds_rows(store, new.filter(|bucket| Some(*bucket) != work::client_index(Generation::New)), 1).await
 }
 
 /// The state row that remembers a row as unreachable and of unknown age.

@@ -31,12 +31,21 @@ pub(super) struct TablePlace {
 pub(super) enum Unit {
     /// Dead whatever other rows say.
     Dead(Condemned),
-    /// An index row, and the key of what it points at.
-    Index { row: Row, bucket: &'static Bucket, target: RowKey },
+    Index(Pointer),
     /// The rows of one actor that decide over each other.
     Actor(Actor),
     /// An owner that was met, with how many rows.
-    Owner { id: String, rows: u64 },
+    Owner {
+        id: String,
+        rows: u64,
+    },
+}
+
+/// An index row and the key that it points at.
+pub(super) struct Pointer {
+    pub(super) row: Row,
+    pub(super) bucket: &'static Bucket,
+    pub(super) target: RowKey,
 }
 
 /// What one actor has of tokens and provider rows.
@@ -162,7 +171,7 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
             RepairPart::Index => match integrity::ask_anyway(&row, bucket, *now, policy) {
                 Question::Settled(reason) => counts.kept(bucket, reason),
                 Question::LookAt(target) => {
-                    units.push(Unit::Index { row, bucket, target });
+                    units.push(Unit::Index(Pointer { row, bucket, target }));
                     return 1;
                 }
             },

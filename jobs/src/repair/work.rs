@@ -2,11 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::RepairWalk;
-use super::source::{Actor, Unit};
-use crate::store::{
-    ActorLookup, Budget, DeleteRows, OwnState, ReadActors, ReadRows, RestoreClient, RetireRows, ScanTable, StoreError,
-};
+use super::source::{Actor, Pointer, Unit};
+use super::{RepairStore, RepairWalk};
+use crate::store::{ActorLookup, StoreError};
 use crate::walk::tally::Tally;
 use crate::walk::{Chain, Providers, Stop};
 use shared::bucket::{self, Bucket, Generation, OAUTH_OWNER};
@@ -15,13 +13,6 @@ use shared::expiry::{DeleteReason, KeepReason};
 use shared::index;
 use shared::integrity::{self, Indexed, Lookup, Referrers};
 use shared::row::{Row, RowKey};
-
-/// An index row and the key that it points at.
-struct Pointer {
-    row: Row,
-    bucket: &'static Bucket,
-    target: RowKey,
-}
 
 /// What the other rows of a provider row's actor say about it.
 struct Others {
@@ -35,16 +26,13 @@ struct Others {
     partial: bool,
 }
 
-impl<S> RepairWalk<'_, S>
-where
-    S: ReadRows + ScanTable + DeleteRows + RetireRows + RestoreClient + ReadActors + OwnState + Budget,
-{
+impl<S: RepairStore> RepairWalk<'_, S> {
     pub(super) async fn work(&self, units: Vec<Unit>, counts: &mut Tally) -> Result<(), Stop> {
         let (mut dead, mut pointers, mut actors, mut owners) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for unit in units {
             match unit {
                 Unit::Dead(condemned) => dead.push(condemned),
-                Unit::Index { row, bucket, target } => pointers.push(Pointer { row, bucket, target }),
+                Unit::Index(pointer) => pointers.push(pointer),
                 Unit::Actor(actor) => actors.push(actor),
                 Unit::Owner { id, rows } => owners.push((id, rows)),
             }
@@ -70,7 +58,7 @@ where
             let Pointer { row, bucket, .. } = pointer;
             match integrity::condemn_dangling(row, bucket, &target, now, policy) {
                 Judged::Unknown(_) => counts.skipped(bucket),
-                Judged::Dead(condemned) => chains.push(Chain::dangling(condemned)),
+                Judged::Dead(condemned) => chains.push(Chain::new(vec![condemned], None)),
                 Judged::Kept(row, KeepReason::TargetKept) if Some(bucket) == client_index(Generation::Old) => {
                     by_old_index.push(row);
                 }
@@ -105,7 +93,7 @@ where
                 Lookup::Absent => {
                     self.findings.borrow_mut().stranded_clients += 1;
                     let restored = self.restore_clients
-                        && (self.context.is_dry() || self.context.store.restore_client(&name, &actor).await?);
+                        && (self.context.dry || self.context.store.restore_client(&name, &actor).await?);
                     self.findings.borrow_mut().restored_clients += u64::from(restored);
                     restored
                 }
@@ -146,18 +134,13 @@ where
                         needed.extend(named);
                     }
                     Judged::Kept(row, reason) => {
-                        if reason == KeepReason::SeenOnce {
-                            self.seen.remember(&row.key);
-                        }
-                        counts.kept(bucket, reason);
+                        self.keep(&row, bucket, reason, counts);
                         needed.extend(named);
                     }
                     Judged::Dead(condemned) => {
                         deleting.insert(key);
                         deleting_names.extend(named);
-                        let mut chain = Chain::default();
-                        chain.set_target(condemned);
-                        chains.push(chain);
+                        chains.push(Chain::new(Vec::new(), Some(condemned)));
                     }
                 }
             }
@@ -165,6 +148,13 @@ where
             self.judge_providers(rows, &others, &mut providers, counts).await?;
         }
         Ok((chains, providers))
+    }
+
+    fn keep(&self, row: &Row, bucket: &Bucket, reason: KeepReason, counts: &mut Tally) {
+        if reason == KeepReason::SeenOnce {
+            self.seen.remember(&row.key);
+        }
+        counts.kept(bucket, reason);
     }
 
     /// Looks up each token in both generations of the index, the newer one first: few are found in neither.
@@ -217,19 +207,14 @@ where
                 Judged::Dead(dead) => {
                     providers.dead.insert(key, dead);
                 }
-                Judged::Kept(row, reason) => {
-                    if reason == KeepReason::SeenOnce {
-                        self.seen.remember(&row.key);
-                    }
-                    counts.kept(bucket, reason);
-                }
+                Judged::Kept(row, reason) => self.keep(&row, bucket, reason, counts),
                 Judged::Unknown(_) => counts.skipped(bucket),
             }
         }
         // Where the Scan does not decide, the actor's rows are read again, consistently.
         for (actor, rows) in unreferenced {
-            let referenced = match self.context.referenced(&actor, &rows, &others.deleting).await {
-                Ok(referenced) => referenced,
+            let referrers = match self.context.referrers(&actor, &rows, &others.deleting).await {
+                Ok(referrers) => referrers,
                 Err(error) if error.is_passing() => {
                     rows.iter().for_each(|_| counts.skipped(bucket));
                     providers.unjudged.extend(rows.into_iter().map(|row| row.key));
@@ -237,14 +222,9 @@ where
                 }
                 Err(error) => return Err(error.into()),
             };
-            for (row, referenced) in rows.into_iter().zip(referenced) {
-                let referrers = if referenced { Referrers::Some } else { Referrers::None };
-                match integrity::condemn_provider(row, referrers, now, policy) {
-                    Judged::Dead(condemned) => {
-                        providers.dead.insert(condemned.row().key.clone(), condemned);
-                    }
-                    Judged::Kept(_, reason) => counts.kept(bucket, reason),
-                    Judged::Unknown(_) => counts.skipped(bucket),
+            for (row, referrers) in rows.into_iter().zip(referrers) {
+                if self.context.judge_provider(row, referrers, providers, counts).is_some() {
+                    counts.skipped(bucket);
                 }
             }
         }

@@ -38,6 +38,10 @@ impl RunClock {
         Self { watch, ..self }
     }
 
+    pub fn budget(&self) -> Option<Duration> {
+        self.budget
+    }
+
     pub fn watch(&self) -> Option<&'static Watch> {
         self.watch
     }

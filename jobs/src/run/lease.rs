@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::run::clock::RunClock;
-use crate::store::{OwnState, Result};
+use crate::store::{OwnState, Result, Stored};
 use shared::lease::{self, ANOTHER, Holder, LEASE_SECONDS, SHARED_SECONDS};
 
 pub(crate) const LEASE: &str = "lease";
@@ -119,22 +119,19 @@ impl<'a, S: OwnState> Lease<'a, S> {
     }
 
     async fn renew(&self) -> Result<bool> {
-        let Some(current) = self.store.read_state(LEASE).await? else { return Ok(false) };
-        if !self.is_ours(&current.value) {
-            return Ok(false);
-        }
-        if self.store.swap_state(LEASE, Some(&current.text), Some(&self.value())).await? {
-            return Ok(true);
-        }
-        let current = self.store.read_state(LEASE).await?;
-        Ok(current.is_some_and(|current| self.is_ours(&current.value)))
+        let Some(current) = self.read_ours().await? else { return Ok(false) };
+        let renewed = self.store.swap_state(LEASE, Some(&current.text), Some(&self.value())).await?;
+        Ok(renewed || self.read_ours().await?.is_some())
+    }
+
+    /// The state row, if the lease is still ours.
+    async fn read_ours(&self) -> Result<Option<Stored>> {
+        Ok(self.store.read_state(LEASE).await?.filter(|current| self.is_ours(&current.value)))
     }
 
     /// Gives the lease back, if it is still ours. A failure is not worth a word: it lapses by itself.
     pub async fn release(self) {
-        if let Ok(Some(current)) = self.store.read_state(LEASE).await
-            && self.is_ours(&current.value)
-        {
+        if let Ok(Some(current)) = self.read_ours().await {
             let _ = self.store.swap_state(LEASE, Some(&current.text), None).await;
         }
     }
@@ -164,13 +161,9 @@ impl<'a, S: OwnState> Lease<'a, S> {
         ended["holder"] = json!(format!("{} (ended)", self.holder));
         // A part may renew it in between. If all of them do, every time, it lapses after the last.
         for _ in 0..RECALLS {
-            match self.store.read_state(LEASE).await? {
-                Some(current) if self.is_ours(&current.value) => {
-                    if self.store.swap_state(LEASE, Some(&current.text), Some(&ended)).await? {
-                        break;
-                    }
-                }
-                _ => break,
+            let Some(current) = self.read_ours().await? else { break };
+            if self.store.swap_state(LEASE, Some(&current.text), Some(&ended)).await? {
+                break;
             }
         }
         Ok(())

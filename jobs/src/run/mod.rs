@@ -20,9 +20,9 @@ use crate::store::{
     Budget, Consistency, DeleteRows, InspectTable, OwnState, PageOf, PageSize, ReadRows, RetireRows, ScanTable,
     StopWork, StoreError, TtlSetting,
 };
-use crate::walk::{Context, WalkEnd, Walked};
+use crate::walk::{Context, Stop, Walked};
 pub use error::RunError;
-use shared::bucket::{BUCKETS, JANITOR_OWNER, TTL_ATTRIBUTE};
+use shared::bucket::{BUCKETS, Bucket, JANITOR_OWNER, TTL_ATTRIBUTE};
 use shared::disposal::Condemned;
 use shared::expiry::Policy;
 use shared::segment::Segment;
@@ -55,7 +55,7 @@ pub trait WalkRows<S>: Job {
         segment: Option<Segment>,
         from: &Value,
         checkpoint: &Checkpoint<'_, S>,
-    ) -> Walked<Value, Self::Findings>;
+    ) -> Walked<Self::Findings>;
 }
 
 /// Stores how far a walk has come, so that the next run continues there if this one is killed.
@@ -89,21 +89,23 @@ pub async fn run<S: Store, J: WalkRows<S>>(
     settings: &Settings,
     clock: &RunClock,
 ) -> Result<RunReport, RunError> {
-    let mut run = Run::open(store, job, settings, clock, None).await?;
-    if settings.mode == Mode::DryRun {
-        return run.walk().await;
-    }
-    match run.walk_with(Lease::own(store, clock, J::NAME)).await {
+    let run = Run::open(store, job, settings, clock, None).await?;
+    match run.walk_alone().await {
         Err(held @ RunError::LeaseHeld(_)) => Ok(run.idle(Outcome::LeaseHeld, &held)),
         done => done,
     }
 }
 
-/// Whether any bucket of the system actors has a row of its own. Costs a few of the smallest reads.
-async fn holds_known_rows<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
-    for (bucket, owner) in BUCKETS.iter().filter_map(|bucket| Some((bucket, bucket.system_owner()?))) {
+/// Whether any of these buckets, as far as they are the system actors', has a row of its own among its first `rows`. Costs a
+/// few of the smallest reads.
+pub(crate) async fn holds_rows<S: ReadRows>(
+    store: &S,
+    buckets: impl Iterator<Item = &'static Bucket>,
+    rows: i32,
+) -> Result<bool, StoreError> {
+    for (bucket, owner) in buckets.filter_map(|bucket| Some((bucket, bucket.system_owner()?))) {
         let all = PageOf::all(owner, bucket.sort_prefix(), Consistency::Eventual);
-        if store.page(&PageOf { size: PageSize::Rows(10), ..all }).await?.rows.iter().any(|row| row.is_of(bucket)) {
+        if store.page(&PageOf { size: PageSize::Rows(rows), ..all }).await?.rows.iter().any(|row| row.is_of(bucket)) {
             return Ok(true);
         }
     }
@@ -137,7 +139,6 @@ pub(crate) struct Run<'a, S, J> {
     table_is_empty: bool,
     /// An earlier step has checked the share of dead rows.
     pub(crate) share_is_checked: bool,
-    notes: Vec<String>,
 }
 
 impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
@@ -148,26 +149,20 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         clock: &'a RunClock,
         segment: Option<(Segment, Value)>,
     ) -> Result<Self, RunError> {
-        let notes = clock.offset_note().into_iter().collect();
-        let mut run = Self {
-            store,
-            job,
-            settings,
-            clock,
-            segment,
-            policy: settings.policy(),
-            table_is_empty: false,
-            share_is_checked: false,
-            notes,
-        };
+        let policy = settings.policy();
+        let (table_is_empty, share_is_checked) = (false, false);
+        let mut run = Self { store, job, settings, clock, segment, policy, table_is_empty, share_is_checked };
         run.refuse_to_retire_without_ttl().await?;
         run.table_is_empty = run.refuse_wrong_table().await?;
         Ok(run)
     }
 
-    /// Walks while it holds the lease, and releases it. A paused run is a report.
-    pub(crate) async fn walk_with(&mut self, lease: Lease<'a, S>) -> Result<RunReport, RunError> {
-        let lease = match acquire(self.store, self.clock, lease).await {
+    /// Walks while it holds a lease of its own, which a dry run does without. A paused run is a report.
+    pub(crate) async fn walk_alone(&self) -> Result<RunReport, RunError> {
+        if self.settings.mode == Mode::DryRun {
+            return self.walk().await;
+        }
+        let lease = match acquire(self.store, self.clock, Lease::own(self.store, self.clock, J::NAME)).await {
             Err(paused @ RunError::Paused(_)) => return Ok(self.idle(Outcome::Paused, &paused)),
             lease => lease?,
         };
@@ -204,7 +199,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
 
     /// Whether the table is empty; an error if its rows are another application's.
     async fn refuse_wrong_table(&self) -> Result<bool, RunError> {
-        if holds_known_rows(self.store).await? {
+        if holds_rows(self.store, BUCKETS.iter(), 10).await? {
             return Ok(false);
         }
         let others = self.store.scan(0, 1, None, Consistency::Eventual).await?;
@@ -229,26 +224,26 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
     }
 
     /// `MAX_DELETE_SHARE` takes a dry walk over the whole table, wherever an earlier run stopped.
-    pub(crate) async fn refuse_above_share(&mut self, state: &JobState) -> Result<(), RunError> {
+    pub(crate) async fn refuse_above_share(&self, state: &JobState) -> Result<(), RunError> {
         let Some(limit) = self.settings.max_delete_share else { return Ok(()) };
-        let Walked { counts, end, .. } = self.walk_rows(true, None, state, &Value::Null).await;
+        let Walked { counts, stopped, .. } = self.walk_rows(true, None, state, &Value::Null).await;
         // The walk that follows is the one to watch.
         if let Some(watch) = self.clock.watch() {
             watch.restart();
         }
-        match end {
-            WalkEnd::Complete => check_share(&counts, limit),
-            WalkEnd::Fault(_, cause) => {
+        match stopped {
+            None => check_share(&counts, limit),
+            Some((_, Stop::Fault(cause))) => {
                 let report = self.report(Outcome::Failed, Tally::default(), state, Value::Null, None);
                 Err(RunError::Interrupted { report: Box::new(report), cause })
             }
-            WalkEnd::OutOfTime(_) | WalkEnd::MaxDeletes(_) => {
+            Some((_, Stop::OutOfTime | Stop::MaxDeletes)) => {
                 Err(RunError::ShareUnknown { problem: "there was not enough time to read all rows".to_owned() })
             }
         }
     }
 
-    pub(crate) async fn walk(&mut self) -> Result<RunReport, RunError> {
+    pub(crate) async fn walk(&self) -> Result<RunReport, RunError> {
         let state = self.read_state().await?;
         if !self.share_is_checked {
             self.refuse_above_share(&state).await?;
@@ -256,30 +251,31 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         let dry = self.settings.mode == Mode::DryRun;
         let writes_state = !dry && self.segment.is_none();
         let walk = self.walk_rows(dry, self.settings.max_deletes, &state, &state.cursor);
-        let (Walked { counts, end, findings, notes }, pause) =
+        let (Walked { counts, stopped, findings, notes }, pause) =
             if dry { (walk.await, None) } else { pause::stopping(self.store, self.clock, walk).await };
         let findings = json!(findings);
-        let (outcome, next) = match end {
-            WalkEnd::Fault(cursor, cause) => {
-                let report = self.report(Outcome::Failed, counts, &state, findings, Some(cursor));
+        let (next, why) = stopped.unzip();
+        let outcome = match why {
+            Some(Stop::Fault(cause)) => {
+                let report = self.report(Outcome::Failed, counts, &state, findings, next);
                 if writes_state {
                     // The fault is the error to return; the cursor is only worth a try.
                     let _ = self.store.write_state(J::NAME, &json!(state.after(&report))).await;
                 }
                 return Err(RunError::Interrupted { report: Box::new(report), cause });
             }
-            WalkEnd::OutOfTime(cursor) if pause.is_some() => (Outcome::Paused, Some(cursor)),
-            WalkEnd::OutOfTime(cursor) if self.clock.is_stopped() => (Outcome::Stopped, Some(cursor)),
-            WalkEnd::OutOfTime(cursor) => (Outcome::OutOfTime, Some(cursor)),
-            WalkEnd::MaxDeletes(cursor) => (Outcome::MaxDeletes, Some(cursor)),
-            WalkEnd::Complete if counts.rows_skipped() > 0 => (Outcome::Skipped, None),
-            WalkEnd::Complete if self.table_is_empty => (Outcome::EmptyTable, None),
-            WalkEnd::Complete => (Outcome::Complete, None),
+            Some(Stop::OutOfTime) if pause.is_some() => Outcome::Paused,
+            Some(Stop::OutOfTime) if self.clock.is_stopped() => Outcome::Stopped,
+            Some(Stop::OutOfTime) => Outcome::OutOfTime,
+            Some(Stop::MaxDeletes) => Outcome::MaxDeletes,
+            None if counts.rows_skipped() > 0 => Outcome::Skipped,
+            None if self.table_is_empty => Outcome::EmptyTable,
+            None => Outcome::Complete,
         };
-        self.notes.extend(notes);
-        self.notes.extend(pause.map(|pause| format!("{pause}: the next run continues from here")));
-        self.add_notes(outcome, &counts, &state);
         let mut report = self.report(outcome, counts, &state, findings, next);
+        report.notes.extend(notes);
+        report.notes.extend(pause.map(|pause| format!("{pause}: the next run continues from here")));
+        self.add_notes(&mut report);
         if !writes_state {
             return Ok(report);
         }
@@ -299,7 +295,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         max_deletes: Option<u64>,
         state: &JobState,
         from: &Value,
-    ) -> Walked<Value, J::Findings> {
+    ) -> Walked<J::Findings> {
         let planned = |row: &Condemned| {
             if let Some(watch) = self.clock.watch() {
                 watch.planned(row);
@@ -312,15 +308,16 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         self.job.walk(&context, segment, from, &checkpoint).await
     }
 
-    fn add_notes(&mut self, outcome: Outcome, counts: &Tally, state: &JobState) {
-        if state.is_resumed() {
-            self.notes.push("continued from where the last run stopped".to_owned());
+    fn add_notes(&self, report: &mut RunReport) {
+        let RunReport { notes, counts, .. } = report;
+        if report.resumed {
+            notes.push("continued from where the last run stopped".to_owned());
         }
         let next = match self.settings.mode {
             Mode::Delete => "the next run continues from here",
             Mode::DryRun => "a dry run stores nothing, so the next run starts where this one did",
         };
-        let note = match outcome {
+        let note = match report.outcome {
             Outcome::Complete | Outcome::LeaseHeld | Outcome::Paused | Outcome::Unrecorded | Outcome::Failed => None,
             Outcome::EmptyTable => Some("the table is empty: nothing to do".to_owned()),
             Outcome::OutOfTime => Some(format!("stopped before the deadline: {next}")),
@@ -330,9 +327,9 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
                 Some(format!("{} rows could not be read or deleted: the next run tries again", counts.rows_skipped()))
             }
         };
-        self.notes.extend(note);
+        notes.extend(note);
         if counts.uncertain() > 0 {
-            self.notes.push(format!(
+            notes.push(format!(
                 "{} deletes were sent and not answered: counted as skipped, though the rows may be deleted",
                 counts.uncertain()
             ));
@@ -340,9 +337,10 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
     }
 
     /// The report of a run that did not start.
-    pub(crate) fn idle(&mut self, outcome: Outcome, why: &RunError) -> RunReport {
-        self.notes.push(why.to_string());
-        self.report(outcome, Tally::default(), &JobState::default(), Value::Null, None)
+    pub(crate) fn idle(&self, outcome: Outcome, why: &RunError) -> RunReport {
+        let mut report = self.report(outcome, Tally::default(), &JobState::default(), Value::Null, None);
+        report.notes.push(why.to_string());
+        report
     }
 
     fn report(
@@ -360,7 +358,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
             counts,
             usage: self.store.usage(),
             findings,
-            notes: self.notes.clone(),
+            notes: self.clock.offset_note().into_iter().collect(),
             next,
             consecutive_incomplete_runs: incomplete_runs,
             // Not with MAX_DELETES, whatever ended this run: an execution has no such limit.

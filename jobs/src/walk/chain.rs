@@ -14,23 +14,17 @@ use shared::integrity::{self, Lookup, Referrers};
 use shared::row::{Row, RowKey};
 
 /// The dead rows of a token.
-#[derive(Default)]
 pub(crate) struct Chain {
-    pub(crate) index_rows: Vec<Condemned>,
+    index_rows: Vec<Condemned>,
     target: Option<Condemned>,
     provider: Option<RowKey>,
 }
 
 impl Chain {
-    /// An index row that leads nowhere.
-    pub(crate) fn dangling(index_row: Condemned) -> Self {
-        Self { index_rows: vec![index_row], ..Self::default() }
-    }
-
-    /// The token row, and the provider row that it names.
-    pub(crate) fn set_target(&mut self, target: Condemned) {
-        self.provider = integrity::provider_key(target.row());
-        self.target = Some(target);
+    /// Index rows, and the token row that they lead to, if it is dead, with the provider row that it names.
+    pub(crate) fn new(index_rows: Vec<Condemned>, target: Option<Condemned>) -> Self {
+        let provider = target.as_ref().and_then(|target| integrity::provider_key(target.row()));
+        Self { index_rows, target, provider }
     }
 }
 
@@ -121,7 +115,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
                 Some(Lookup::Absent) => {}
                 Some(Lookup::Found(row)) if !unread => {
                     counts.read(bucket::provider());
-                    self.judge_provider(row.clone(), Referrers::Unknown, &mut providers, &mut undecided, counts);
+                    undecided.extend(self.judge_provider(row.clone(), Referrers::Unknown, &mut providers, counts));
                 }
                 None | Some(Lookup::Found(_) | Lookup::Unread) => {
                     providers.unjudged.insert((*key).clone());
@@ -163,21 +157,22 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
         Ok(taken_along)
     }
 
-    fn judge_provider(
+    /// Judges a provider row, and returns it if its referrers have to be known.
+    pub(crate) fn judge_provider(
         &self,
         row: Row,
         referrers: Referrers,
         providers: &mut Providers,
-        undecided: &mut Vec<Row>,
         counts: &mut Tally,
-    ) {
+    ) -> Option<Row> {
         match integrity::condemn_provider(row, referrers, self.now, &self.policy) {
-            Judged::Unknown(row) => undecided.push(row),
+            Judged::Unknown(row) => return Some(row),
             Judged::Kept(_, reason) => counts.kept(bucket::provider(), reason),
             Judged::Dead(condemned) => {
                 providers.dead.insert(condemned.row().key.clone(), condemned);
             }
         }
+        None
     }
 
     /// For provider rows that their TTL does not decide: does any row of the actor that is not dead name them?
@@ -192,17 +187,16 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
             by_actor.entry(row.key.owner.clone()).or_default().push(row);
         }
         for (actor, rows) in by_actor {
-            let referenced = match self.referenced_once(&actor, &rows).await {
-                Ok(referenced) => referenced,
+            let referrers = match self.referrers_once(&actor, &rows).await {
+                Ok(referrers) => referrers,
                 Err(error) if error.is_passing() => {
                     providers.unjudged.extend(rows.into_iter().map(|row| row.key));
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             };
-            for (row, referenced) in rows.into_iter().zip(referenced) {
-                let referrers = if referenced { Referrers::Some } else { Referrers::None };
-                self.judge_provider(row, referrers, providers, &mut Vec::new(), counts);
+            for (row, referrers) in rows.into_iter().zip(referrers) {
+                self.judge_provider(row, referrers, providers, counts);
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ pub mod tally;
 use std::cell::{Cell, RefCell};
 
 use futures_util::StreamExt;
+use serde_json::Value;
 use tokio::sync::{RwLock, RwLockReadGuard};
 
 pub(crate) use chain::{Chain, Providers};
@@ -39,7 +40,7 @@ pub struct Context<'a, S> {
     pub now: EpochSeconds,
     pub policy: Policy,
     /// A dry run plans every delete and sends none.
-    dry: bool,
+    pub(crate) dry: bool,
     /// Deletes that may still be planned.
     allowance: Cell<u64>,
     concurrency: usize,
@@ -61,10 +62,6 @@ impl<'a, S> Context<'a, S> {
 
     pub(crate) fn telling(self, planned: &'a dyn Fn(&Condemned)) -> Self {
         Self { planned, ..self }
-    }
-
-    pub fn is_dry(&self) -> bool {
-        self.dry
     }
 
     /// Whether pieces, and segments, are done one after another.
@@ -179,9 +176,9 @@ impl<S: DeleteRows + RetireRows> Context<'_, S> {
     }
 }
 
-/// Why a piece of work was not finished.
+/// Why a piece of work, and with it the walk, was not finished.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Stop {
+pub enum Stop {
     OutOfTime,
     MaxDeletes,
     Fault(StoreError),
@@ -196,31 +193,12 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// How a walk ended, and where the next one continues.
-#[derive(Clone, Debug, PartialEq)]
-pub enum WalkEnd<P> {
-    Complete,
-    OutOfTime(P),
-    MaxDeletes(P),
-    Fault(P, StoreError),
-}
-
-impl<P> WalkEnd<P> {
-    pub(crate) fn map<Q>(self, to: impl FnOnce(P) -> Q) -> WalkEnd<Q> {
-        match self {
-            WalkEnd::Complete => WalkEnd::Complete,
-            WalkEnd::OutOfTime(at) => WalkEnd::OutOfTime(to(at)),
-            WalkEnd::MaxDeletes(at) => WalkEnd::MaxDeletes(to(at)),
-            WalkEnd::Fault(at, error) => WalkEnd::Fault(to(at), error),
-        }
-    }
-}
-
-/// The result of a walk; a job's walk adds findings and notes.
+/// The result of a job's walk.
 #[derive(Debug)]
-pub struct Walked<P, F = ()> {
+pub struct Walked<F> {
     pub counts: Tally,
-    pub end: WalkEnd<P>,
+    /// Where the next walk continues, and why this one stopped there; `None` when it reached the end.
+    pub stopped: Option<(Value, Stop)>,
     pub findings: F,
     /// Sentences for the report.
     pub notes: Vec<String>,
@@ -244,12 +222,12 @@ pub(crate) trait Source {
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Self::Unit>)>>;
 }
 
-/// Walks over `source` and does `work` on each piece. The counts are returned however the walk ends.
+/// Walks over `source` and does `work` on each piece. Returns the counts however the walk ends, and where and why it stopped.
 pub(crate) async fn walk<S, R>(
     context: &Context<'_, S>,
     source: R,
     work: impl AsyncFn(Vec<R::Unit>, &mut Tally) -> Result<(), Stop>,
-) -> Walked<R::Place>
+) -> (Tally, Option<(R::Place, Stop)>)
 where
     S: ReadRows + DeleteRows + RetireRows + Budget,
     R: Source,
@@ -268,13 +246,7 @@ where
             sum
         })
         .await;
-    let end = match walk.stopped.into_inner() {
-        None => WalkEnd::Complete,
-        Some((at, Stop::OutOfTime)) => WalkEnd::OutOfTime(at),
-        Some((at, Stop::MaxDeletes)) => WalkEnd::MaxDeletes(at),
-        Some((at, Stop::Fault(error))) => WalkEnd::Fault(at, error),
-    };
-    Walked { counts, end, findings: (), notes: Vec::new() }
+    (counts, walk.stopped.into_inner())
 }
 
 /// What the pieces of one walk have in common.

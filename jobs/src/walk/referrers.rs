@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use super::Context;
 use crate::store::{Consistency, PageOf, ReadRows, Result, pages};
 use shared::bucket;
-use shared::integrity::{self, Needs};
+use shared::integrity::{self, Needs, Referrers};
 use shared::row::{Row, RowKey};
 
 /// Actors, and names of provider rows, that are remembered at most: some hundred kilobytes. Other actors are read each time.
@@ -56,16 +56,17 @@ impl Remembered {
         }
     }
 
-    fn is_named(&self, actor: &str, name: &str) -> bool {
-        self.named.borrow().contains(&self.hashes.hash_one((actor, name)))
+    fn referrers(&self, actor: &str, provider: &Row) -> Referrers {
+        let is_named = self.named.borrow().contains(&self.hashes.hash_one((actor, provider_name(provider))));
+        if is_named { Referrers::Some } else { Referrers::None }
     }
 }
 
 impl<S: ReadRows> Context<'_, S> {
-    /// Which of these provider rows a live row of the actor names, as it was when this run first read the actor.
-    pub(super) async fn referenced_once(&self, actor: &str, rows: &[Row]) -> Result<Vec<bool>> {
+    /// Whether a live row of the actor names these provider rows, as it was when this run first read the actor.
+    pub(super) async fn referrers_once(&self, actor: &str, rows: &[Row]) -> Result<Vec<Referrers>> {
         let Some(known) = self.remembered.actor(actor) else {
-            return self.referenced(actor, rows, &HashSet::new()).await;
+            return self.referrers(actor, rows, &HashSet::new()).await;
         };
         let mut read = None;
         let all_noted = *known
@@ -77,16 +78,19 @@ impl<S: ReadRows> Context<'_, S> {
             })
             .await?;
         match read {
-            Some(referenced) => Ok(referenced),
-            None if all_noted => {
-                Ok(rows.iter().map(|row| self.remembered.is_named(actor, provider_name(row))).collect())
-            }
-            None => self.referenced(actor, rows, &HashSet::new()).await,
+            Some(referrers) => Ok(referrers),
+            None if all_noted => Ok(rows.iter().map(|row| self.remembered.referrers(actor, row)).collect()),
+            None => self.referrers(actor, rows, &HashSet::new()).await,
         }
     }
 
-    /// Which of these provider rows a live row of the actor names now, without the rows that are about to be deleted.
-    pub(crate) async fn referenced(&self, actor: &str, rows: &[Row], deleting: &HashSet<RowKey>) -> Result<Vec<bool>> {
+    /// Whether a live row of the actor names these provider rows now, without the rows that are about to be deleted.
+    pub(crate) async fn referrers(
+        &self,
+        actor: &str,
+        rows: &[Row],
+        deleting: &HashSet<RowKey>,
+    ) -> Result<Vec<Referrers>> {
         self.read_referrers(actor, rows, deleting, |_| ()).await
     }
 
@@ -97,20 +101,22 @@ impl<S: ReadRows> Context<'_, S> {
         rows: &[Row],
         deleting: &HashSet<RowKey>,
         mut note: impl FnMut(&Needs<'_>),
-    ) -> Result<Vec<bool>> {
-        let mut referenced = vec![false; rows.len()];
+    ) -> Result<Vec<Referrers>> {
+        let mut referrers = vec![Referrers::None; rows.len()];
         let of = PageOf::all(actor, bucket::REFERRERS_PREFIX, Consistency::Strong);
         let mut pages = pin!(pages(self.store, of));
         while let Some(page) = pages.try_next().await? {
             for row in page.iter().filter(|row| !deleting.contains(&row.key)) {
                 let needs = integrity::needs(row, self.now, &self.policy);
                 note(&needs);
-                for (referenced, provider) in referenced.iter_mut().zip(rows) {
-                    *referenced |= needs.includes(provider_name(provider));
+                for (referrers, provider) in referrers.iter_mut().zip(rows) {
+                    if needs.includes(provider_name(provider)) {
+                        *referrers = Referrers::Some;
+                    }
                 }
             }
         }
-        Ok(referenced)
+        Ok(referrers)
     }
 }
 

@@ -1,10 +1,8 @@
 //! Counts per bucket and reason. No row, no name, no secret.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::Serialize;
-use serde_json::json;
 
 use crate::store::DeleteOutcome;
 use shared::bucket::Bucket;
@@ -56,13 +54,6 @@ pub struct Tally {
     refused: u64,
     #[serde(skip)]
     unknown: u64,
-}
-
-impl fmt::Display for Tally {
-    /// As in the report.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", json!(self))
-    }
 }
 
 impl Tally {

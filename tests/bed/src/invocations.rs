@@ -39,41 +39,36 @@ pub trait Invocations {
     async fn enable_ttl(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Value, Unanswered>;
 }
 
-async fn run<J: WalkRows<Dynamo>>(
-    function: &Function,
-    event: Value,
-    now: EpochSeconds,
-    budget: Budget,
-) -> Result<RunReport, RunError> {
-    job::run::<J>(function, &event::overrides(event)?, RunClock::start(now, budget), None).await
+async fn run<J: WalkRows<Dynamo>>(function: &Function, event: Value, clock: RunClock) -> Result<RunReport, RunError> {
+    job::run::<J>(function, &event::overrides(event)?, clock, None).await
 }
 
 impl Invocations for Function {
     async fn daily_cleanup(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<RunReport, RunError> {
-        run::<Cleanup>(self, event, now, budget).await
+        run::<Cleanup>(self, event, RunClock::start(now, budget)).await
     }
 
     async fn index_repair(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<RunReport, RunError> {
-        run::<Repair>(self, event, now, budget).await
+        run::<Repair>(self, event, RunClock::start(now, budget)).await
     }
 
     async fn answer_daily_cleanup(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Value, RunError> {
-        job::answer::<Cleanup>(self, event, now, budget).await
+        job::answer::<Cleanup>(self, event, RunClock::start(now, budget)).await
     }
 
     async fn answer_index_repair(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Value, RunError> {
-        job::answer::<Repair>(self, event, now, budget).await
+        job::answer::<Repair>(self, event, RunClock::start(now, budget)).await
     }
 
     async fn metrics_emitter(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Measurement, RunError> {
-        metrics::measure(self, event, now, budget).await
+        metrics::measure(self, event, RunClock::start(now, budget)).await
     }
 
     async fn ttl_cascade(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<CascadeReport, RunError> {
-        cascade::run(self, event, now, budget).await
+        cascade::run(self, event, RunClock::start(now, budget)).await
     }
 
     async fn enable_ttl(&self, event: Value, now: EpochSeconds, budget: Budget) -> Result<Value, Unanswered> {
-        custom_resource::enable_ttl(self, event, now, budget).await
+        custom_resource::enable_ttl(self, event, RunClock::start(now, budget)).await
     }
 }
