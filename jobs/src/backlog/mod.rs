@@ -177,7 +177,7 @@ pub struct FinishAnswer {
     #[serde(rename = "statusCode")]
     status_code: u16,
     job: &'static str,
-    mode: Mode,
+    mode: &'static str,
     pub complete: bool,
     /// Ended by a pause.
     paused: bool,
@@ -260,7 +260,7 @@ impl Finish {
         FinishAnswer {
             status_code: 200,
             job: J::NAME,
-            mode,
+            mode: mode.name(),
             complete: self.is_complete(),
             paused: self.is_paused(),
             started_at: self.started.started_at,

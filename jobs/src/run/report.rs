@@ -52,69 +52,110 @@ impl Outcome {
     }
 }
 
-/// How a run ended, what it did and what it cost. Serialized, it is the report in an answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunReport {
-    #[serde(flatten, serialize_with = "complete_and_outcome")]
     pub outcome: Outcome,
     pub mode: Mode,
     pub table: String,
     pub now: i64,
     /// The run continued from where an earlier one had stopped.
     pub resumed: bool,
-    /// This run included.
-    pub consecutive_incomplete_runs: u64,
-    #[serde(flatten, serialize_with = "rows_and_buckets")]
     pub counts: Tally,
-    #[serde(flatten, serialize_with = "capacity_and_requests")]
     pub usage: Usage,
     pub elapsed_ms: u64,
+    /// The job's findings; null when it has none.
+    pub findings: Value,
     /// Sentences for the operator.
     pub notes: Vec<String>,
-    /// The job's findings; null when it has none.
-    #[serde(skip_serializing_if = "Value::is_null")]
-    pub findings: Value,
     /// Where the next run continues; `None` when this one reached the end.
-    #[serde(skip)]
     pub next: Option<Value>,
-    /// There were enough incomplete runs to start a backlog execution. The rule in template.yaml matches this key.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    /// This run included.
+    pub consecutive_incomplete_runs: u64,
+    /// There were enough incomplete runs to start a backlog execution.
     pub start_backlog: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn complete_and_outcome<T: Serializer>(outcome: &Outcome, to: T) -> Result<T::Ok, T::Error> {
-    json!({"complete": outcome.is_complete(), "outcome": outcome}).serialize(to)
+/// The report as a document.
+#[derive(Serialize)]
+struct ReportDocument<'a> {
+    complete: bool,
+    outcome: Outcome,
+    mode: &'static str,
+    table: &'a str,
+    now: i64,
+    resumed: bool,
+    consecutive_incomplete_runs: u64,
+    rows: Rows,
+    buckets: &'a Tally,
+    capacity: Capacity,
+    requests: u64,
+    retries: u64,
+    throttles: u64,
+    paced_ms: u64,
+    elapsed_ms: u64,
+    notes: &'a [String],
+    #[serde(skip_serializing_if = "Value::is_null")]
+    findings: &'a Value,
+    /// The rule in template.yaml matches this key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_backlog: Option<bool>,
 }
 
-fn rows_and_buckets<T: Serializer>(counts: &Tally, to: T) -> Result<T::Ok, T::Error> {
-    let rows = json!({
-        "read": counts.rows_read(),
-        "deleted": counts.rows_deleted(),
-        "retired": counts.rows_retired(),
-        "lost_race": counts.lost_races(),
-        "skipped": counts.rows_skipped(),
-        "uncertain": counts.uncertain(),
-        "unknown": counts.rows_unknown(),
-    });
-    json!({"rows": rows, "buckets": counts}).serialize(to)
+#[derive(Serialize)]
+struct Rows {
+    read: u64,
+    deleted: u64,
+    retired: u64,
+    lost_race: u64,
+    skipped: u64,
+    uncertain: u64,
+    unknown: u64,
 }
 
-fn capacity_and_requests<T: Serializer>(usage: &Usage, to: T) -> Result<T::Ok, T::Error> {
-    let Usage { requests, retries, throttles, read_units, write_units, write_units_estimated, paced } = usage;
-    let capacity = json!({
-        "read_units": read_units,
-        "write_units": write_units,
-        "write_units_estimated": write_units_estimated,
-    });
-    json!({
-        "capacity": capacity,
-        "requests": requests,
-        "retries": retries,
-        "throttles": throttles,
-        "paced_ms": u64::try_from(paced.as_millis()).unwrap_or(u64::MAX),
-    })
-    .serialize(to)
+#[derive(Serialize)]
+struct Capacity {
+    read_units: f64,
+    write_units: f64,
+    write_units_estimated: bool,
+}
+
+impl Serialize for RunReport {
+    fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
+        let Self { counts, usage, .. } = self;
+        let document = ReportDocument {
+            complete: self.outcome.is_complete(),
+            outcome: self.outcome,
+            mode: self.mode.name(),
+            table: &self.table,
+            now: self.now,
+            resumed: self.resumed,
+            consecutive_incomplete_runs: self.consecutive_incomplete_runs,
+            rows: Rows {
+                read: counts.rows_read(),
+                deleted: counts.rows_deleted(),
+                retired: counts.rows_retired(),
+                lost_race: counts.lost_races(),
+                skipped: counts.rows_skipped(),
+                uncertain: counts.uncertain(),
+                unknown: counts.rows_unknown(),
+            },
+            buckets: counts,
+            capacity: Capacity {
+                read_units: usage.read_units,
+                write_units: usage.write_units,
+                write_units_estimated: usage.write_units_estimated,
+            },
+            requests: usage.requests,
+            retries: usage.retries,
+            throttles: usage.throttles,
+            paced_ms: u64::try_from(usage.paced.as_millis()).unwrap_or(u64::MAX),
+            elapsed_ms: self.elapsed_ms,
+            notes: &self.notes,
+            findings: &self.findings,
+            start_backlog: self.start_backlog.then_some(true),
+        };
+        document.serialize(to)
+    }
 }
 
 /// The figures of a run, or of several, added up.
