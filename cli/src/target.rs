@@ -8,9 +8,9 @@ use jobs::store::{InspectTable, StoreError, TableFigures};
 use shared::settings::{self, ConfigError, Environment, Purpose, Reach, Settings, reach};
 use shared::time::EpochSeconds;
 
-use crate::args::{Common, Overrides};
+use crate::args::Common;
 use crate::fail::Failure;
-use crate::flags::in_flags;
+use crate::flags::{Overrides, in_flags};
 use crate::screen::grouped;
 
 pub struct Target {
@@ -61,25 +61,22 @@ impl Target {
     ///
     /// # Errors
     /// When a setting is wrong, or there is nothing to sign with.
-    pub async fn new(common: &Common, overrides: Overrides, purpose: Purpose) -> Result<Self, Failure> {
-        Self::signed_in(common, overrides, purpose).await?.map_err(refused)
+    pub async fn new(common: &Common, purpose: Purpose) -> Result<Self, Failure> {
+        Self::signed_in(common, purpose).await?.map_err(refused)
     }
 
     /// The same, with what is missing to sign as an answer.
     ///
     /// # Errors
     /// When a setting is wrong.
-    pub async fn signed_in(
-        common: &Common,
-        overrides: Overrides,
-        purpose: Purpose,
-    ) -> Result<Result<Self, SignInError>, Failure> {
+    pub async fn signed_in(common: &Common, purpose: Purpose) -> Result<Result<Self, SignInError>, Failure> {
         let mut environment: Environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        if let Some(endpoint) = common.endpoint() {
-            environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), endpoint.to_owned());
+        if let Some(endpoint) = &common.endpoint {
+            environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), endpoint.clone());
         }
+        let overrides = common.overrides.clone();
         let settings = parse(&environment, &overrides, purpose)?;
         let (client, caller) = match connect(common, &environment).await {
             Ok(connected) => connected,

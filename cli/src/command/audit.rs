@@ -22,7 +22,7 @@ pub async fn audit(common: &Common, options: &Auditing, console: &mut Console) -
     let screen = console.screen;
     // Before the table is read: that may take long, and cost.
     let place = options.html.as_deref().map(html::Place::new).transpose()?;
-    let target = Target::new(common, common.with(&options.flags), Purpose::Metrics).await?;
+    let target = Target::new(common, Purpose::Metrics).await?;
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
     let work = Box::pin(measure(&table, &target.settings, table.clock()));

@@ -24,7 +24,7 @@ const MOST_LISTED: usize = 100;
 pub async fn clients(common: &Common, options: &Pruning, console: &mut Console) -> Result<u8, Failure> {
     let screen = console.screen;
     console.can_ask(options.applying)?;
-    let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
+    let target = Target::new(common, Purpose::Cleanup).await?;
     let place = target.place().await?;
     let table = target.open().await?;
     stop_on_signals(target.watch);

@@ -39,7 +39,7 @@ struct Found {
 
 pub async fn explain(common: &Common, options: &Explaining, console: &mut Console) -> Result<u8, Failure> {
     let wanted = wanted(options)?;
-    let target = Target::new(common, common.with(&options.flags), Purpose::Explain).await?;
+    let target = Target::new(common, Purpose::Explain).await?;
     let table = target.open_to_read().await?;
     let now = options.now.map_or_else(|| table.clock().now(), EpochSeconds::new);
     let shown = if options.reveal { Shown::Revealed } else { Shown::Masked };

@@ -14,7 +14,7 @@ use crate::fail::{DONE, Failure};
 use crate::target::Target;
 
 pub async fn pause(common: &Common, options: &Pausing, console: &mut Console) -> Result<u8, Failure> {
-    let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
+    let target = Target::new(common, Purpose::Cleanup).await?;
     let table = target.open().await?;
     let why = options.why.as_deref().map(without_tokens);
     let pause = pause::pause(&table, table.clock(), options.seconds, why.as_deref()).await?;
@@ -23,7 +23,7 @@ pub async fn pause(common: &Common, options: &Pausing, console: &mut Console) ->
 }
 
 pub async fn resume(common: &Common, console: &mut Console) -> Result<u8, Failure> {
-    let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
+    let target = Target::new(common, Purpose::Cleanup).await?;
     let table = target.open().await?;
     pause::resume(&table).await?;
     report(&target.settings.table, None, console)?;

@@ -25,7 +25,7 @@ const NAP: Duration = Duration::from_millis(200);
 pub async fn run(common: &Common, options: &Reaping, console: &mut Console) -> Result<u8, Failure> {
     let mode = if options.apply { Mode::Delete } else { Mode::DryRun };
     let screen = console.screen;
-    let target = Target::new(common, common.with(&options.flags), Which::Cleanup.purpose()).await?;
+    let target = Target::new(common, Which::Cleanup.purpose()).await?;
     let for_repair = target.settings_for(Which::Repair.purpose())?;
     target.place().await?;
     stop_on_signals(target.watch);

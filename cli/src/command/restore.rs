@@ -26,11 +26,10 @@ struct Pass {
 
 /// # Errors
 /// When the table could not be read or written, or the restore was not confirmed.
-pub async fn restore(common: &Common, options: &Restoring, console: &mut Console) -> Result<u8, Failure> {
+pub async fn restore(mut common: Common, options: &Restoring, console: &mut Console) -> Result<u8, Failure> {
     console.can_ask(options.applying)?;
-    let mut overrides = common.overrides();
-    overrides.extend(options.retire_days.map(|days| ("retire_days".to_owned(), days.into())));
-    let target = Target::new(common, overrides, Purpose::Explain).await?;
+    common.overrides.extend(options.retire_days.map(|days| ("retire_days".to_owned(), days.into())));
+    let target = Target::new(&common, Purpose::Explain).await?;
     let place = target.place().await?;
     stop_on_signals(target.watch);
     if !options.applying.yes {

@@ -41,7 +41,7 @@ pub async fn revoke(common: &Common, options: &Revoking, console: &mut Console) 
     let screen = console.screen;
     console.can_ask(options.applying)?;
     let selector = selector(options)?;
-    let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
+    let target = Target::new(common, Purpose::Cleanup).await?;
     let place = target.place().await?;
     let table = target.open().await?;
     stop_on_signals(target.watch);

@@ -15,7 +15,7 @@ use super::stop_on_signals;
 use crate::args::{Common, Deleting};
 use crate::console::Console;
 use crate::fail::{DONE, Failure, UNFINISHED};
-use crate::flags::{Takes, in_flags};
+use crate::flags::in_flags;
 use crate::progress::at_pace;
 use crate::screen::{grouped, reasons, seconds, took, units};
 use crate::target::{Place, Target};
@@ -63,15 +63,10 @@ impl Which {
 
 /// # Errors
 /// When the run failed, or was not confirmed.
-pub async fn run<T: Takes>(
-    which: Which,
-    common: &Common,
-    options: &Deleting<T>,
-    console: &mut Console,
-) -> Result<u8, Failure> {
+pub async fn run(which: Which, common: &Common, options: &Deleting, console: &mut Console) -> Result<u8, Failure> {
     let screen = console.screen;
     console.can_ask(options.applying)?;
-    let target = Target::new(common, common.with(&options.flags), which.purpose()).await?;
+    let target = Target::new(common, which.purpose()).await?;
     let run = |mode| Box::pin(which.run(&target, &target.settings, mode));
     let place = target.place().await?;
     let deed = Deed::of(&target.settings);

@@ -17,7 +17,7 @@ use crate::target::{Place, Target};
 /// # Errors
 /// When the table could not be read.
 pub async fn status(common: &Common, console: &mut Console) -> Result<u8, Failure> {
-    let target = Target::new(common, common.overrides(), Purpose::Metrics).await?;
+    let target = Target::new(common, Purpose::Metrics).await?;
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
     let work = Box::pin(status::status(&table, &target.settings, table.clock()));

@@ -26,16 +26,16 @@ const ENABLING: &str = "From then on DynamoDB removes every row whose ttl_timest
 const POLL: Duration = Duration::from_secs(2);
 
 pub async fn ttl(common: &Common, command: &TtlCommand, console: &mut Console) -> Result<u8, Failure> {
-    let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
+    let target = Target::new(common, Purpose::Cleanup).await?;
     match command {
         TtlCommand::Status => status(&target, console).await,
         TtlCommand::Enable { applying, wait } => enable(&target, *applying, *wait, console).await,
-        TtlCommand::Get { row } => get(&target, row, console).await,
+        TtlCommand::Get(row) => get(&target, row, console).await,
         TtlCommand::Set { row, seconds, applying } => {
             change(&target, row, Some(now().plus(*seconds)), *applying, console).await
         }
         TtlCommand::Remove { row, applying } => change(&target, row, None, *applying, console).await,
-        TtlCommand::Backfill { applying } => backfill::backfill(&target, *applying, console).await,
+        TtlCommand::Backfill(applying) => backfill::backfill(&target, *applying, console).await,
     }
 }
 
