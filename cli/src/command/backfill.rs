@@ -23,7 +23,7 @@ struct Pass {
 
 pub(super) async fn backfill(target: &Target, applying: Applying, console: &mut Console) -> Result<u8, Failure> {
     console.can_ask(applying)?;
-    let place = target.place().await?;
+    let place = target.place(&target.open().await?);
     stop_on_signals(target.watch);
     if !applying.yes {
         let dry = pass(target, true, console.screen).await?;
@@ -39,7 +39,7 @@ pub(super) async fn backfill(target: &Target, applying: Applying, console: &mut 
             "This sets ttl_timestamp on {} rows of {}, for about {} write units. A TTL that has passed lets DynamoDB \
              remove the row, if the table's TTL is on.",
             grouped(dry.filled.set()),
-            place.of(&target.settings.table),
+            place,
             grouped(dry.filled.write_units),
         );
         console.confirm(&what, "set them", "nothing was written", target.watch).await?;
@@ -78,7 +78,7 @@ fn report(pass: &Pass, target: &Target, place: &Place, console: &mut Console) ->
     }
     let Pass { dry, filled, usage } = pass;
     let what = if *dry { "dry run of the " } else { "" };
-    console.head(&format!("{what}backfill of ttl_timestamp on {}", place.head(&target.settings.table)))?;
+    console.head(&format!("{what}backfill of ttl_timestamp on {}", place.head()))?;
     let line = |(name, counts): (&&str, &Counts)| {
         vec![(*name).to_owned(), grouped(counts.read), grouped(counts.set), reasons(&counts.left)]
     };

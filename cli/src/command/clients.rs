@@ -25,8 +25,8 @@ pub async fn clients(common: &Common, options: &Pruning, console: &mut Console) 
     let screen = console.screen;
     console.can_ask(options.applying)?;
     let target = Target::new(common, Purpose::Cleanup).await?;
-    let place = target.place().await?;
     let table = target.open().await?;
+    let place = target.place(&table);
     stop_on_signals(target.watch);
     let now = table.clock().now();
     let mut found = Clients::new(now, options.unused_for);
@@ -43,7 +43,7 @@ pub async fn clients(common: &Common, options: &Pruning, console: &mut Console) 
         let what = format!(
             "This removes {n} clients of {}: up to three rows each{limit}. A removed client gets invalid_client and has to \
              register again. The rows cannot be restored.",
-            place.of(about.table)
+            place
         );
         console.confirm(&what, "remove them", "nothing was deleted", target.watch).await?;
     }
@@ -190,7 +190,7 @@ impl About<'_> {
 
     fn list(&self, found: &Clients, console: &mut Console) -> io::Result<()> {
         let counts = found.counts();
-        console.head(&format!("clients of {}", self.place.head(self.table)))?;
+        console.head(&format!("clients of {}", self.place.head()))?;
         let by = |who: &str, by: &Use| {
             let cells = [by.clients(), by.with_live_tokens, by.with_dead_tokens_only, by.without_tokens].map(grouped);
             [vec![who.to_owned()], cells.to_vec()].concat()

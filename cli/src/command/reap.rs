@@ -27,7 +27,7 @@ pub async fn run(common: &Common, options: &Reaping, console: &mut Console) -> R
     let screen = console.screen;
     let target = Target::new(common, Which::Cleanup.purpose()).await?;
     let for_repair = target.settings_for(Which::Repair.purpose())?;
-    target.place().await?;
+    target.open().await?;
     stop_on_signals(target.watch);
     let jitter = (options.every / JITTER_DIVISOR).min(JITTER_MOST).mul_f64(fastrand::f64());
     if !screen.quiet && !screen.json {

@@ -30,7 +30,7 @@ pub async fn restore(mut common: Common, options: &Restoring, console: &mut Cons
     console.can_ask(options.applying)?;
     common.overrides.extend(options.retire_days.map(|days| ("retire_days".to_owned(), days.into())));
     let target = Target::new(&common, Purpose::Explain).await?;
-    let place = target.place().await?;
+    let place = target.place(&target.open().await?);
     stop_on_signals(target.watch);
     if !options.applying.yes {
         let dry = pass(&target, options, true, console.screen).await?;
@@ -46,7 +46,7 @@ pub async fn restore(mut common: Common, options: &Restoring, console: &mut Cons
         let what = format!(
             "This puts the TTL of {} rows of {} back, for at least as many write units. {NEXT_RUN}",
             grouped(found),
-            place.of(&target.settings.table),
+            place,
         );
         console.confirm(&what, "put them back", "nothing was written", target.watch).await?;
     }
@@ -119,7 +119,7 @@ fn report(pass: &Pass, target: &Target, place: &Place, console: &mut Console) ->
         }));
     }
     let what = if *dry { "dry run of the " } else { "" };
-    console.head(&format!("{what}restore of retired rows on {}", place.head(&target.settings.table)))?;
+    console.head(&format!("{what}restore of retired rows on {}", place.head()))?;
     if sum(|counts| counts.retired) == 0 {
         let none = "No such row is retired. A row that was deleted, by a run, by TTL or by `janitor revoke`, cannot be restored.";
         return console.say("", none);

@@ -42,8 +42,8 @@ pub async fn revoke(common: &Common, options: &Revoking, console: &mut Console) 
     console.can_ask(options.applying)?;
     let selector = selector(options)?;
     let target = Target::new(common, Purpose::Cleanup).await?;
-    let place = target.place().await?;
     let table = target.open().await?;
+    let place = target.place(&table);
     stop_on_signals(target.watch);
     let reading = if options.applying.apply { Consistency::Strong } else { Consistency::Eventual };
     let about = About {
@@ -177,7 +177,7 @@ impl About<'_> {
             if apply { "" } else { "dry run of " },
             self.selector.into_str(),
             Masked(self.selector.id()),
-            self.place.head(self.table)
+            self.place.head()
         );
         console.line(console.screen.head(&head))?;
         if !console.screen.quiet {
@@ -207,7 +207,7 @@ impl About<'_> {
              Their users are signed out at once, and the rows cannot be restored.",
             grouped(found.rows.len() as u64),
             grouped(live as u64),
-            self.place.of(self.table),
+            self.place,
             grouped(write_units),
         );
         console.confirm(&warning, "delete them", "nothing was deleted", watch).await

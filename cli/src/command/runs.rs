@@ -68,7 +68,7 @@ pub async fn run(which: Which, common: &Common, options: &Deleting, console: &mu
     console.can_ask(options.applying)?;
     let target = Target::new(common, which.purpose()).await?;
     let run = |mode| Box::pin(which.run(&target, &target.settings, mode));
-    let place = target.place().await?;
+    let place = target.place(&target.open().await?);
     let deed = Deed::of(&target.settings);
     stop_on_signals(target.watch);
     if options.list {
@@ -148,7 +148,7 @@ async fn ask(dry: &RunReport, target: &Target, place: &Place, console: &mut Cons
     let what = format!(
         "This {}s {rows} rows of {}. It uses about {} write units{at}, and takes about {}.{}",
         deed.infinitive,
-        place.of(&dry.table),
+        place,
         grouped(dead_units),
         seconds(took),
         deed.afterwards,
@@ -178,7 +178,7 @@ fn tell(which: Which, report: &RunReport, deed: Deed, place: &Place, console: &m
         Which::Repair => "the index repair",
     };
     let what = if dry { "dry run of " } else { "" };
-    console.head(&format!("{what}{job} on {}", place.head(&report.table)))?;
+    console.head(&format!("{what}{job} on {}", place.head()))?;
     let counts = &report.counts;
     let line =
         |name: &str, read: u64, deleted: u64, why: String| vec![name.to_owned(), grouped(read), grouped(deleted), why];

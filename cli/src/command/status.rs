@@ -3,7 +3,6 @@
 use std::io;
 
 use jobs::status::{self, LastRun, Status};
-use jobs::store::InspectTable;
 use shared::settings::Purpose;
 
 use super::audit::in_words;
@@ -25,13 +24,13 @@ pub async fn status(common: &Common, console: &mut Console) -> Result<u8, Failur
     if console.screen.json {
         console.document(&status)?;
     } else {
-        tell(&status, &Place::new(table.figures()), console)?;
+        tell(&status, &target.place(&table), console)?;
     }
     Ok(DONE)
 }
 
 fn tell(status: &Status, place: &Place, console: &mut Console) -> io::Result<()> {
-    console.head(&place.head(&status.table))?;
+    console.head(&place.head())?;
     let pause = status.pause.as_ref().map_or_else(|| "not paused".to_owned(), ToString::to_string);
     let lease = status.lease.as_ref().map_or_else(
         || "free: no run is working".to_owned(),

@@ -16,7 +16,7 @@ use crate::args::{Applying, Common, TtlCommand};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure};
 use crate::screen::seconds;
-use crate::target::{Place, Target, now};
+use crate::target::{Target, now};
 
 /// The warning before TTL is switched on.
 const ENABLING: &str = "From then on DynamoDB removes every row whose ttl_timestamp has passed, within days and permanently: also a \
@@ -98,7 +98,7 @@ async fn enable(target: &Target, applying: Applying, wait: Duration, console: &m
         (TtlStep::Enable | TtlStep::Wait(_), true) => {
             stop_on_signals(target.watch);
             if !applying.yes {
-                let place = Place::new(table.figures()).of(name);
+                let place = target.place(&table);
                 let what = format!("This switches TTL on for {TTL_ATTRIBUTE} of {place}. {ENABLING}");
                 console.confirm(&what, "switch it on", "nothing was changed", target.watch).await?;
             }

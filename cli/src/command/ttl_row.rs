@@ -3,7 +3,7 @@
 use dynamo::Dynamo;
 use jobs::explain::Shown;
 use jobs::run::pause;
-use jobs::store::{InspectTable, ReadRows, WriteTtl};
+use jobs::store::{ReadRows, WriteTtl};
 use serde_json::{Value, json};
 use shared::bucket::{Bucket, TTL_SKEW_SECONDS};
 use shared::integrity::Lookup;
@@ -15,7 +15,7 @@ use super::stop_on_signals;
 use crate::args::{Applying, RowName};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
-use crate::target::{Place, Target, now};
+use crate::target::{Target, now};
 
 async fn read(table: &Dynamo, row: &RowName) -> Result<Option<Row>, Failure> {
     let key = key(&row.owner, &row.bucket, &row.name)?;
@@ -126,7 +126,7 @@ pub(super) async fn change(
         stop_on_signals(target.watch);
         let screen = console.screen;
         let verb = if to.is_some() { "sets" } else { "removes" };
-        let question = format!("This {verb} {what}, on {}.", Place::new(table.figures()).of(&target.settings.table));
+        let question = format!("This {verb} {what}, on {}.", target.place(&table));
         let mut question = screen.paragraph("", &question);
         question.extend(warning.iter().map(|text| format!("\n{}", screen.warn(&screen.paragraph("warning: ", text)))));
         let deed = if to.is_some() { "set it" } else { "remove it" };
