@@ -564,7 +564,7 @@ mod tests {
     fn older_spellings_of_flags_and_commands_still_work() {
         let arguments =
             ["janitor", "sweep", "--grace-seconds", "600", "--max-write-units", "5", "--reuse-window-seconds", "3d"];
-        let cli = Cli::read(arguments).ok().expect("accepted");
+        let cli = Cli::read(arguments).expect("accepted");
         assert!(matches!(cli.command, super::Command::Cleanup(_)));
         let given: Vec<_> =
             cli.common.overrides.iter().map(|(key, value)| (key.as_str(), value.as_str().unwrap())).collect();

@@ -49,11 +49,6 @@ impl Console {
         write!(self.out, "{}", self.screen.table(head, rows))
     }
 
-    /// The one document that `--json` prints.
-    pub fn document(&mut self, document: &impl Serialize) -> io::Result<()> {
-        self.line(json!(document))
-    }
-
     /// The one document that `--json` prints; without it, the same in words.
     pub fn answer(
         &mut self,

@@ -10,7 +10,7 @@ use super::stop_on_signals;
 use crate::args::Common;
 use crate::console::Console;
 use crate::fail::{DONE, Failure};
-use crate::screen::{grouped, seconds};
+use crate::screen::{age, grouped, seconds};
 use crate::target::{Place, Target};
 
 /// # Errors
@@ -21,11 +21,7 @@ pub async fn status(common: &Common, console: &mut Console) -> Result<u8, Failur
     stop_on_signals(target.watch);
     let work = Box::pin(status::status(&table, &target.settings, table.clock()));
     let status = console.screen.while_watching("status", target.watch, work).await?;
-    if console.screen.json {
-        console.document(&status)?;
-    } else {
-        tell(&status, &target.place(&table), console)?;
-    }
+    console.answer(&status, |console| tell(&status, &target.place(&table), console))?;
     Ok(DONE)
 }
 
@@ -64,7 +60,7 @@ fn tell(status: &Status, place: &Place, console: &mut Console) -> io::Result<()>
 
 fn last(run: Option<&LastRun>, now: i64) -> String {
     let Some(run) = run else { return "no run has deleted here yet".to_owned() };
-    let ago = seconds(now.saturating_sub(run.at).max(0).unsigned_abs());
+    let ago = age(run.at, now);
     let next = run.next_at.saturating_sub(now);
     let next = match u64::try_from(next) {
         Ok(seconds_left) => format!("next expected in {}", seconds(seconds_left)),
