@@ -1,15 +1,19 @@
 //! The command line and its help. The flags of settings come from the table of settings (`flags`).
 
+use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches, Subcommand};
 
 use crate::duration::{EXAMPLES, duration, spelled};
-pub use crate::flags::Overrides;
-use crate::flags::{self, Cleanup, Ending, Explain, Flags, Metrics, Repair, Takes};
+use crate::flags::{self, Overrides};
 use shared::bucket::BUCKETS;
-use shared::settings::Mode;
+use shared::settings::{Mode, Purpose, Setting};
+
+pub const NAME: &str = "janitor";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 a check has findings, 2 wrong usage or configuration, 3 not finished.
@@ -18,8 +22,8 @@ Table and credentials: --prefix or --table, --endpoint, --region and --profile, 
 functions use (AWS_DB_PREFIX, ATTRIBUTES_TABLE, AWS_ENDPOINT_URL_DYNAMODB, AWS_REGION, AWS_PROFILE, ...).";
 
 /// Removes expired OAuth data from an ActingWeb application's DynamoDB table
-#[derive(Debug, Parser)]
-#[command(name = "janitor", version, about, after_help = EXIT_CODES, max_term_width = 120, arg_required_else_help = true)]
+#[derive(Args)]
+#[command(version, about, after_help = EXIT_CODES, max_term_width = 120, arg_required_else_help = true)]
 pub struct Cli {
     #[command(flatten)]
     pub common: Common,
@@ -28,10 +32,8 @@ pub struct Cli {
 }
 
 /// The flags of every command.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Args)]
 pub struct Common {
-    #[command(flatten)]
-    pub flags: Flags<flags::Common>,
     /// Region of the table [env: AWS_REGION]
     #[arg(long, global = true, help_heading = "Table")]
     pub region: Option<String>,
@@ -44,34 +46,18 @@ pub struct Common {
     /// Print no progress and no hints
     #[arg(long, short, global = true, help_heading = "Output")]
     pub quiet: bool,
+    /// The settings among the flags of the command.
+    #[arg(skip)]
+    pub overrides: Overrides,
+    /// Not one of the settings: it decides where to connect.
+    #[arg(skip)]
+    pub endpoint: Option<String>,
     /// Whether the command was given `--apply`.
     #[arg(skip)]
     pub applies: bool,
 }
 
-impl Common {
-    /// The settings among the flags. The endpoint is not one of them: it decides where to connect.
-    pub fn overrides(&self) -> Overrides {
-        let mut overrides = self.flags.given.clone();
-        overrides.remove(ENDPOINT);
-        overrides
-    }
-
-    /// The same, and the settings among a command's own flags.
-    pub fn with<T>(&self, own: &Flags<T>) -> Overrides {
-        let mut overrides = self.overrides();
-        overrides.extend(own.given.clone());
-        overrides
-    }
-
-    pub fn endpoint(&self) -> Option<&str> {
-        self.flags.given.get(ENDPOINT)?.as_str()
-    }
-}
-
-const ENDPOINT: &str = "aws_endpoint_url_dynamodb";
-
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub enum Command {
     /// Clean a sample table on an embedded engine; needs nothing else
     ///
@@ -84,14 +70,7 @@ pub enum Command {
 Examples:
   janitor demo --copies 500 --keep
   janitor demo --endpoint http://127.0.0.1:8000        fill a table for the functions")]
-    Demo {
-        /// Number of rows of each kind
-        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=2_000))]
-        copies: u16,
-        /// Keep the engine running afterwards, with the cleaned table, until Ctrl-C
-        #[arg(long)]
-        keep: bool,
-    },
+    Demo(Demo),
     /// Delete expired sessions, SPA tokens and MCP tokens, with their index and provider rows
     ///
     /// Without --apply this is a dry run: it reports what would be deleted and why, and writes nothing.
@@ -105,7 +84,7 @@ Examples:
   janitor cleanup --prefix myapp --apply         ask for confirmation, then delete
   janitor cleanup --prefix myapp --apply --yes --max-deletes 1000"
     )]
-    Cleanup(Deleting<Cleanup>),
+    Cleanup(Deleting),
     /// Delete index rows without a target, and unreachable token and provider rows
     ///
     /// Reads the whole table. Without --apply this is a dry run: it reports what would be deleted and why, and writes
@@ -115,7 +94,7 @@ Examples:
   janitor repair --prefix myapp
   janitor repair --prefix myapp --apply --yes
   janitor repair --prefix myapp --restore-clients --apply")]
-    Repair(Deleting<Repair>),
+    Repair(Deleting),
     /// Count rows and expired rows, check TTL and the last runs, and forecast the backlog
     ///
     /// Writes nothing to the table. The exit code is 1 if there are findings.
@@ -236,8 +215,18 @@ Exit codes: 0 done (dry run: rows found), 1 nothing is retired, 2 wrong usage or
     Settings,
 }
 
+#[derive(Args)]
+pub struct Demo {
+    /// Number of rows of each kind
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=2_000))]
+    pub copies: u16,
+    /// Keep the engine running afterwards, with the cleaned table, until Ctrl-C
+    #[arg(long)]
+    pub keep: bool,
+}
+
 /// Whether to write, and whether to ask first.
-#[derive(Clone, Copy, Debug, Default, Args)]
+#[derive(Clone, Copy, Args)]
 pub struct Applying {
     /// Delete the rows (asks for confirmation)
     #[arg(long)]
@@ -247,11 +236,11 @@ pub struct Applying {
     pub yes: bool,
 }
 
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Args)]
 #[command(mut_arg("apply", |apply| apply.help("Remove the unused clients (asks for confirmation)")))]
 pub struct Pruning {
     /// Minimum age of an unused client, 1d or more
-    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = age)]
+    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = within(86_400..=315_360_000))]
     pub unused_for: i64,
     #[command(flatten)]
     pub applying: Applying,
@@ -260,47 +249,26 @@ pub struct Pruning {
     pub max_deletes: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Args)]
 pub struct Pausing {
     /// How long, from 1m to 30d
-    #[arg(long = "for", value_name = "DURATION", default_value = "24h", value_parser = pause)]
+    #[arg(long = "for", value_name = "DURATION", default_value = "24h", value_parser = within(60..=2_592_000))]
     pub seconds: i64,
     /// The reason, which reports and logs show
     #[arg(long, value_name = "TEXT")]
     pub why: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Args)]
 pub struct Doctor {
     /// The kind of run to check for
-    #[arg(long, value_enum, default_value_t)]
-    pub mode: DoctorMode,
-    #[command(flatten)]
-    pub flags: Flags<Ending>,
-}
-
-/// What `doctor` checks for.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub enum DoctorMode {
-    /// A run with --apply, or a function that deletes
-    #[default]
-    Delete,
-    /// A dry run
-    DryRun,
-}
-
-impl From<DoctorMode> for Mode {
-    fn from(mode: DoctorMode) -> Self {
-        match mode {
-            DoctorMode::Delete => Mode::Delete,
-            DoctorMode::DryRun => Mode::DryRun,
-        }
-    }
+    #[arg(long, default_value = "delete", value_parser = mode())]
+    pub mode: Mode,
 }
 
 /// The flags of a command that deletes expired rows.
-#[derive(Clone, Debug, Default, Args)]
-pub struct Deleting<T: Takes> {
+#[derive(Args)]
+pub struct Deleting {
     #[command(flatten)]
     pub applying: Applying,
     /// List the rows that would be deleted, masked, with reason and age
@@ -315,11 +283,9 @@ pub struct Deleting<T: Takes> {
     /// With --list: at most N rows, up to 10000 [default: 100]
     #[arg(long, requires = "list", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub limit: Option<u16>,
-    #[command(flatten)]
-    pub flags: Flags<T>,
 }
 
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Args)]
 #[command(mut_arg("apply", |apply| apply.help("Put the rows back (asks for confirmation)")))]
 pub struct Restoring {
     /// Only rows that were retired in this time, such as 90m or 7d; computed with RETIRE_DAYS
@@ -338,16 +304,14 @@ pub struct Restoring {
     pub applying: Applying,
 }
 
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Args)]
 pub struct Auditing {
     /// Write the report as an HTML page with charts
     #[arg(long, value_name = "FILE")]
     pub html: Option<std::path::PathBuf>,
-    #[command(flatten)]
-    pub flags: Flags<Metrics>,
 }
 
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Args)]
 pub struct Reaping {
     /// Interval of the cleanup, such as 90s, 30m, 24h or 7d
     #[arg(long, value_name = "DURATION", value_parser = interval)]
@@ -358,11 +322,9 @@ pub struct Reaping {
     /// Delete the rows
     #[arg(long)]
     pub apply: bool,
-    #[command(flatten)]
-    pub flags: Flags<Cleanup>,
 }
 
-#[derive(Clone, Default, Args)]
+#[derive(Args)]
 #[group(skip)]
 #[command(group(clap::ArgGroup::new("whose").args(["actor", "client", "chain", "token"]).required(true)))]
 pub struct Revoking {
@@ -388,14 +350,7 @@ pub struct Revoking {
     pub typed: Vec<String>,
 }
 
-/// Without the arguments: one may be a token.
-impl std::fmt::Debug for Revoking {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Revoking").field("apply", &self.applying.apply).finish_non_exhaustive()
-    }
-}
-
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Args)]
 pub struct Explaining {
     /// OWNER BUCKET NAME (after -- if a name begins with -); or - for a token, session id, code or client id from standard
     /// input
@@ -407,14 +362,12 @@ pub struct Explaining {
     /// Show names and actor ids in full
     #[arg(long)]
     pub reveal: bool,
-    #[command(flatten)]
-    pub flags: Flags<Explain>,
     /// Judge as of this moment
     #[arg(long, value_name = "EPOCH", hide = true)]
     pub now: Option<i64>,
 }
 
-#[derive(Clone, Debug, Subcommand)]
+#[derive(Subcommand)]
 pub enum TtlCommand {
     /// Show whether the table's TTL is on for ttl_timestamp; the exit code is 1 if it is not
     #[command(after_help = "Example: janitor ttl status --prefix myapp")]
@@ -442,10 +395,7 @@ Examples:
   janitor ttl get --prefix myapp _actingweb_oauth2 spa_refresh_tokens -
                                                        type or paste the row's name, then Enter
   pbpaste | janitor ttl get --prefix myapp --json _actingweb_oauth2 spa_refresh_tokens -")]
-    Get {
-        #[command(flatten)]
-        row: RowName,
-    },
+    Get(RowName),
     /// Set a row's TTL to a time from now; without --apply only report what would be done
     ///
     /// ActingWeb adds an hour for clock skew; this command does not. It warns of a TTL before the row's own expiry: once the
@@ -460,7 +410,7 @@ Examples:
         #[command(flatten)]
         row: RowName,
         /// Time from now, such as 7200, 2h or 7d; add an hour for the value that ActingWeb would store
-        #[arg(value_name = "DURATION", value_parser = time_to_live)]
+        #[arg(value_name = "DURATION", value_parser = within(1..=3_153_600_000))]
         seconds: i64,
         #[command(flatten)]
         applying: Applying,
@@ -492,14 +442,11 @@ Examples:
   janitor ttl backfill --prefix myapp --apply          ask for confirmation, then set the TTLs
   janitor ttl backfill --prefix myapp --apply --yes --max-write-units 5")]
     #[command(mut_arg("apply", |apply| apply.help("Set the TTLs (asks for confirmation)")))]
-    Backfill {
-        #[command(flatten)]
-        applying: Applying,
-    },
+    Backfill(Applying),
 }
 
 /// One row.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Args)]
 pub struct RowName {
     /// Owner of the row: an actor's id, or _actingweb_oauth2
     pub owner: String,
@@ -511,12 +458,34 @@ pub struct RowName {
 }
 
 impl Cli {
-    /// As [`Parser::try_parse`], and notes whether the command was given `--apply`, whichever command has that flag.
-    pub fn read() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches()?;
+    /// The whole command line: what is derived here, and the flags of the settings.
+    pub fn command() -> clap::Command {
+        let jobs = [
+            ("cleanup", Purpose::Cleanup),
+            ("run", Purpose::Cleanup),
+            ("repair", Purpose::Repair),
+            ("audit", Purpose::Metrics),
+            ("explain", Purpose::Explain),
+        ];
+        let janitor = Self::augment_args(clap::Command::new(NAME).args(flags::of(Setting::is_common)));
+        let janitor = jobs.into_iter().fold(janitor, |janitor, (name, job)| {
+            let own = flags::of(move |setting| !setting.is_common() && setting.jobs.contains(&job));
+            janitor.mut_subcommand(name, |command| command.args(own))
+        });
+        janitor.mut_subcommand("doctor", |doctor| doctor.args(flags::of(|setting| setting.name == "EXPIRED_ROWS")))
+    }
+
+    pub fn read(arguments: impl IntoIterator<Item: Into<OsString> + Clone>) -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches_from(arguments)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))?;
-        let command = std::iter::successors(Some(&matches), |matches| matches.subcommand().map(|(_, next)| next));
-        cli.common.applies = command.last().is_some_and(|last| matches!(last.try_get_one("apply"), Ok(Some(true))));
+        let mut command = &matches;
+        while let Some((_, next)) = command.subcommand() {
+            command = next;
+        }
+        cli.common.overrides = flags::given(command);
+        let endpoint = cli.common.overrides.remove("aws_endpoint_url_dynamodb");
+        cli.common.endpoint = endpoint.and_then(|url| url.as_str().map(str::to_owned));
+        cli.common.applies = matches!(command.try_get_one("apply"), Ok(Some(true)));
         Ok(cli)
     }
 }
@@ -538,36 +507,35 @@ fn bucket(text: &str) -> Result<String, String> {
     is_known.then(|| text.to_owned()).ok_or_else(|| "must be a bucket of docs/rows.md, such as mcp_tokens".to_owned())
 }
 
+/// The kind of run that `doctor` checks for.
+fn mode() -> impl TypedValueParser<Value = Mode> {
+    let delete = PossibleValue::new(Mode::Delete.name()).help("A run with --apply, or a function that deletes");
+    let dry_run = PossibleValue::new(Mode::DryRun.name()).help("A dry run");
+    PossibleValuesParser::new([delete, dry_run]).try_map(|name| name.parse::<Mode>())
+}
+
 /// An interval, or a time to wait.
 fn interval(text: &str) -> Result<Duration, String> {
-    seconds(text, 10..=31_536_000).map(|seconds| Duration::from_secs(seconds.unsigned_abs()))
+    within(10..=31_536_000)(text).map(|seconds| Duration::from_secs(seconds.unsigned_abs()))
 }
 
-fn age(text: &str) -> Result<i64, String> {
-    seconds(text, 86_400..=315_360_000)
-}
-
-fn pause(text: &str) -> Result<i64, String> {
-    seconds(text, 60..=2_592_000)
-}
-
-/// The time to live of a row.
-fn time_to_live(text: &str) -> Result<i64, String> {
-    seconds(text, 1..=3_153_600_000)
-}
-
-fn seconds(text: &str, range: std::ops::RangeInclusive<i64>) -> Result<i64, String> {
-    let wanted = format!("{EXAMPLES}, from {} to {}", spelled(*range.start()), spelled(*range.end()));
-    duration(text).filter(|seconds| range.contains(seconds)).ok_or(wanted)
+/// A duration in this range, in seconds.
+fn within(range: RangeInclusive<i64>) -> impl Fn(&str) -> Result<i64, String> + Clone {
+    move |text| {
+        let wanted = format!("{EXAMPLES}, from {} to {}", spelled(*range.start()), spelled(*range.end()));
+        duration(text).filter(|seconds| range.contains(seconds)).ok_or(wanted)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use clap::{CommandFactory, Parser};
+    use super::{Cli, interval, within};
 
-    use super::{Cli, Command, interval, pause, time_to_live};
+    fn refusal(arguments: &[&str]) -> clap::Error {
+        Cli::read([&["janitor"], arguments].concat()).err().expect("refused")
+    }
 
     #[test]
     fn the_command_line_is_sound() {
@@ -581,26 +549,28 @@ mod tests {
         for wrong in ["", "m", "-5m", "9s", "5", "366d", "1.5s"] {
             assert!(interval(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(time_to_live("7d"), Ok(604_800));
-        assert!(pause("90d").unwrap_err().ends_with(", from 1m to 30d"));
+        assert_eq!(within(1..=604_800)("7d"), Ok(604_800));
+        assert!(within(60..=2_592_000)("90d").unwrap_err().ends_with(", from 1m to 30d"));
     }
 
     #[test]
     fn delete_is_led_to_apply() {
-        let error = Cli::try_parse_from(["janitor", "cleanup", "--delete"]).unwrap_err();
-        assert!(super::hint(error).to_string().contains("a similar argument exists: '--apply'"));
+        assert!(
+            super::hint(refusal(&["cleanup", "--delete"])).to_string().contains("a similar argument exists: '--apply'")
+        );
     }
 
     #[test]
     fn older_spellings_of_flags_and_commands_still_work() {
         let arguments =
             ["janitor", "sweep", "--grace-seconds", "600", "--max-write-units", "5", "--reuse-window-seconds", "3d"];
-        let cli = Cli::try_parse_from(arguments).unwrap();
-        assert_eq!(cli.common.overrides()["max_write_units_per_second"], "5");
-        let Command::Cleanup(options) = cli.command else { panic!("not the cleanup") };
+        let cli = Cli::read(arguments).expect("accepted");
+        assert!(matches!(cli.command, super::Command::Cleanup(_)));
         let given: Vec<_> =
-            options.flags.given.iter().map(|(key, value)| (key.as_str(), value.as_str().unwrap())).collect();
-        assert_eq!(given, [("reuse_window_seconds", "259200"), ("grace_seconds", "600")]);
+            cli.common.overrides.iter().map(|(key, value)| (key.as_str(), value.as_str().unwrap())).collect();
+        let wanted =
+            [("max_write_units_per_second", "5"), ("reuse_window_seconds", "259200"), ("grace_seconds", "600")];
+        assert_eq!(given, wanted);
     }
 
     #[test]
@@ -619,7 +589,7 @@ mod tests {
             (["cleanup", "--table", "a b"], "--table <TABLE>", "must be a table name"),
             (["audit", "--scope", "some"], "--scope <SCOPE>", "[possible values: system, all]"),
         ] {
-            let text = Cli::try_parse_from([&["janitor"], &arguments[..]].concat()).unwrap_err().to_string();
+            let text = refusal(&arguments).to_string();
             assert!(text.contains(flag) && text.contains(problem), "{arguments:?}: {text}");
         }
     }

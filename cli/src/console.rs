@@ -49,25 +49,43 @@ impl Console {
         write!(self.out, "{}", self.screen.table(head, rows))
     }
 
-    /// The one document that `--json` prints.
-    pub fn document(&mut self, document: &impl Serialize) -> io::Result<()> {
-        self.line(json!(document))
+    /// The one document that `--json` prints; without it, the same in words.
+    pub fn answer(
+        &mut self,
+        document: &impl Serialize,
+        tell: impl FnOnce(&mut Self) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if self.screen.json { self.line(json!(document)) } else { tell(self) }
     }
 
     /// What to do next. A script does not read it.
     pub fn hint(&mut self, text: &str) -> io::Result<()> {
-        if self.screen.quiet || self.screen.json {
-            return Ok(());
-        }
-        self.line(format_args!("\n{}", self.screen.paragraph("", text)))
+        if self.screen.advises() { self.line(format_args!("\n{}", self.screen.paragraph("", text))) } else { Ok(()) }
+    }
+
+    /// What else there is to know. A script does not read it.
+    pub fn note(&mut self, lead: &str, text: &str) -> io::Result<()> {
+        if self.screen.advises() { self.say(lead, text) } else { Ok(()) }
     }
 
     /// Rows by what became of them, where there are any.
     pub fn rows_that(&mut self, counts: &[(u64, &str)]) -> io::Result<()> {
-        counts
-            .iter()
-            .filter(|(n, _)| *n > 0)
-            .try_for_each(|(n, what)| self.line(format_args!("{} rows {what}", grouped(*n))))
+        let mut counts = counts.iter().filter(|(n, _)| *n > 0);
+        counts.try_for_each(|(n, what)| self.line(format_args!("{} rows {what}", grouped(*n))))
+    }
+
+    /// Counts below each other, where there are any.
+    pub fn counts(&mut self, counts: &[(u64, &str)]) -> io::Result<()> {
+        let mut counts = counts.iter().filter(|(n, _)| *n > 0);
+        counts.try_for_each(|(n, what)| self.line(format_args!("{:>8} {what}", grouped(*n))))
+    }
+
+    /// After the first `listed` of `all`.
+    pub fn more(&mut self, all: usize, listed: usize) -> io::Result<()> {
+        match all.saturating_sub(listed) {
+            0 => Ok(()),
+            more => self.line(format_args!("... and {} more: --json lists them all", grouped(more as u64))),
+        }
     }
 
     pub fn used(&mut self, usage: Usage) -> io::Result<()> {

@@ -1,7 +1,6 @@
 //! `janitor demo`: a table with every kind of row, cleaned before your eyes by the code that runs in the Lambda.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant, SystemTime};
 
 use bed::embedded::Engine;
 use bed::fixture;
@@ -11,36 +10,36 @@ use jobs::cleanup::Cleanup;
 use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
 use jobs::run::{self, Job};
+use jobs::store::Usage;
 use serde_json::json;
 use shared::bucket;
 use shared::settings::{Environment, Mode, Purpose, Reach, Settings, reach};
 use shared::time::EpochSeconds;
 
-use crate::args::Overrides;
+use crate::args::{Common, Demo};
 use crate::command::Signals;
 use crate::console::Console;
-use crate::fail::{DONE, Failure};
+use crate::fail::{DONE, FINDINGS, Failure};
+use crate::flags::Overrides;
 use crate::screen::Screen;
+use crate::target::now;
 
 const PREFIX: &str = "demo";
 const TABLE: &str = "demo_attributes";
 /// A row not in any bucket of ours, in the printed table.
 const UNKNOWN: &str = "(not ours)";
 
-/// Options of the demo.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// How often each kind of row is written.
-    pub copies: usize,
-    /// Leave the engine up, with the cleaned table on it, until Ctrl-C.
-    pub keep: bool,
-}
+/// Rows by bucket, or by reason.
+type Counts = BTreeMap<&'static str, u64>;
 
-/// Runs the demo and prints it; whether every row had the fate it must have.
+/// Prints the demo; finds something if a row did not have the fate that it must have.
 ///
 /// # Errors
 /// When the engine or the run failed.
-pub async fn run(options: Options, console: &mut Console) -> Result<bool, Failure> {
+pub async fn demo(common: &Common, options: &Demo, console: &mut Console) -> Result<u8, Failure> {
+    if let Some(endpoint) = &common.endpoint {
+        return fill(endpoint, &common.overrides, options, console).await;
+    }
     let engine = Engine::start().map_err(Failure::unfinished)?;
     let mut signals = Signals::listen();
     let all_well = tokio::select! {
@@ -50,21 +49,22 @@ pub async fn run(options: Options, console: &mut Console) -> Result<bool, Failur
     if options.keep {
         signals.next().await;
     }
-    Ok(all_well)
+    Ok(if all_well { DONE } else { FINDINGS })
 }
 
-/// Writes the demo's rows to a table of a running local engine, which it creates if necessary.
-pub async fn fill(
-    endpoint: &str,
-    mut flags: Overrides,
-    options: Options,
-    console: &mut Console,
-) -> Result<u8, Failure> {
+/// The settings of a cleanup of the table that was named, or else of the demo's own.
+fn settings(flags: &Overrides) -> Result<Settings, Failure> {
+    let mut flags = flags.clone();
     if !["attributes_table", "aws_db_prefix"].iter().any(|key| flags.contains_key(*key)) {
         flags.insert("aws_db_prefix".to_owned(), PREFIX.into());
     }
-    let settings = Settings::for_command(&Environment::new(), &flags, Purpose::Cleanup);
-    let table = settings.map_err(|error| Failure::usage(error.to_string()))?.table;
+    Settings::for_command(&Environment::new(), &flags, Purpose::Cleanup)
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Writes the demo's rows to a table of a running local engine, which it creates if necessary.
+async fn fill(endpoint: &str, flags: &Overrides, options: &Demo, console: &mut Console) -> Result<u8, Failure> {
+    let table = settings(flags)?.table;
     if options.keep {
         return Err(Failure::usage("--keep applies to the embedded engine, not to --endpoint"));
     }
@@ -75,7 +75,7 @@ pub async fn fill(
         return Err(Failure::usage(format!("demo writes only to a table with demo in its name, not to {table}")));
     }
     let client = client(endpoint).await;
-    let rows = fixture::all_kinds(EpochSeconds::from(SystemTime::now()).get(), options.copies, 7);
+    let rows = fixture::all_kinds(now().get(), options.copies.into(), 7);
     // The cause is many lines long, and it is almost always that nothing listens there.
     let unreachable = |_| Failure::unfinished(format!("no DynamoDB answers at {}", dynamo::shown(endpoint)));
     if exists(&client, &table).await.map_err(unreachable)? {
@@ -90,13 +90,11 @@ pub async fn fill(
         create_table(&client, &table).await.map_err(Failure::unfinished)?;
     }
     write_rows(&client, &table, &rows).await.map_err(Failure::unfinished)?;
-    let (screen, endpoint, rows) = (console.screen, dynamo::shown(endpoint), rows.len());
-    if screen.json {
-        console.line(json!({"table": table, "endpoint": endpoint, "rows": rows}))?;
-    } else {
-        console.line(format_args!("Table {table} at {endpoint} has {rows} rows."))?;
-    }
-    if !screen.json && !screen.quiet {
+    let (endpoint, rows) = (dynamo::shown(endpoint), rows.len());
+    console.answer(&json!({"table": table, "endpoint": endpoint, "rows": rows}), |console| {
+        console.line(format_args!("Table {table} at {endpoint} has {rows} rows."))
+    })?;
+    if console.screen.advises() {
         console.line(format_args!(
             "\nNext:
   export AWS_ENDPOINT_URL_DYNAMODB={endpoint} ATTRIBUTES_TABLE={table} MODE=dry-run
@@ -109,17 +107,16 @@ pub async fn fill(
     Ok(DONE)
 }
 
-async fn show(engine: &Engine, options: Options, console: &mut Console) -> Result<bool, Failure> {
+async fn show(engine: &Engine, options: &Demo, console: &mut Console) -> Result<bool, Failure> {
     let screen = console.screen;
     let client = client(engine.endpoint()).await;
     let failed = |text: String| Failure::unfinished(text);
     create_table(&client, TABLE).await.map_err(failed)?;
-    let now = EpochSeconds::from(SystemTime::now());
-    let rows = fixture::all_kinds(now.get(), options.copies, 7);
+    let now = now();
+    let rows = fixture::all_kinds(now.get(), options.copies.into(), 7);
     write_rows(&client, TABLE, &rows).await.map_err(failed)?;
     let before = count(&scan(&client, TABLE).await.map_err(failed)?);
-    let tells = !screen.json && !screen.quiet;
-    if tells {
+    if screen.advises() {
         let written = rows.len();
         let what = "rows, every kind in docs/rows.md, both generations of names.";
         console.say("", &format!("A table on the embedded engine: {written} {what}"))?;
@@ -131,19 +128,21 @@ async fn show(engine: &Engine, options: Options, console: &mut Console) -> Resul
     let real = clean(&client, Mode::Delete, now).await?;
     let left = scan(&client, TABLE).await.map_err(failed)?;
     let after = count(&left);
-    if tells {
+    if screen.advises() {
         for (lead, run) in [("dry run   would delete ", &dry), ("real run  deleted      ", &real)] {
-            let deleted = format!("{lead}{:>6} rows  ", run.0.counts.rows_deleted());
-            console.say(&deleted, &cost(run))?;
+            let deleted = format!("{lead}{:>6} rows  ", run.counts.rows_deleted());
+            let Usage { requests, read_units, write_units, .. } = run.usage;
+            let units = format!("{read_units:.1} read and {write_units:.1} write units");
+            console.say(&deleted, &format!("in {:>5} ms: {requests} requests, {units}", run.elapsed_ms))?;
         }
-        console.line(format_args!("\n{}", table(&before, &real.0, &after, screen)))?;
+        console.line(format_args!("\n{}", table(&before, &real, &after, screen)))?;
     }
 
     let mut wrong = misjudged(&rows, &left);
     if after_dry != before {
         wrong.push("the dry run changed the table".to_owned());
     }
-    if dry.0.counts != real.0.counts {
+    if dry.counts != real.counts {
         wrong.push("the dry run's counts are not the real run's".to_owned());
     }
     let endpoint = options.keep.then(|| engine.endpoint());
@@ -151,8 +150,8 @@ async fn show(engine: &Engine, options: Options, console: &mut Console) -> Resul
         console.line(json!({
             "table": TABLE,
             "rows": {"before": sum(&before), "after": sum(&after)},
-            "dry_run": Cleanup::answer(&dry.0),
-            "real_run": Cleanup::answer(&real.0),
+            "dry_run": Cleanup::answer(&dry),
+            "real_run": Cleanup::answer(&real),
             "wrong": wrong,
             "endpoint": endpoint,
             "prefix": PREFIX,
@@ -172,48 +171,26 @@ async fn show(engine: &Engine, options: Options, console: &mut Console) -> Resul
     Ok(wrong.is_empty())
 }
 
-/// A run of the cleanup, and how long it took.
-async fn clean(client: &Client, mode: Mode, now: EpochSeconds) -> Result<(RunReport, Duration), Failure> {
-    let started = Instant::now();
-    let flags = [("aws_db_prefix".to_owned(), PREFIX.into())].into_iter().collect();
-    let settings = Settings::for_command(&Environment::new(), &flags, Purpose::Cleanup)
-        .map_err(|error| Failure::usage(error.to_string()))?;
-    let settings = Settings { mode, ..settings };
+async fn clean(client: &Client, mode: Mode, now: EpochSeconds) -> Result<RunReport, Failure> {
+    let settings = Settings { mode, ..settings(&Overrides::new())? };
     let table = Dynamo::open(client.clone(), &settings, None, RunClock::start(now, None)).await?;
-    let report = run::run(&table, &Cleanup, &settings, table.clock()).await?;
-    Ok((report, started.elapsed()))
+    Ok(run::run(&table, &Cleanup, &settings, table.clock()).await?)
 }
 
-fn count(rows: &[Seen]) -> BTreeMap<&'static str, u64> {
-    let mut counts = BTreeMap::new();
+fn count(rows: &[Seen]) -> Counts {
+    let mut counts = Counts::new();
     for (owner, _, name) in rows {
         *counts.entry(bucket::find(owner, name).map_or(UNKNOWN, |bucket| bucket.name)).or_default() += 1;
     }
     counts
 }
 
-fn cost((report, took): &(RunReport, Duration)) -> String {
-    let usage = &report.usage;
-    format!(
-        "in {:>5} ms: {} requests, {:.1} read and {:.1} write units",
-        took.as_millis(),
-        usage.requests,
-        usage.read_units,
-        usage.write_units
-    )
-}
-
-fn sum(counts: &BTreeMap<&'static str, u64>) -> u64 {
+fn sum(counts: &Counts) -> u64 {
     counts.values().sum()
 }
 
-fn table(
-    before: &BTreeMap<&'static str, u64>,
-    report: &RunReport,
-    after: &BTreeMap<&'static str, u64>,
-    screen: Screen,
-) -> String {
-    let reasons = |counts: &BTreeMap<&'static str, u64>| {
+fn table(before: &Counts, report: &RunReport, after: &Counts, screen: Screen) -> String {
+    let reasons = |counts: &Counts| {
         counts.iter().map(|(reason, n)| format!("{n} {}", reason.replace('_', " "))).collect::<Vec<_>>().join(", ")
     };
     let line = |name: &str, numbers: [u64; 3], why: String| {

@@ -19,7 +19,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 
 /// The page for a document of the audit.
 pub fn page(answer: &Value) -> String {
-    let answer = Answer::new(answer);
+    let answer = Answer(answer);
     let page = html! {
         (PreEscaped("<!doctype html>\n"))
         html lang="en" {

@@ -18,7 +18,7 @@ use janitor::typed::Typed;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let typed = Typed::new(std::env::args_os().skip(1));
-    let cli = match Cli::read() {
+    let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(typed.refuse(&args::hint(error))),
     };
@@ -28,13 +28,9 @@ async fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if !failure.text.is_empty() {
-                let text = typed.unsaid(&failure.text);
+                let text = format!("janitor: {}", typed.unsaid(&failure.text));
                 // A script reads one line.
-                let text = if screen.live {
-                    screen.paragraph("", &format!("janitor: {text}"))
-                } else {
-                    format!("janitor: {text}")
-                };
+                let text = if screen.live { screen.paragraph("", &text) } else { text };
                 // Nobody to tell that standard error is closed.
                 let _ = writeln!(std::io::stderr(), "{text}");
             }
@@ -47,21 +43,14 @@ async fn run(cli: Cli, console: &mut Console) -> Result<u8, Failure> {
     let Cli { common, command } = cli;
     match command {
         #[cfg(feature = "demo")]
-        Command::Demo { copies, keep } => {
-            let options = demo::Options { copies: copies.into(), keep };
-            if let Some(endpoint) = common.endpoint() {
-                return demo::fill(endpoint, common.overrides(), options, console).await;
-            }
-            let all_well = demo::run(options, console).await?;
-            Ok(if all_well { janitor::fail::DONE } else { janitor::fail::FINDINGS })
-        }
+        Command::Demo(options) => demo::demo(&common, &options, console).await,
         Command::Cleanup(options) => runs::run(Which::Cleanup, &common, &options, console).await,
         Command::Repair(options) => runs::run(Which::Repair, &common, &options, console).await,
         Command::Audit(options) => audit::audit(&common, &options, console).await,
         Command::Explain(options) => explain::explain(&common, &options, console).await,
         Command::Ttl(command) => ttl::ttl(&common, &command, console).await,
         Command::Run(options) => reap::run(&common, &options, console).await,
-        Command::Restore(options) => restore::restore(&common, &options, console).await,
+        Command::Restore(options) => restore::restore(common, &options, console).await,
         Command::Revoke(options) => revoke::revoke(&common, &options, console).await,
         Command::Clients(options) => clients::clients(&common, &options, console).await,
         Command::Pause(options) => pause::pause(&common, &options, console).await,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobs::run::clock::{Progress, Rows};
 
-use crate::screen::{grouped, seconds};
+use crate::screen::{counted, grouped, seconds};
 
 /// A share below which nothing is known of a rate.
 const LEAST_RATE: f64 = 0.01;
@@ -47,8 +47,7 @@ pub fn buckets(progress: &Progress, past: &str) -> Vec<String> {
     let text = |(name, rows): &(&str, Rows)| {
         // A row that another one points at counts as read once its piece of work is done, after its delete.
         let counts = [(rows.read, "read"), (rows.dead, "dead"), (rows.deleted, past)];
-        let counts = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", grouped(*n)));
-        format!("{name} {}", counts.collect::<Vec<_>>().join(", "))
+        format!("{name} {}", counted(counts.into_iter().filter(|(n, _)| *n > 0)))
     };
     let mut buckets: Vec<&(&str, Rows)> = progress.buckets.iter().rev().collect();
     buckets.sort_by_key(|(_, rows)| rows.dead + rows.deleted == 0);

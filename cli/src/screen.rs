@@ -1,11 +1,12 @@
 //! What is printed: tables that fit the width, colour where it is wanted, progress on long work.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use jobs::run::clock::Watch;
 use terminal_size::{terminal_size, terminal_size_of};
 
@@ -56,6 +57,11 @@ impl Screen {
         }
     }
 
+    /// Whether somebody reads what is not part of the answer.
+    pub fn advises(&self) -> bool {
+        !self.quiet && !self.json
+    }
+
     /// Colours are removed where standard output is no terminal or does not want them (`main`).
     pub fn bold(&self, text: &str) -> String {
         styled(Style::new().bold(), text)
@@ -73,38 +79,35 @@ impl Screen {
     /// A table: text to the left, numbers to the right, the last column as wide as is left, on more lines if it must. Where not
     /// even that fits, each row is a few lines of its own.
     pub fn table(&self, head: &[&str], rows: &[Vec<String>]) -> String {
+        let names: Vec<String> = head.iter().map(|name| (*name).to_owned()).collect();
         let last = head.len().saturating_sub(1);
-        let widths: Vec<usize> = (0..last)
-            .map(|column| {
-                let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-                cells.chain([head[column].chars().count()]).max().unwrap_or(0)
-            })
-            .collect();
+        let widest = |column: usize| {
+            let cells = rows.iter().chain([&names]).filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..last).map(widest).collect();
         let taken: usize = widths.iter().map(|width| width + 2).sum();
         let room = self.width.saturating_sub(taken);
-        let last_cells = rows.iter().filter_map(|row| row.get(last)).map(String::as_str);
-        let widest = last_cells.chain(head.last().copied()).map(|cell| cell.chars().count()).max().unwrap_or(0);
-        if room < widest.min(LAST_COLUMN) {
+        if room < widest(last).min(LAST_COLUMN) {
             return self.stacked(head, rows);
         }
         let is_number = |cell: &String| cell.chars().next().is_none_or(|c| c.is_ascii_digit());
         let has_numbers = |column: usize| rows.iter().filter_map(|row| row.get(column)).all(is_number);
-        let line = |cells: &[String]| {
+        let line = |cells: &Vec<String>| {
+            let cell = |column: usize| cells.get(column).map_or("", String::as_str);
             let mut text = String::new();
             for (column, width) in widths.iter().enumerate() {
-                let cell = cells.get(column).map_or("", String::as_str);
+                let cell = cell(column);
                 text.push_str(&if has_numbers(column) {
                     format!("{cell:>width$}  ")
                 } else {
                     format!("{cell:<width$}  ")
                 });
             }
-            let wrapped = wrap(cells.get(last).map_or("", String::as_str), room);
             let indent = format!("\n{}", " ".repeat(taken));
-            text.push_str(&wrapped.join(&indent));
+            text.push_str(&wrap(cell(last), room).join(&indent));
             text.trim_end().to_owned()
         };
-        let names: Vec<String> = head.iter().map(|name| (*name).to_owned()).collect();
         let mut text = format!("{}\n", self.bold(&line(&names)));
         for row in rows {
             text.push_str(&format!("{}\n", line(row)));
@@ -201,15 +204,7 @@ fn style(template: &str) -> ProgressStyle {
 
 /// `1234567` as `1,234,567`.
 pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    HumanCount(n).to_string()
 }
 
 /// Units with one decimal.
@@ -221,13 +216,22 @@ pub fn units(n: f64) -> String {
 
 /// Counts by reason, in words.
 pub fn reasons(counts: &BTreeMap<&'static str, u64>) -> String {
-    let words = counts.iter().map(|(reason, n)| format!("{} {}", grouped(*n), reason.replace('_', " ")));
-    words.collect::<Vec<_>>().join(", ")
+    counted(counts.iter().map(|(reason, n)| (*n, reason.replace('_', " "))))
+}
+
+/// `1,234 live, 5 expired`.
+pub fn counted(counts: impl Iterator<Item = (u64, impl Display)>) -> String {
+    counts.map(|(n, what)| format!("{} {what}", grouped(n))).collect::<Vec<_>>().join(", ")
 }
 
 /// Milliseconds as seconds with one decimal.
 pub fn took(ms: u64) -> String {
     format!("{}.{} s", ms / 1_000, ms / 100 % 10)
+}
+
+/// How long ago a moment was.
+pub fn age(at: i64, now: i64) -> String {
+    seconds(now.saturating_sub(at).max(0).unsigned_abs())
 }
 
 /// A span in its two largest units.

@@ -1,16 +1,18 @@
 //! The table that a command works on, with its settings.
 
+use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, SystemTime};
 
-use dynamo::{self, Client, Dynamo, ReadOnly, SignIn, SignInError, SignedIn};
+use dynamo::{self, Client, Dynamo, ReadOnly, SignIn, SignInError, SignedIn, Table};
 use jobs::run::clock::{RunClock, Watch};
-use jobs::store::{InspectTable, StoreError, TableFigures};
+use jobs::store::{InspectTable, StoreError};
+use serde::Serialize;
 use shared::settings::{self, ConfigError, Environment, Purpose, Reach, Settings, reach};
 use shared::time::EpochSeconds;
 
-use crate::args::{Common, Overrides};
+use crate::args::Common;
 use crate::fail::Failure;
-use crate::flags::in_flags;
+use crate::flags::{Overrides, in_flags};
 use crate::screen::grouped;
 
 pub struct Target {
@@ -23,29 +25,28 @@ pub struct Target {
     overrides: Overrides,
 }
 
-/// Where a table is, in words.
-#[derive(Clone, Debug)]
+/// A table, and where it is.
+#[derive(Clone, Debug, Serialize)]
 pub struct Place {
+    pub table: String,
     pub account: String,
     pub region: String,
+    #[serde(skip)]
     pub rows: u64,
 }
 
 impl Place {
-    pub fn new(figures: &TableFigures) -> Self {
-        let mut parts = figures.arn.split(':').skip(3).map(str::to_owned);
-        let region = parts.next().unwrap_or_default();
-        Self { region, account: parts.next().unwrap_or_default(), rows: figures.rows }
+    /// For a headline.
+    pub fn head(&self) -> String {
+        let Self { table, account, region, rows } = self;
+        format!("table {table} (account {account}, region {region}, about {} rows)", grouped(*rows))
     }
+}
 
-    /// The table, named for a question.
-    pub fn of(&self, table: &str) -> String {
-        format!("table {table} in account {}, region {}", self.account, self.region)
-    }
-
-    /// The table, named for a headline.
-    pub fn head(&self, table: &str) -> String {
-        format!("table {table} (account {}, region {}, about {} rows)", self.account, self.region, grouped(self.rows))
+/// For a question.
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "table {} in account {}, region {}", self.table, self.account, self.region)
     }
 }
 
@@ -61,25 +62,22 @@ impl Target {
     ///
     /// # Errors
     /// When a setting is wrong, or there is nothing to sign with.
-    pub async fn new(common: &Common, overrides: Overrides, purpose: Purpose) -> Result<Self, Failure> {
-        Self::signed_in(common, overrides, purpose).await?.map_err(refused)
+    pub async fn new(common: &Common, purpose: Purpose) -> Result<Self, Failure> {
+        Self::signed_in(common, purpose).await?.map_err(refused)
     }
 
     /// The same, with what is missing to sign as an answer.
     ///
     /// # Errors
     /// When a setting is wrong.
-    pub async fn signed_in(
-        common: &Common,
-        overrides: Overrides,
-        purpose: Purpose,
-    ) -> Result<Result<Self, SignInError>, Failure> {
+    pub async fn signed_in(common: &Common, purpose: Purpose) -> Result<Result<Self, SignInError>, Failure> {
         let mut environment: Environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        if let Some(endpoint) = common.endpoint() {
-            environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), endpoint.to_owned());
+        if let Some(endpoint) = &common.endpoint {
+            environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), endpoint.clone());
         }
+        let overrides = common.overrides.clone();
         let settings = parse(&environment, &overrides, purpose)?;
         let (client, caller) = match connect(common, &environment).await {
             Ok(connected) => connected,
@@ -107,17 +105,12 @@ impl Target {
         parse(&self.environment, &self.overrides, purpose)
     }
 
-    fn endpoint(&self) -> Option<&str> {
-        settings::endpoint(&self.environment)
-    }
-
     /// The table, opened with the settings' pace.
     ///
     /// # Errors
     /// When it cannot be described, or is another kind of table.
     pub async fn open(&self) -> Result<Dynamo, Failure> {
-        let clock = RunClock::start(now(), None).watched_by(Some(self.watch));
-        self.in_time(Dynamo::open(self.client.clone(), &self.settings, self.endpoint(), clock)).await
+        self.open_as().await
     }
 
     /// The same, for a command that reads.
@@ -125,17 +118,18 @@ impl Target {
     /// # Errors
     /// When it cannot be described, or is another kind of table.
     pub async fn open_to_read(&self) -> Result<ReadOnly, Failure> {
-        let clock = RunClock::start(now(), None).watched_by(Some(self.watch));
-        self.in_time(ReadOnly::open(self.client.clone(), &self.settings, self.endpoint(), clock)).await
+        self.open_as().await
     }
 
     /// A function has minutes for an endpoint that does not answer; somebody at a terminal has not.
-    async fn in_time<T>(&self, open: impl Future<Output = Result<T, StoreError>>) -> Result<T, Failure> {
-        let silent = || StoreError::Unreachable {
-            endpoint: self.endpoint().map_or_else(|| "the AWS endpoint of the region".to_owned(), dynamo::shown),
-            cause: "no answer in time".to_owned(),
-        };
-        let opened = tokio::time::timeout(PATIENCE, open).await.unwrap_or_else(|_| Err(silent()));
+    async fn open_as<A>(&self) -> Result<Table<A>, Failure> {
+        let clock = RunClock::start(now(), None).watched_by(Some(self.watch));
+        let endpoint = settings::endpoint(&self.environment);
+        let open = Table::open(self.client.clone(), &self.settings, endpoint, clock);
+        let opened = tokio::time::timeout(PATIENCE, open).await.unwrap_or_else(|_| {
+            let endpoint = endpoint.map_or_else(|| "the AWS endpoint of the region".to_owned(), dynamo::shown);
+            Err(StoreError::Unreachable { endpoint, cause: "no answer in time".to_owned() })
+        });
         opened.map_err(|error| self.not_opened(error))
     }
 
@@ -150,10 +144,11 @@ impl Target {
                 | StoreError::AccessDenied { .. }
         );
         let Failure { code, text } = error.into();
-        let region = self.region().filter(|_| is_elsewhere);
-        let region =
-            region.map_or_else(String::new, |region| format!("; the region is {region} (see --region and --profile)"));
-        Failure { code, text: format!("{}{region}", in_flags(&text)) }
+        let mut text = in_flags(&text);
+        if let Some(region) = self.region().filter(|_| is_elsewhere) {
+            text.push_str(&format!("; the region is {region} (see --region and --profile)"));
+        }
+        Failure { code, text }
     }
 
     /// The region that requests are signed for.
@@ -162,11 +157,11 @@ impl Target {
     }
 
     /// Where the table is, by its own resource name.
-    ///
-    /// # Errors
-    /// When it cannot be described.
-    pub async fn place(&self) -> Result<Place, Failure> {
-        Ok(Place::new(self.open().await?.figures()))
+    pub fn place(&self, table: &impl InspectTable) -> Place {
+        let figures = table.figures();
+        let mut parts = figures.arn.split(':').skip(3).map(str::to_owned);
+        let (region, account) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        Place { table: self.settings.table.clone(), account, region, rows: figures.rows }
     }
 }
 
@@ -182,14 +177,14 @@ fn parse(environment: &Environment, overrides: &Overrides, purpose: Purpose) -> 
 /// The client, and whose credentials it signs with; those of a local engine are nobody's.
 async fn connect(common: &Common, environment: &Environment) -> Result<(Client, Option<SignedIn>), SignInError> {
     let endpoint = settings::endpoint(environment);
-    let has_own = common.profile.is_some()
-        || ["AWS_ACCESS_KEY_ID", "AWS_PROFILE"].iter().any(|name| environment.contains_key(*name));
+    let (region, profile) = (common.region.as_deref(), common.profile.as_deref());
+    let has_own =
+        profile.is_some() || ["AWS_ACCESS_KEY_ID", "AWS_PROFILE"].iter().any(|name| environment.contains_key(*name));
     let local = endpoint.filter(|url| reach(url) == Reach::Loopback);
     if let Some(local) = local.filter(|_| !has_own) {
         // A local engine accepts any credentials; a search for real ones would only take time.
-        return Ok((dynamo::connect_locally(local, common.region.as_deref()), None));
+        return Ok((dynamo::connect_locally(local, region), None));
     }
-    let (region, profile) = (common.region.as_deref(), common.profile.as_deref());
     let signed_in = SignIn { environment, endpoint, region, profile }.sign_in().await?;
     let is_local =
         endpoint.is_some_and(|url| matches!(reach(url), Reach::Loopback | Reach::Docker | Reach::PrivateAddress));

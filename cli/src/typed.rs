@@ -12,6 +12,11 @@ use crate::fail::{DONE, USAGE};
 /// Nothing shorter is a secret; and to replace a single bracket would make a usage line unreadable.
 const SHORTEST: usize = 4;
 
+/// A table may have any name: only what is also shaped like a token is taken for one.
+pub(crate) fn is_token(word: &str) -> bool {
+    Shape::of(word.trim_start_matches('-')) != Shape::Other && shown(word) != word
+}
+
 /// The words of the command line.
 pub struct Typed {
     /// The longest first, so that no part of one is left over.
@@ -34,10 +39,8 @@ impl Typed {
         Self { words }
     }
 
-    /// The text of a failure without the tokens that were typed. A table may have any name: only what is also shaped like
-    /// a token is taken for one.
+    /// The text of a failure without the tokens that were typed.
     pub fn unsaid(&self, text: &str) -> String {
-        let is_token = |word: &str| Shape::of(word.trim_start_matches('-')) != Shape::Other && shown(word) != word;
         self.masked(text, is_token)
     }
 
@@ -66,8 +69,6 @@ impl Typed {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::Typed;
     use crate::args::Cli;
 
@@ -75,7 +76,7 @@ mod tests {
 
     fn refusal(arguments: &[&str]) -> String {
         let typed = Typed::new(arguments.iter().map(Into::into));
-        let error = Cli::try_parse_from([&["janitor"], arguments].concat()).expect_err("wrong");
+        let error = Cli::read([&["janitor"], arguments].concat()).err().expect("wrong");
         typed.refusal(&error.render().to_string())
     }
 

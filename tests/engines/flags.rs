@@ -11,7 +11,7 @@ use bed::fixture::Specimen;
 use bed::janitor::Janitor;
 use bed::load::real_now;
 use bed::process::repository_root;
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, Command};
 use janitor::args::Cli;
 use serde_json::{Value, json};
 

@@ -13,7 +13,7 @@ use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::flags::in_flags;
 use crate::html;
-use crate::screen::{grouped, seconds, took, units};
+use crate::screen::{age, counted, grouped, seconds, took, units};
 use crate::target::Target;
 
 /// # Errors
@@ -22,7 +22,7 @@ pub async fn audit(common: &Common, options: &Auditing, console: &mut Console) -
     let screen = console.screen;
     // Before the table is read: that may take long, and cost.
     let place = options.html.as_deref().map(html::Place::new).transpose()?;
-    let target = Target::new(common, common.with(&options.flags), Purpose::Metrics).await?;
+    let target = Target::new(common, Purpose::Metrics).await?;
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
     let work = Box::pin(measure(&table, &target.settings, table.clock()));
@@ -31,19 +31,15 @@ pub async fn audit(common: &Common, options: &Auditing, console: &mut Console) -
         measured.findings.extend(recovery_finding(&measured, &table.recovery().await));
     }
     let report = answer(&measured);
-    if screen.json {
-        console.document(&report)?;
-    } else {
-        tell(&measured, console)?;
-    }
+    console.answer(&report, |console| tell(&measured, console))?;
     if let Some(place) = place {
         place.save(&html::page(&report))?;
-        let said = format!("the page is at {}", place.path().display());
-        match (screen.json, screen.quiet) {
-            (_, true) => {}
+        let said = format!("the page is at {}", place.path.display());
+        if screen.advises() {
+            console.line(format_args!("\n{said}"))?;
+        } else if !screen.quiet {
             // Standard output is one document.
-            (true, false) => eprintln!("{said}"),
-            (false, false) => console.line(format_args!("\n{said}"))?,
+            eprintln!("{said}");
         }
     }
     let complete = report["report"]["complete"] == true;
@@ -82,21 +78,13 @@ fn tell(measured: &Measurement, console: &mut Console) -> io::Result<()> {
         console.say("retired   ", &said)?;
     }
     for (name, state) in &measured.runs {
-        let complete = state.last_complete_at.map_or_else(
-            || "has not completed a run".to_owned(),
-            |at| {
-                let age = u64::try_from(measured.now.get() - at).unwrap_or(0);
-                format!("completed a run {} ago", seconds(age))
-            },
-        );
+        let complete = match state.last_complete_at {
+            None => "has not completed a run".to_owned(),
+            Some(at) => format!("completed a run {} ago", age(at, measured.now.get())),
+        };
         let last = state.last_run.as_ref().map_or_else(String::new, |run| {
-            format!(
-                "; the last one ended {}: {} read, {} deleted, {} skipped",
-                run.outcome,
-                grouped(run.read),
-                grouped(run.deleted),
-                grouped(run.skipped)
-            )
+            let counts = [(run.read, "read"), (run.deleted, "deleted"), (run.skipped, "skipped")];
+            format!("; the last one ended {}: {}", run.outcome, counted(counts.into_iter()))
         });
         console.say("runs      ", &format!("{name} {complete}{last}"))?;
     }
@@ -124,7 +112,6 @@ fn tell(measured: &Measurement, console: &mut Console) -> io::Result<()> {
 
 /// The table of buckets.
 fn tell_counts(measured: &Measurement, console: &mut Console) -> io::Result<()> {
-    let age = |counts: &Counts| counts.oldest_dead.map_or_else(String::new, seconds);
     let row = |owner: &str, name: &str, counts: &Counts| {
         vec![
             name.to_owned(),
@@ -133,7 +120,7 @@ fn tell_counts(measured: &Measurement, console: &mut Console) -> io::Result<()> 
             grouped(counts.bytes),
             grouped(counts.dead),
             grouped(counts.due),
-            age(counts),
+            counts.oldest_dead.map_or_else(String::new, seconds),
         ]
     };
     let mut rows = Vec::new();
@@ -164,10 +151,9 @@ fn lag(total: &Counts) -> String {
 fn backlog(measured: &Measurement) -> String {
     let all = |counts: &Counts| counts.dead + counts.due;
     let total = measured.census.total();
-    let of = |kind: OwnerKind| Some((all(&measured.census.of(kind)), kind.name())).filter(|(rows, _)| *rows > 0);
-    let owners: Vec<String> =
-        OwnerKind::ALL.into_iter().filter_map(of).map(|(rows, name)| format!("{} {name}", grouped(rows))).collect();
-    let owners = if owners.len() > 1 { format!("; by owner {}", owners.join(", ")) } else { String::new() };
+    let mut owners = OwnerKind::ALL.map(|kind| (all(&measured.census.of(kind)), kind.name())).to_vec();
+    owners.retain(|(rows, _)| *rows > 0);
+    let owners = if owners.len() > 1 { format!("; by owner {}", counted(owners.into_iter())) } else { String::new() };
     let (dead, due) = (grouped(total.dead), grouped(total.due));
     format!(
         "{} rows: {dead} dead, {due} due (an index row that is due is deleted if its target is dead){owners}; a cleanup \

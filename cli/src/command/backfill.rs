@@ -5,7 +5,7 @@ use std::io;
 use jobs::backfill::{self, Backfilled, Counts, Ended};
 use jobs::run::pause;
 use jobs::store::{Budget, Usage};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::stop_on_signals;
 use crate::args::Applying;
@@ -23,29 +23,28 @@ struct Pass {
 
 pub(super) async fn backfill(target: &Target, applying: Applying, console: &mut Console) -> Result<u8, Failure> {
     console.can_ask(applying)?;
-    let place = target.place().await?;
+    let place = target.place(&target.open().await?);
     stop_on_signals(target.watch);
     if !applying.yes {
         let dry = pass(target, true, console.screen).await?;
-        report(&dry, target, &place, console)?;
-        let may_go_on = dry.filled.set() > 0 && dry.filled.ended == Ended::Through && !target.watch.is_stopped();
-        if !applying.apply || !may_go_on {
-            if may_go_on {
-                console.hint("Nothing was written. To set them, run it again with --apply.")?;
-            }
+        report(&dry, &place, console)?;
+        if dry.filled.set() == 0 || dry.filled.ended != Ended::Through || target.watch.is_stopped() {
+            return code(&dry);
+        }
+        if !applying.apply {
+            console.hint("Nothing was written. To set them, run it again with --apply.")?;
             return code(&dry);
         }
         let what = format!(
-            "This sets ttl_timestamp on {} rows of {}, for about {} write units. A TTL that has passed lets DynamoDB \
+            "This sets ttl_timestamp on {} rows of {place}, for about {} write units. A TTL that has passed lets DynamoDB \
              remove the row, if the table's TTL is on.",
             grouped(dry.filled.set()),
-            place.of(&target.settings.table),
             grouped(dry.filled.write_units),
         );
         console.confirm(&what, "set them", "nothing was written", target.watch).await?;
     }
     let real = pass(target, false, console.screen).await?;
-    report(&real, target, &place, console)?;
+    report(&real, &place, console)?;
     code(&real)
 }
 
@@ -72,37 +71,10 @@ fn code(pass: &Pass) -> Result<u8, Failure> {
     }
 }
 
-fn report(pass: &Pass, target: &Target, place: &Place, console: &mut Console) -> io::Result<()> {
-    if console.screen.json {
-        return console.document(&document(pass, target, place));
-    }
+fn report(pass: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
     let Pass { dry, filled, usage } = pass;
-    let what = if *dry { "dry run of the " } else { "" };
-    console.head(&format!("{what}backfill of ttl_timestamp on {}", place.head(&target.settings.table)))?;
-    let line = |(name, counts): (&&str, &Counts)| {
-        vec![(*name).to_owned(), grouped(counts.read), grouped(counts.set), reasons(&counts.left)]
-    };
-    let rows: Vec<Vec<String>> = filled.buckets.iter().map(line).collect();
-    console.table(&["bucket", "read", if *dry { "to set" } else { "set" }, "left as they are"], &rows)?;
-    let verb = if *dry { "would set" } else { "set" };
-    let (set, read) = (grouped(filled.set()), grouped(filled.read()));
-    console.line(format_args!("\n{verb} {set} of {read} rows read"))?;
-    console.used(*usage)?;
-    console.rows_that(&[
-        (filled.lost_races(), "changed or were deleted in the meantime, and were left alone"),
-        (filled.skipped(), "could not be read or written: run it again"),
-    ])?;
-    if filled.ended == Ended::Stopped {
-        let rest = "the TTLs that were set are kept, and another run sets the rest";
-        console.say("stopped before the end: ", rest)?;
-    }
-    Ok(())
-}
-
-fn document(pass: &Pass, target: &Target, place: &Place) -> Value {
-    let Pass { dry, filled, usage } = pass;
-    json!({
-        "table": target.settings.table,
+    let document = json!({
+        "table": place.table,
         "account": place.account,
         "region": place.region,
         "mode": if *dry { "dry-run" } else { "write" },
@@ -116,5 +88,27 @@ fn document(pass: &Pass, target: &Target, place: &Place) -> Value {
         "buckets": filled.buckets,
         "capacity": {"read_units": usage.read_units, "write_units": usage.write_units},
         "requests": usage.requests,
-    })
+    });
+    console.answer(&document, |console| tell(pass, place, console))
+}
+
+fn tell(Pass { dry, filled, usage }: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
+    let (what, to_set, verb) = if *dry { ("dry run of the ", "to set", "would set") } else { ("", "set", "set") };
+    console.head(&format!("{what}backfill of ttl_timestamp on {}", place.head()))?;
+    let line = |(name, counts): (&&str, &Counts)| {
+        vec![(*name).to_owned(), grouped(counts.read), grouped(counts.set), reasons(&counts.left)]
+    };
+    let rows: Vec<Vec<String>> = filled.buckets.iter().map(line).collect();
+    console.table(&["bucket", "read", to_set, "left as they are"], &rows)?;
+    console.line(format_args!("\n{verb} {} of {} rows read", grouped(filled.set()), grouped(filled.read())))?;
+    console.used(*usage)?;
+    console.rows_that(&[
+        (filled.lost_races(), "changed or were deleted in the meantime, and were left alone"),
+        (filled.skipped(), "could not be read or written: run it again"),
+    ])?;
+    if filled.ended == Ended::Stopped {
+        let rest = "the TTLs that were set are kept, and another run sets the rest";
+        console.say("stopped before the end: ", rest)?;
+    }
+    Ok(())
 }

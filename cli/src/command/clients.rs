@@ -24,14 +24,13 @@ const MOST_LISTED: usize = 100;
 pub async fn clients(common: &Common, options: &Pruning, console: &mut Console) -> Result<u8, Failure> {
     let screen = console.screen;
     console.can_ask(options.applying)?;
-    let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
-    let place = target.place().await?;
+    let target = Target::new(common, Purpose::Cleanup).await?;
     let table = target.open().await?;
     stop_on_signals(target.watch);
     let now = table.clock().now();
     let mut found = Clients::new(now, options.unused_for);
     screen.while_watching("clients", target.watch, Box::pin(clients::survey(&table, &mut found))).await?;
-    let about = About { table: &target.settings.table, place: &place, now, unused_for: options.unused_for };
+    let about = About { place: target.place(&table), now, unused_for: options.unused_for };
     let unused = found.all_unused();
     if !options.applying.apply || unused.is_empty() {
         return about.report(&found, table.usage(), console);
@@ -43,7 +42,7 @@ pub async fn clients(common: &Common, options: &Pruning, console: &mut Console) 
         let what = format!(
             "This removes {n} clients of {}: up to three rows each{limit}. A removed client gets invalid_client and has to \
              register again. The rows cannot be restored.",
-            place.of(about.table)
+            about.place
         );
         console.confirm(&what, "remove them", "nothing was deleted", target.watch).await?;
     }
@@ -54,9 +53,8 @@ pub async fn clients(common: &Common, options: &Pruning, console: &mut Console) 
     about.report_removal(&counts, &pruned, table.usage(), console)
 }
 
-struct About<'a> {
-    table: &'a str,
-    place: &'a Place,
+struct About {
+    place: Place,
     now: EpochSeconds,
     unused_for: i64,
 }
@@ -66,9 +64,8 @@ struct About<'a> {
 struct Document<'a> {
     mode: &'static str,
     complete: bool,
-    table: &'a str,
-    account: &'a str,
-    region: &'a str,
+    #[serde(flatten)]
+    place: &'a Place,
     now: i64,
     unused_for_seconds: i64,
     #[serde(flatten)]
@@ -114,13 +111,13 @@ impl<'a> Removal<'a> {
     }
 }
 
-impl About<'_> {
+impl About {
     fn report(&self, found: &Clients, usage: Usage, console: &mut Console) -> Result<u8, Failure> {
         if !console.screen.json {
             self.list(found, console)?;
             console.used(usage)?;
-            if !console.screen.quiet && found.counts().unused > 0 {
-                console.line("\nNothing was deleted. To remove the unused clients, run it again with --apply.")?;
+            if found.counts().unused > 0 {
+                console.hint("Nothing was deleted. To remove the unused clients, run it again with --apply.")?;
             }
             return Ok(DONE);
         }
@@ -132,7 +129,7 @@ impl About<'_> {
         });
         let counts = found.counts();
         let document = Document { list: Some(list.collect()), ..self.document(&counts, None, usage) };
-        console.document(&document)?;
+        console.line(json!(document))?;
         Ok(DONE)
     }
 
@@ -146,22 +143,18 @@ impl About<'_> {
         let removal = Removal::of(pruned);
         let code = removal.code();
         if console.screen.json {
-            console.document(&self.document(counts, Some(removal), usage))?;
+            console.line(json!(self.document(counts, Some(removal), usage)))?;
             return Ok(code);
         }
         let (clients, rows) = (grouped(pruned.removed), grouped(pruned.rows_deleted));
         let unused = grouped(counts.unused);
         console.line(format_args!("\nremoved {clients} of {unused} unused clients: {rows} rows"))?;
-        for (n, what) in [
+        console.counts(&[
             (pruned.used_since, "were used in the meantime, and are kept"),
             (pruned.changed, "changed or were deleted in the meantime, and were left alone"),
             (pruned.skipped, "could not be read or deleted: run it again"),
             (pruned.without_index, "are kept and have no index row any more: run it again"),
-        ] {
-            if n > 0 {
-                console.line(format_args!("{:>8} {what}", grouped(n)))?;
-            }
-        }
+        ])?;
         console.used(usage)?;
         if removal.outcome != "complete" {
             let why = removal.problem.as_deref().unwrap_or("run it again for the rest");
@@ -175,9 +168,7 @@ impl About<'_> {
         Document {
             mode: if removal.is_some() { "apply" } else { "dry-run" },
             complete: removal.as_ref().is_none_or(|removal| removal.outcome == "complete"),
-            table: self.table,
-            account: &self.place.account,
-            region: &self.place.region,
+            place: &self.place,
             now: self.now.get(),
             unused_for_seconds: self.unused_for,
             counts,
@@ -190,7 +181,7 @@ impl About<'_> {
 
     fn list(&self, found: &Clients, console: &mut Console) -> io::Result<()> {
         let counts = found.counts();
-        console.head(&format!("clients of {}", self.place.head(self.table)))?;
+        console.head(&format!("clients of {}", self.place.head()))?;
         let by = |who: &str, by: &Use| {
             let cells = [by.clients(), by.with_live_tokens, by.with_dead_tokens_only, by.without_tokens].map(grouped);
             [vec![who.to_owned()], cells.to_vec()].concat()
@@ -215,10 +206,7 @@ impl About<'_> {
         if !shown.is_empty() {
             console.table(&["unused client", "registered", "name"], &shown)?;
         }
-        if unused.len() > MOST_LISTED {
-            let more = grouped((unused.len() - MOST_LISTED) as u64);
-            console.line(format_args!("... and {more} more: --json lists them all"))?;
-        }
+        console.more(unused.len(), MOST_LISTED)?;
         let (unused, total) = (grouped(counts.unused), grouped(counts.clients));
         console.line(format_args!("\n{unused} of {total} clients are unused"))
     }

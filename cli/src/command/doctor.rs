@@ -17,21 +17,17 @@ const FIRST: [&str; 4] = ["region", "credentials", "table", "permissions"];
 /// # Errors
 /// When the result could not be written.
 pub async fn doctor(common: &Common, options: &Doctor, console: &mut Console) -> Result<u8, Failure> {
-    let mode = options.mode.into();
-    let checks = checks(common, options, mode).await?;
-    if console.screen.json {
-        console.line(json!({"mode": mode.name(), "checks": checks}))?;
-    } else {
-        let rows: Vec<Vec<String>> =
-            checks.iter().map(|one| vec![one.check.clone(), one.state.to_string(), one.text.clone()]).collect();
-        console.table(&["check", "state", "found"], &rows)?;
-    }
+    let checks = checks(common, options.mode).await?;
+    console.answer(&json!({"mode": options.mode.name(), "checks": checks}), |console| {
+        let row = |one: &Check| vec![one.check.clone(), one.state.to_string(), one.text.clone()];
+        console.table(&["check", "state", "found"], &checks.iter().map(row).collect::<Vec<_>>())
+    })?;
     let is_well = checks.iter().all(|check| check.state == State::Ok);
     Ok(if is_well { DONE } else { FINDINGS })
 }
 
-async fn checks(common: &Common, options: &Doctor, mode: Mode) -> Result<Vec<Check>, Failure> {
-    let target = match Target::signed_in(common, common.with(&options.flags), Purpose::Cleanup).await? {
+async fn checks(common: &Common, mode: Mode) -> Result<Vec<Check>, Failure> {
+    let target = match Target::signed_in(common, Purpose::Cleanup).await? {
         Ok(target) => target,
         Err(missing) => {
             let failed = if missing == SignInError::NoRegion { "region" } else { "credentials" };
@@ -59,12 +55,12 @@ async fn checks(common: &Common, options: &Doctor, mode: Mode) -> Result<Vec<Che
 }
 
 /// The check that failed, and those that need it.
-fn stopped_at(failed: &str, checks: Vec<Check>, problem: &str) -> Vec<Check> {
+fn stopped_at(failed: &str, mut checks: Vec<Check>, problem: &str) -> Vec<Check> {
     // It may name what was typed, and that may be a token in the wrong place.
     let typed = Typed::new(std::env::args_os().skip(1));
-    let rest = FIRST.iter().skip(checks.len()).map(|name| match *name {
+    checks.extend(FIRST[checks.len()..].iter().map(|name| match *name {
         name if name == failed => Check::new(name, State::Failed, typed.unsaid(problem)),
         name => Check::new(name, State::NotChecked, ""),
-    });
-    checks.into_iter().chain(rest.collect::<Vec<_>>()).collect()
+    }));
+    checks
 }

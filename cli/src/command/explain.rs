@@ -39,7 +39,7 @@ struct Found {
 
 pub async fn explain(common: &Common, options: &Explaining, console: &mut Console) -> Result<u8, Failure> {
     let wanted = wanted(options)?;
-    let target = Target::new(common, common.with(&options.flags), Purpose::Explain).await?;
+    let target = Target::new(common, Purpose::Explain).await?;
     let table = target.open_to_read().await?;
     let now = options.now.map_or_else(|| table.clock().now(), EpochSeconds::new);
     let shown = if options.reveal { Shown::Revealed } else { Shown::Masked };
@@ -49,27 +49,23 @@ pub async fn explain(common: &Common, options: &Explaining, console: &mut Consol
     for row in found.rows {
         rows.push(Document::new(&explain_row(&table, row, now, &policy).await?, shown));
     }
-    if console.screen.json {
-        let moment = json!({"epoch": now.get(), "utc": Utc(now).to_string()});
-        console.line(json!({
-            "table": target.settings.table,
-            "now": moment,
-            "found": !rows.is_empty(),
-            "incomplete": found.incomplete,
-            "not_found_because": rows.is_empty().then_some(found.without),
-            "rows": rows,
-        }))?;
-    } else {
+    let document = json!({
+        "table": target.settings.table,
+        "now": {"epoch": now.get(), "utc": Utc(now).to_string()},
+        "found": !rows.is_empty(),
+        "incomplete": found.incomplete,
+        "not_found_because": rows.is_empty().then_some(&found.without),
+        "rows": rows,
+    });
+    console.answer(&document, |console| {
         for (i, row) in rows.iter().enumerate() {
             if i > 0 {
                 console.line("")?;
             }
             print(row, now, console)?;
         }
-        if rows.is_empty() {
-            console.say("", &found.without)?;
-        }
-    }
+        if rows.is_empty() { console.say("", &found.without) } else { Ok(()) }
+    })?;
     Ok(match (rows.is_empty(), found.incomplete) {
         (_, true) => UNFINISHED,
         (true, false) => FINDINGS,
@@ -103,22 +99,16 @@ pub(super) fn key(owner: &str, bucket: &str, name: &str) -> Result<RowKey, Failu
 async fn find_rows(table: &ReadOnly, wanted: &Wanted, shown: Shown) -> Result<Found, Failure> {
     match wanted {
         Wanted::Row(key) => {
-            let found = table.get_consistent(std::slice::from_ref(key)).await?.pop();
-            let incomplete = matches!(found, None | Some(Lookup::Unread));
-            let rows = match found {
-                Some(Lookup::Found(row)) => vec![row],
-                None | Some(Lookup::Absent | Lookup::Unread) => Vec::new(),
-            };
-            let without = if incomplete {
-                "The row could not be read.".to_owned()
-            } else {
-                let name = BUCKETS.iter().find_map(|bucket| key.sort.strip_prefix(&*bucket.sort_prefix()));
-                let name = name.unwrap_or(&key.sort);
-                format!(
-                    "There is no such row. It was never written, or it was removed by the application, by a cleanup or by TTL. \
-                     A token without its row is invalid for ActingWeb. {}",
-                    in_the_log(name)
-                )
+            let (rows, without, incomplete) = match table.get_consistent(std::slice::from_ref(key)).await?.pop() {
+                Some(Lookup::Found(row)) => (vec![row], String::new(), false),
+                Some(Lookup::Absent) => {
+                    let name = BUCKETS.iter().find_map(|bucket| key.sort.strip_prefix(&*bucket.sort_prefix()));
+                    let log = in_the_log(name.unwrap_or(&key.sort));
+                    let absent = "There is no such row. It was never written, or it was removed by the application, by a \
+                                  cleanup or by TTL. A token without its row is invalid for ActingWeb.";
+                    (Vec::new(), format!("{absent} {log}"), false)
+                }
+                None | Some(Lookup::Unread) => (Vec::new(), "The row could not be read.".to_owned(), true),
             };
             Ok(Found { rows, without, incomplete })
         }

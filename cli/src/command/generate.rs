@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use clap::{CommandFactory, ValueEnum};
+use clap::ValueEnum;
 use clap_complete::Shell;
 
-use crate::args::Cli;
+use crate::args::{Cli, NAME};
 use crate::console::Console;
 use crate::fail::{DONE, Failure};
-
-const NAME: &str = "janitor";
 
 /// The completion script of one shell.
 pub fn completions(shell: Shell, console: &mut Console) -> Result<u8, Failure> {

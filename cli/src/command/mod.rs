@@ -17,7 +17,7 @@ pub mod ttl;
 mod ttl_row;
 
 use std::io::{BufRead, IsTerminal};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use jobs::run::clock::Watch;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -49,20 +49,16 @@ pub(crate) fn read_secret(what: &str) -> Result<String, Failure> {
 
 /// Has Ctrl-C, or a SIGTERM, stop the run after what is in flight; a second one ends the program at once.
 pub(crate) fn stop_on_signals(watch: &'static Watch) {
-    static ASKED: AtomicBool = AtomicBool::new(false);
     // Before anything is asked: a signal that comes while nobody listens ends the program without a word.
     let mut signals = Signals::listen();
     tokio::spawn(async move {
-        loop {
-            signals.next().await;
-            if ASKED.swap(true, Ordering::Relaxed) {
-                std::process::exit(i32::from(crate::fail::UNFINISHED));
-            }
-            watch.stop();
-            if !ASKING.load(Ordering::Relaxed) {
-                eprintln!("\nstopping after what is in flight; once more to stop at once");
-            }
+        signals.next().await;
+        watch.stop();
+        if !ASKING.load(Ordering::Relaxed) {
+            eprintln!("\nstopping after what is in flight; once more to stop at once");
         }
+        signals.next().await;
+        std::process::exit(i32::from(crate::fail::UNFINISHED));
     });
 }
 
@@ -77,16 +73,11 @@ impl Signals {
 
     /// Waits for the next one.
     pub(crate) async fn next(&mut self) {
-        async fn one(signal: &mut Option<Signal>) {
-            match signal {
-                Some(signal) => drop(signal.recv().await),
-                None => std::future::pending().await,
-            }
-        }
         let [interrupt, terminate] = &mut self.0;
         tokio::select! {
-            () = one(interrupt) => {}
-            () = one(terminate) => {}
+            Some(()) = async { interrupt.as_mut()?.recv().await } => {}
+            Some(()) = async { terminate.as_mut()?.recv().await } => {}
+            else => std::future::pending().await,
         }
     }
 }

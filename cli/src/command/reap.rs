@@ -6,7 +6,7 @@ use serde_json::json;
 use shared::settings::{Mode, Settings};
 use shared::time::Utc;
 
-use super::runs::{Deed, Which};
+use super::runs::{Which, verb};
 use super::stop_on_signals;
 use crate::args::{Common, Reaping};
 use crate::console::Console;
@@ -25,12 +25,12 @@ const NAP: Duration = Duration::from_millis(200);
 pub async fn run(common: &Common, options: &Reaping, console: &mut Console) -> Result<u8, Failure> {
     let mode = if options.apply { Mode::Delete } else { Mode::DryRun };
     let screen = console.screen;
-    let target = Target::new(common, common.with(&options.flags), Which::Cleanup.purpose()).await?;
+    let target = Target::new(common, Which::Cleanup.purpose()).await?;
     let for_repair = target.settings_for(Which::Repair.purpose())?;
-    target.place().await?;
+    target.open().await?;
     stop_on_signals(target.watch);
     let jitter = (options.every / JITTER_DIVISOR).min(JITTER_MOST).mul_f64(fastrand::f64());
-    if !screen.quiet && !screen.json {
+    if screen.advises() {
         let (every, first) = (seconds(options.every.as_secs()), seconds(jitter.as_secs()));
         console.line(format_args!("cleaning every {every}, first in {first}"))?;
         console.out.flush()?;
@@ -65,7 +65,7 @@ async fn health(
     mode: Mode,
     screen: Screen,
 ) -> Result<String, Failure> {
-    let (at, deed) = (now(), Deed::of(settings));
+    let (at, verb) = (now(), verb(settings));
     let result = Box::pin(which.run(target, settings, mode)).await;
     Ok(match result {
         Err(failure) if failure.code == USAGE => return Err(failure),
@@ -83,7 +83,7 @@ async fn health(
             which.name(),
             report.outcome.name(),
             grouped(report.counts.rows_read()),
-            if mode == Mode::DryRun { format!("would {}", deed.infinitive) } else { deed.past.to_owned() },
+            if mode == Mode::DryRun { format!("would {verb}") } else { format!("{verb}d") },
             grouped(report.counts.rows_ended()),
             grouped(report.counts.rows_skipped()),
             units(report.usage.read_units),

@@ -26,33 +26,31 @@ struct Pass {
 
 /// # Errors
 /// When the table could not be read or written, or the restore was not confirmed.
-pub async fn restore(common: &Common, options: &Restoring, console: &mut Console) -> Result<u8, Failure> {
+pub async fn restore(mut common: Common, options: &Restoring, console: &mut Console) -> Result<u8, Failure> {
     console.can_ask(options.applying)?;
-    let mut overrides = common.overrides();
-    overrides.extend(options.retire_days.map(|days| ("retire_days".to_owned(), days.into())));
-    let target = Target::new(common, overrides, Purpose::Explain).await?;
-    let place = target.place().await?;
+    common.overrides.extend(options.retire_days.map(|days| ("retire_days".to_owned(), days.into())));
+    let target = Target::new(&common, Purpose::Explain).await?;
+    let place = target.place(&target.open().await?);
     stop_on_signals(target.watch);
     if !options.applying.yes {
         let dry = pass(&target, options, true, console.screen).await?;
-        report(&dry, &target, &place, console)?;
+        report(&dry, &place, console)?;
         let found = dry.restored.sum(|counts| counts.restored);
-        let may_go_on = found > 0 && code(&dry)? == DONE && !target.watch.is_stopped();
-        if !options.applying.apply || !may_go_on {
-            if may_go_on {
-                console.hint("Nothing was written. To put them back, run it again with --apply.")?;
-            }
-            return code(&dry);
+        let code = code(&dry)?;
+        if found == 0 || code != DONE || target.watch.is_stopped() {
+            return Ok(code);
         }
-        let what = format!(
-            "This puts the TTL of {} rows of {} back, for at least as many write units. {NEXT_RUN}",
-            grouped(found),
-            place.of(&target.settings.table),
-        );
+        if !options.applying.apply {
+            console.hint("Nothing was written. To put them back, run it again with --apply.")?;
+            return Ok(code);
+        }
+        let rows = grouped(found);
+        let what =
+            format!("This puts the TTL of {rows} rows of {place} back, for at least as many write units. {NEXT_RUN}");
         console.confirm(&what, "put them back", "nothing was written", target.watch).await?;
     }
     let real = pass(&target, options, false, console.screen).await?;
-    report(&real, &target, &place, console)?;
+    report(&real, &place, console)?;
     code(&real)
 }
 
@@ -98,55 +96,50 @@ fn code(pass: &Pass) -> Result<u8, Failure> {
     }
 }
 
-fn report(pass: &Pass, target: &Target, place: &Place, console: &mut Console) -> io::Result<()> {
+fn report(pass: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
     let Pass { dry, restored, usage } = pass;
     let sum = |of: fn(&Counts) -> u64| restored.sum(of);
-    if console.screen.json {
-        return console.line(json!({
-            "table": target.settings.table,
-            "account": place.account,
-            "region": place.region,
-            "mode": if *dry { "dry-run" } else { "write" },
-            "complete": !restored.stopped && restored.fault.is_none() && sum(|counts| counts.skipped) == 0,
-            "read": restored.read,
-            "retired": sum(|counts| counts.retired),
-            "restored": sum(|counts| counts.restored),
-            "rewritten": sum(|counts| counts.rewritten),
-            "lost_race": sum(|counts| counts.lost_race),
-            "skipped": sum(|counts| counts.skipped),
-            "buckets": restored.buckets,
-            "capacity": {"read_units": usage.read_units, "write_units": usage.write_units},
-            "requests": usage.requests,
-        }));
-    }
-    let what = if *dry { "dry run of the " } else { "" };
-    console.head(&format!("{what}restore of retired rows on {}", place.head(&target.settings.table)))?;
-    if sum(|counts| counts.retired) == 0 {
+    let document = json!({
+        "table": place.table,
+        "account": place.account,
+        "region": place.region,
+        "mode": if *dry { "dry-run" } else { "write" },
+        "complete": !restored.stopped && restored.fault.is_none() && sum(|counts| counts.skipped) == 0,
+        "read": restored.read,
+        "retired": sum(|counts| counts.retired),
+        "restored": sum(|counts| counts.restored),
+        "rewritten": sum(|counts| counts.rewritten),
+        "lost_race": sum(|counts| counts.lost_race),
+        "skipped": sum(|counts| counts.skipped),
+        "buckets": restored.buckets,
+        "capacity": {"read_units": usage.read_units, "write_units": usage.write_units},
+        "requests": usage.requests,
+    });
+    console.answer(&document, |console| tell(pass, place, console))
+}
+
+fn tell(Pass { dry, restored, usage }: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
+    let (what, done, verb) =
+        if *dry { ("dry run of the ", "to restore", "would restore") } else { ("", "restored", "restored") };
+    console.head(&format!("{what}restore of retired rows on {}", place.head()))?;
+    if restored.sum(|counts| counts.retired) == 0 {
         let none = "No such row is retired. A row that was deleted, by a run, by TTL or by `janitor revoke`, cannot be restored.";
         return console.say("", none);
     }
-    let rows: Vec<Vec<String>> = restored
-        .buckets
-        .iter()
-        .filter(|(_, counts)| counts.retired > 0)
-        .map(|(name, counts)| {
-            let until = counts.until.map_or_else(String::new, |until| Utc(EpochSeconds::new(until)).to_string());
-            vec![name.clone(), grouped(counts.retired), grouped(counts.restored), until, reasons(&counts.reasons)]
-        })
-        .collect();
-    let done = if *dry { "to restore" } else { "restored" };
-    console.table(&["bucket", "retired", done, "gone from", "why"], &rows)?;
-    let verb = if *dry { "would restore" } else { "restored" };
-    let (back, read) = (grouped(sum(|counts| counts.restored)), grouped(restored.read));
+    let retired = restored.buckets.iter().filter(|(_, counts)| counts.retired > 0);
+    let rows = retired.map(|(name, counts)| {
+        let until = counts.until.map_or_else(String::new, |until| Utc(EpochSeconds::new(until)).to_string());
+        vec![name.clone(), grouped(counts.retired), grouped(counts.restored), until, reasons(&counts.reasons)]
+    });
+    console.table(&["bucket", "retired", done, "gone from", "why"], &rows.collect::<Vec<_>>())?;
+    let (back, read) = (grouped(restored.sum(|counts| counts.restored)), grouped(restored.read));
     console.line(format_args!("\n{verb} {back} of {read} rows read"))?;
     console.used(*usage)?;
+    let rewritten = "were written by the application since they were retired, and were left alone";
     console.rows_that(&[
-        (
-            sum(|counts| counts.rewritten),
-            "were written by the application since they were retired, and were left alone",
-        ),
-        (sum(|counts| counts.lost_race), "changed or were removed in the meantime, and were left alone"),
-        (sum(|counts| counts.skipped), "could not be read or written: run it again"),
+        (restored.sum(|counts| counts.rewritten), rewritten),
+        (restored.sum(|counts| counts.lost_race), "changed or were removed in the meantime, and were left alone"),
+        (restored.sum(|counts| counts.skipped), "could not be read or written: run it again"),
     ])?;
-    if console.screen.quiet { Ok(()) } else { console.say("note: ", NEXT_RUN) }
+    console.note("note: ", NEXT_RUN)
 }

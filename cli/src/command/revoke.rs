@@ -16,20 +16,19 @@ use shared::time::EpochSeconds;
 
 use super::explain::from_now;
 use super::{read_secret, stop_on_signals};
-use crate::args::{Common, Revoking};
+use crate::args::{Applying, Common, Revoking};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
-use crate::screen::grouped;
+use crate::screen::{counted, grouped};
 use crate::target::{Place, Target};
 
 /// Rows that are listed on a screen; the JSON document lists them all.
 const MOST_LISTED: usize = 500;
 
 /// What the answer is about.
-struct About<'a> {
-    selector: &'a Selector,
-    table: &'a str,
-    place: &'a Place,
+struct About {
+    selector: Selector,
+    place: Place,
     now: EpochSeconds,
     reach: Reach,
     /// Read units of one reading of the whole table.
@@ -39,35 +38,34 @@ struct About<'a> {
 /// Deletes that were not finished are reported, not an error.
 pub async fn revoke(common: &Common, options: &Revoking, console: &mut Console) -> Result<u8, Failure> {
     let screen = console.screen;
+    let Applying { apply, yes } = options.applying;
     console.can_ask(options.applying)?;
     let selector = selector(options)?;
-    let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
-    let place = target.place().await?;
+    let target = Target::new(common, Purpose::Cleanup).await?;
     let table = target.open().await?;
     stop_on_signals(target.watch);
-    let reading = if options.applying.apply { Consistency::Strong } else { Consistency::Eventual };
+    let reading = if apply { Consistency::Strong } else { Consistency::Eventual };
+    let mut selection = Selection::new(selector.clone());
     let about = About {
-        selector: &selector,
-        table: &target.settings.table,
-        place: &place,
-        now: table.clock().now(),
         reach: Reach::of(&selector),
+        selector,
+        place: target.place(&table),
+        now: table.clock().now(),
         table_units: reading.units(table.figures().bytes),
     };
     if !screen.json {
-        about.announce(options.applying.apply, console)?;
+        about.announce(apply, console)?;
     }
-    let mut selection = Selection::new(selector.clone());
     let search = Box::pin(revoke::find(&table, &mut selection, reading));
     let found = screen.while_watching("revoke", target.watch, search).await.map_err(unsearched)?;
-    if found.rows.is_empty() || !options.applying.apply || !options.applying.yes {
+    if found.rows.is_empty() || !apply || !yes {
         about.report_found(&found, table.usage(), console)?;
         if found.rows.is_empty() {
             return Ok(FINDINGS);
         }
-        if !options.applying.apply || screen.json {
-            console
-                .hint("Nothing was deleted. To delete these rows, live ones included, run it again with --apply.")?;
+        if !apply || screen.json {
+            let hint = "Nothing was deleted. To delete these rows, live ones included, run it again with --apply.";
+            console.hint(hint)?;
             return Ok(DONE);
         }
         about.ask(&found, target.watch, console).await?;
@@ -75,7 +73,7 @@ pub async fn revoke(common: &Common, options: &Revoking, console: &mut Console) 
     pause::check(&table, table.clock()).await?;
     let deletes = Box::pin(revoke::remove(&table, &mut selection, found));
     let result = screen.while_watching("revoke", target.watch, deletes).await;
-    about.report_result(&result, !options.applying.yes, table.usage(), console)?;
+    about.report_result(&result, !yes, table.usage(), console)?;
     Ok(if is_done(&result) { DONE } else { UNFINISHED })
 }
 
@@ -128,19 +126,15 @@ fn why_unfinished(result: &RevokeResult) -> Option<String> {
     }
 }
 
-/// Rows, and what became of them.
-type Listed<'a> = [(&'a Revoked, Option<Fate>)];
-
-/// The document that `--json` prints.
+/// The document that `--json` prints. The text is made from it.
 #[derive(Serialize)]
 struct Document<'a> {
     mode: &'static str,
     complete: bool,
     by: &'static str,
     id: String,
-    table: &'a str,
-    account: &'a str,
-    region: &'a str,
+    #[serde(flatten)]
+    place: &'a Place,
     now: i64,
     found: usize,
     found_more: bool,
@@ -170,14 +164,14 @@ struct RowShown {
     fate: &'static str,
 }
 
-impl About<'_> {
+impl About {
     fn announce(&self, apply: bool, console: &mut Console) -> io::Result<()> {
         let head = format!(
             "{}revoke by {} {} on {}",
             if apply { "" } else { "dry run of " },
             self.selector.into_str(),
             Masked(self.selector.id()),
-            self.place.head(self.table)
+            self.place.head()
         );
         console.line(console.screen.head(&head))?;
         if !console.screen.quiet {
@@ -207,42 +201,38 @@ impl About<'_> {
              Their users are signed out at once, and the rows cannot be restored.",
             grouped(found.rows.len() as u64),
             grouped(live as u64),
-            self.place.of(self.table),
+            self.place,
             grouped(write_units),
         );
         console.confirm(&warning, "delete them", "nothing was deleted", watch).await
     }
 
-    fn remaining(&self, listed: &Listed, counts: (u64, u64, u64)) -> Vec<Remaining> {
-        revoke::remaining(self.selector, listed.iter().map(|(row, _)| *row), self.now, counts)
-    }
-
     fn report_found(&self, found: &Found, usage: Usage, console: &mut Console) -> io::Result<()> {
-        let listed: Vec<(&Revoked, Option<Fate>)> = found.rows.iter().map(|row| (row, None)).collect();
-        let remaining = self.remaining(&listed, (found.unreadable, found.unassigned_sessions, 0));
-        if console.screen.json {
-            let document = Document {
-                unreadable: found.unreadable,
-                found_more: found.more,
-                ..self.document(&listed, &remaining, None, usage)
-            };
-            return console.document(&document);
-        }
-        if found.rows.is_empty() {
-            let nothing = format!("no session, token or code of this {} is in the table", self.selector.into_str());
-            console.say("nothing found: ", &nothing)?;
-            return print_end(&[], found.unreadable, usage, console);
-        }
-        self.list(&listed, console)?;
-        let at_least = if found.more { "at least " } else { "" };
-        console.line("")?;
-        console.say("found ", &format!("{at_least}{}", self.summary(&listed)))?;
-        if found.more {
-            let most = grouped(MOST_HELD as u64);
-            let held = format!("at most {most} rows are held at a time: --apply continues until none is left");
-            console.say("note: ", &held)?;
-        }
-        print_end(&remaining, found.unreadable, usage, console)
+        let counts = (found.unreadable, found.unassigned_sessions, 0);
+        let remaining = revoke::remaining(&self.selector, found.rows.iter(), self.now, counts);
+        let rows = found.rows.iter().map(|row| self.row(row, "found")).collect();
+        let document = Document {
+            unreadable: found.unreadable,
+            found_more: found.more,
+            ..self.document(rows, &remaining, None, usage)
+        };
+        console.answer(&document, |console| {
+            if found.rows.is_empty() {
+                let nothing = format!("no session, token or code of this {} is in the table", document.by);
+                console.say("nothing found: ", &nothing)?;
+                return print_end(&[], found.unreadable, usage, console);
+            }
+            self.list(&document.rows.iter().collect::<Vec<_>>(), console)?;
+            let at_least = if found.more { "at least " } else { "" };
+            console.line("")?;
+            console.say("found ", &format!("{at_least}{}", document.summary()))?;
+            if found.more {
+                let most = grouped(MOST_HELD as u64);
+                let held = format!("at most {most} rows are held at a time: --apply continues until none is left");
+                console.say("note: ", &held)?;
+            }
+            print_end(&remaining, found.unreadable, usage, console)
+        })
     }
 
     fn report_result(
@@ -252,61 +242,47 @@ impl About<'_> {
         usage: Usage,
         console: &mut Console,
     ) -> io::Result<()> {
-        let listed: Vec<(&Revoked, Option<Fate>)> = result.rows.iter().map(|(row, fate)| (row, Some(*fate))).collect();
-        let left = listed.len() as u64 - result.count(Fate::Gone);
-        let remaining = self.remaining(&listed, (result.unreadable, result.unassigned_sessions, left));
-        if console.screen.json {
-            return console.document(&self.document(&listed, &remaining, Some(result), usage));
-        }
-        // Whoever was asked has seen them: then only those that are not as announced.
-        let news: Vec<_> = listed.iter().filter(|(_, fate)| !was_shown || *fate != Some(Fate::Gone)).copied().collect();
-        if !news.is_empty() {
-            self.list(&news, console)?;
-            console.line("")?;
-        }
-        console.say("of ", &self.summary(&listed))?;
-        for (n, what) in [
-            (Some(result.count(Fate::Gone)), "deleted, and confirmed by a consistent read"),
-            (Some(result.count(Fate::Unconfirmed)).filter(|n| *n > 0), "deleted, and not confirmed"),
-            (Some(result.count(Fate::Left)).filter(|n| *n > 0), "not deleted"),
-            (Some(result.issued_since).filter(|n| *n > 0), "of them were issued in the meantime"),
-        ] {
-            if let Some(n) = n {
-                console.line(format_args!("{:>8} {what}", grouped(n)))?;
+        let left = result.rows.len() as u64 - result.count(Fate::Gone);
+        let counts = (result.unreadable, result.unassigned_sessions, left);
+        let remaining = revoke::remaining(&self.selector, result.rows.iter().map(|(row, _)| row), self.now, counts);
+        let rows = result.rows.iter().map(|(row, fate)| self.row(row, fate.into_str())).collect();
+        let document = self.document(rows, &remaining, Some(result), usage);
+        console.answer(&document, |console| {
+            // Whoever was asked has seen them: then only those that are not as announced.
+            let is_news = |row: &&RowShown| !was_shown || row.fate != Fate::Gone.into_str();
+            let news: Vec<&RowShown> = document.rows.iter().filter(is_news).collect();
+            if !news.is_empty() {
+                self.list(&news, console)?;
+                console.line("")?;
             }
-        }
-        print_end(&remaining, result.unreadable, usage, console)?;
-        why_unfinished(result).map_or(Ok(()), |why| console.warn("unfinished: ", &why))
-    }
-
-    /// Rows by state and by bucket.
-    fn summary(&self, listed: &Listed) -> String {
-        let mut states: BTreeMap<State, u64> = BTreeMap::new();
-        listed.iter().for_each(|(row, _)| *states.entry(row.state(self.now)).or_default() += 1);
-        let states: Vec<String> =
-            states.iter().map(|(state, n)| format!("{} {}", grouped(*n), state.into_str())).collect();
-        let buckets: Vec<String> =
-            buckets(listed).iter().map(|(bucket, n)| format!("{} {bucket}", grouped(*n))).collect();
-        format!("{} rows ({}): {}", grouped(listed.len() as u64), states.join(", "), buckets.join(", "))
+            console.say("of ", &document.summary())?;
+            let deleted = grouped(document.deleted);
+            console.line(format_args!("{deleted:>8} deleted, and confirmed by a consistent read"))?;
+            console.counts(&[
+                (document.unconfirmed, "deleted, and not confirmed"),
+                (document.left, "not deleted"),
+                (document.issued_since, "of them were issued in the meantime"),
+            ])?;
+            print_end(&remaining, result.unreadable, usage, console)?;
+            document.unfinished.iter().try_for_each(|why| console.warn("unfinished: ", why))
+        })
     }
 
     /// Without columns that say the same of every row: the rest fits a terminal.
-    fn list(&self, listed: &Listed, console: &mut Console) -> io::Result<()> {
+    fn list(&self, listed: &[&RowShown], console: &mut Console) -> io::Result<()> {
         let time = |at: Option<i64>| at.map_or_else(String::new, |at| from_now(EpochSeconds::new(at).since(self.now)));
-        let shown = listed.iter().take(MOST_LISTED).map(|(row, fate)| self.row(row, *fate));
-        let mut rows: Vec<Vec<String>> = shown
-            .map(|row| {
-                vec![
-                    row.bucket.to_owned(),
-                    time(row.created_at),
-                    time(row.expires_at),
-                    row.state.into_str().to_owned(),
-                    row.fate.to_owned(),
-                    row.actor.unwrap_or_default(),
-                    row.name,
-                ]
-            })
-            .collect();
+        let cells = |row: &&RowShown| {
+            vec![
+                row.bucket.to_owned(),
+                time(row.created_at),
+                time(row.expires_at),
+                row.state.into_str().to_owned(),
+                row.fate.to_owned(),
+                row.actor.clone().unwrap_or_default(),
+                row.name.clone(),
+            ]
+        };
+        let mut rows: Vec<Vec<String>> = listed.iter().take(MOST_LISTED).map(cells).collect();
         let mut head = vec!["bucket", "created", "expires", "state", "fate", "actor", "name"];
         for column in ["fate", "actor"] {
             let at = head.iter().position(|name| *name == column).unwrap_or_default();
@@ -316,14 +292,10 @@ impl About<'_> {
             }
         }
         console.table(&head, &rows)?;
-        if listed.len() > MOST_LISTED {
-            let more = grouped((listed.len() - MOST_LISTED) as u64);
-            console.line(format_args!("... and {more} more: --json lists them all"))?;
-        }
-        Ok(())
+        console.more(listed.len(), MOST_LISTED)
     }
 
-    fn row(&self, row: &Revoked, fate: Option<Fate>) -> RowShown {
+    fn row(&self, row: &Revoked, fate: &'static str) -> RowShown {
         let (created, expires) = row.times();
         RowShown {
             bucket: row.bucket().name,
@@ -332,14 +304,14 @@ impl About<'_> {
             created_at: created.map(EpochSeconds::get),
             expires_at: expires.map(EpochSeconds::get),
             state: row.state(self.now),
-            fate: fate.map_or("found", |fate| fate.into_str()),
+            fate,
         }
     }
 
     /// The document of a search, or with `result` of a revocation.
     fn document(
         &self,
-        listed: &Listed,
+        rows: Vec<RowShown>,
         remaining: &[Remaining],
         result: Option<&RevokeResult>,
         usage: Usage,
@@ -350,11 +322,9 @@ impl About<'_> {
             complete: result.is_none_or(is_done),
             by: self.selector.into_str(),
             id: Masked(self.selector.id()).to_string(),
-            table: self.table,
-            account: &self.place.account,
-            region: &self.place.region,
+            place: &self.place,
             now: self.now.get(),
-            found: listed.len(),
+            found: rows.len(),
             found_more: false,
             deleted: count(Fate::Gone),
             unconfirmed: count(Fate::Unconfirmed),
@@ -362,8 +332,8 @@ impl About<'_> {
             issued_since: result.map_or(0, |result| result.issued_since),
             unreadable: result.map_or(0, |result| result.unreadable),
             unfinished: result.and_then(why_unfinished),
-            buckets: buckets(listed),
-            rows: listed.iter().map(|(row, fate)| self.row(row, *fate)).collect(),
+            buckets: tally(rows.iter().map(|row| row.bucket)),
+            rows,
             still_accepted: remaining.iter().map(|one| json!({"what": one.into_str(), "text": one.text()})).collect(),
             reach: self.reach,
             table_read_units: self.table_units,
@@ -373,10 +343,21 @@ impl About<'_> {
     }
 }
 
-fn buckets(listed: &Listed) -> BTreeMap<&'static str, u64> {
-    let mut buckets = BTreeMap::new();
-    listed.iter().for_each(|(row, _)| *buckets.entry(row.bucket().name).or_default() += 1);
-    buckets
+impl Document<'_> {
+    /// Rows by state and by bucket.
+    fn summary(&self) -> String {
+        let states = tally(self.rows.iter().map(|row| row.state));
+        let states = counted(states.iter().map(|(state, n)| (*n, state.into_str())));
+        let buckets = counted(self.buckets.iter().map(|(bucket, n)| (*n, bucket)));
+        format!("{} rows ({states}): {buckets}", grouped(self.rows.len() as u64))
+    }
+}
+
+fn tally<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, u64> {
+    items.fold(BTreeMap::new(), |mut counts, item| {
+        *counts.entry(item).or_default() += 1;
+        counts
+    })
 }
 
 fn print_end(remaining: &[Remaining], unreadable: u64, usage: Usage, console: &mut Console) -> io::Result<()> {

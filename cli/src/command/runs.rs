@@ -15,9 +15,9 @@ use super::stop_on_signals;
 use crate::args::{Common, Deleting};
 use crate::console::Console;
 use crate::fail::{DONE, Failure, UNFINISHED};
-use crate::flags::{Takes, in_flags};
+use crate::flags::in_flags;
 use crate::progress::at_pace;
-use crate::screen::{grouped, reasons, seconds, took, units};
+use crate::screen::{age, counted, grouped, reasons, seconds, took, units};
 use crate::target::{Place, Target};
 
 /// Rows that `--list` shows if it is not told how many.
@@ -63,18 +63,14 @@ impl Which {
 
 /// # Errors
 /// When the run failed, or was not confirmed.
-pub async fn run<T: Takes>(
-    which: Which,
-    common: &Common,
-    options: &Deleting<T>,
-    console: &mut Console,
-) -> Result<u8, Failure> {
+pub async fn run(which: Which, common: &Common, options: &Deleting, console: &mut Console) -> Result<u8, Failure> {
     let screen = console.screen;
     console.can_ask(options.applying)?;
-    let target = Target::new(common, common.with(&options.flags), which.purpose()).await?;
+    let target = Target::new(common, which.purpose()).await?;
     let run = |mode| Box::pin(which.run(&target, &target.settings, mode));
-    let place = target.place().await?;
-    let deed = Deed::of(&target.settings);
+    let table = target.open().await?;
+    let place = target.place(&table);
+    let verb = verb(&target.settings);
     stop_on_signals(target.watch);
     if options.list {
         let limit = options.limit.map_or(LISTED, usize::from);
@@ -83,7 +79,6 @@ pub async fn run<T: Takes>(
     }
     if options.applying.apply && !options.applying.yes {
         // Before the plan is made and confirmed.
-        let table = target.open().await?;
         run::check_lease(&table, table.clock()).await?;
     }
     if !options.applying.yes {
@@ -97,68 +92,50 @@ pub async fn run<T: Takes>(
             console.line(answer)?;
             return Ok(code(&dry));
         }
-        tell(which, &dry, deed, &place, console)?;
+        tell(which, &dry, verb, &place, console)?;
         if let Some(listing) = listing {
             tell_list(&listing, dry.now, console)?;
         }
         let may_go_on = dry.counts.rows_ended() > 0 && code(&dry) == DONE && !target.watch.is_stopped();
-        if !options.applying.apply || !may_go_on {
-            if may_go_on {
-                let Deed { infinitive, past, .. } = deed;
-                console.hint(&format!("Nothing was {past}. To {infinitive} them, run it again with --apply."))?;
-            }
+        if may_go_on && !options.applying.apply {
+            console.hint(&format!("Nothing was {verb}d. To {verb} them, run it again with --apply."))?;
+        }
+        if !may_go_on || !options.applying.apply {
             return Ok(code(&dry));
         }
         target.watch.plan();
         ask(&dry, &target, &place, console).await?;
     }
-    let report = screen.while_rows_are(deed.past, which.name(), target.watch, run(Mode::Delete)).await?;
-    if screen.json {
-        console.line(which.answer(&report))?;
-    } else {
-        tell(which, &report, deed, &place, console)?;
-    }
+    let past = format!("{verb}d");
+    let report = screen.while_rows_are(&past, which.name(), target.watch, run(Mode::Delete)).await?;
+    console.answer(&which.answer(&report), |console| tell(which, &report, verb, &place, console))?;
     Ok(code(&report))
 }
 
-/// What a run does with dead rows, in words.
-#[derive(Clone, Copy)]
-pub(crate) struct Deed {
-    pub(crate) infinitive: &'static str,
-    pub(crate) past: &'static str,
-    /// How it can be undone.
-    afterwards: &'static str,
-}
-
-impl Deed {
-    pub(crate) fn of(settings: &Settings) -> Self {
-        match settings.expired_rows {
-            ExpiredRows::Delete => Self { infinitive: "delete", past: "deleted", afterwards: "" },
-            ExpiredRows::Retire => Self {
-                infinitive: "retire",
-                past: "retired",
-                afterwards: " Until DynamoDB removes them, `janitor restore` puts them back.",
-            },
-        }
+/// What a run does with dead rows; with a `d` after it, what it has done with them.
+pub(crate) fn verb(settings: &Settings) -> &'static str {
+    match settings.expired_rows {
+        ExpiredRows::Delete => "delete",
+        ExpiredRows::Retire => "retire",
     }
 }
 
 /// Names what is about to happen, and asks.
 async fn ask(dry: &RunReport, target: &Target, place: &Place, console: &mut Console) -> Result<(), Failure> {
-    let (rows, deed) = (grouped(dry.counts.rows_ended()), Deed::of(&target.settings));
+    let (rows, verb) = (grouped(dry.counts.rows_ended()), verb(&target.settings));
     let Progress { dead_units, write_pace, .. } = target.watch.progress();
     let at = write_pace.map_or_else(String::new, |pace| format!(" at {} per second", units(pace)));
     // The rows are read again, while the writes keep to the pace.
-    let took = at_pace(dead_units, write_pace).max(dry.elapsed_ms.div_ceil(1_000));
+    let took = seconds(at_pace(dead_units, write_pace).max(dry.elapsed_ms.div_ceil(1_000)));
+    let afterwards = match target.settings.expired_rows {
+        ExpiredRows::Delete => "",
+        ExpiredRows::Retire => " Until DynamoDB removes them, `janitor restore` puts them back.",
+    };
     let what = format!(
-        "This {}s {rows} rows of {}. It uses about {} write units{at}, and takes about {}.{}",
-        deed.infinitive,
-        place.of(&dry.table),
-        grouped(dead_units),
-        seconds(took),
-        deed.afterwards,
+        "This {verb}s {rows} rows of {place}. It uses about {} write units{at}, and takes about {took}.{afterwards}",
+        grouped(dead_units)
     );
-    let (them, nothing) = (format!("{} them", deed.infinitive), format!("nothing was {}", deed.past));
+    let (them, nothing) = (format!("{verb} them"), format!("nothing was {verb}d"));
     console.confirm(&what, &them, &nothing, target.watch).await
 }
 
@@ -176,14 +153,14 @@ fn code(report: &RunReport) -> u8 {
     }
 }
 
-fn tell(which: Which, report: &RunReport, deed: Deed, place: &Place, console: &mut Console) -> io::Result<()> {
+fn tell(which: Which, report: &RunReport, verb: &str, place: &Place, console: &mut Console) -> io::Result<()> {
     let dry = report.mode == Mode::DryRun;
     let job = match which {
         Which::Cleanup => "the cleanup",
         Which::Repair => "the index repair",
     };
     let what = if dry { "dry run of " } else { "" };
-    console.head(&format!("{what}{job} on {}", place.head(&report.table)))?;
+    console.head(&format!("{what}{job} on {}", place.head()))?;
     let counts = &report.counts;
     let line =
         |name: &str, read: u64, deleted: u64, why: String| vec![name.to_owned(), grouped(read), grouped(deleted), why];
@@ -192,30 +169,24 @@ fn tell(which: Which, report: &RunReport, deed: Deed, place: &Place, console: &m
         .iter()
         .map(|(name, counts)| {
             let ended = if counts.retired.is_empty() { &counts.deleted } else { &counts.retired };
-            let why = [reasons(ended), reasons(&counts.kept)];
-            let why = match [why[0].is_empty(), why[1].is_empty()] {
-                [false, false] => format!("{} | kept: {}", why[0], why[1]),
-                [false, true] => why[0].clone(),
-                [true, false] => format!("kept: {}", why[1]),
-                [true, true] => String::new(),
-            };
-            line(name, counts.read, counts.deleted_total() + counts.retired_total(), why)
+            let kept = (!counts.kept.is_empty()).then(|| format!("kept: {}", reasons(&counts.kept)));
+            let why: Vec<String> = (!ended.is_empty()).then(|| reasons(ended)).into_iter().chain(kept).collect();
+            line(name, counts.read, counts.deleted_total() + counts.retired_total(), why.join(" | "))
         })
         .collect();
     if counts.rows_unknown() > 0 {
         rows.push(line("unknown", counts.rows_unknown(), 0, "never touched".to_owned()));
     }
     rows.push(line("all", counts.rows_read(), counts.rows_ended(), String::new()));
-    let Deed { infinitive, past, .. } = deed;
-    let ended = if dry { format!("to {infinitive}") } else { past.to_owned() };
-    console.table(&["bucket", "read", &ended, "why"], &rows)?;
+    let (column, done) =
+        if dry { (format!("to {verb}"), format!("would {verb}")) } else { (format!("{verb}d"), format!("{verb}d")) };
+    console.table(&["bucket", "read", &column, "why"], &rows)?;
     if let Some(next) = &report.next {
         console.say("not reached: ", &not_reached(which, next, counts, place))?;
     }
     let usage = &report.usage;
-    let verb = if dry { format!("would {infinitive}") } else { past.to_owned() };
     let (ended, read) = (grouped(counts.rows_ended()), grouped(counts.rows_read()));
-    console.line(format_args!("\n{verb} {ended} of {read} rows read"))?;
+    console.line(format_args!("\n{done} {ended} of {read} rows read"))?;
     let estimated = if usage.write_units_estimated { " (in part by the rows' sizes)" } else { "" };
     let (requests, took) = (grouped(usage.requests), took(report.elapsed_ms));
     let (read, write) = (units(usage.read_units), units(usage.write_units));
@@ -225,24 +196,20 @@ fn tell(which: Which, report: &RunReport, deed: Deed, place: &Place, console: &m
         (counts.rows_skipped(), "could not be read or deleted"),
     ])?;
     if let Some(findings) = report.findings.as_object() {
-        let found: Vec<String> = findings
-            .iter()
-            .filter_map(|(name, n)| Some(format!("{} {}", grouped(n.as_u64()?), name.replace('_', " "))))
-            .collect();
-        console.say("found: ", &found.join(", "))?;
+        let found = findings.iter().filter_map(|(name, n)| Some((n.as_u64()?, name.replace('_', " "))));
+        console.say("found: ", &counted(found))?;
     }
     report.notes.iter().try_for_each(|note| console.warn("note: ", &in_flags(note)))
 }
 
 fn tell_list(listing: &Listing, now: i64, console: &mut Console) -> io::Result<()> {
-    let age = |at: i64| seconds(u64::try_from(now.saturating_sub(at)).unwrap_or(0));
     let line = |row: &Listed| {
-        let age = row.created_at.map_or_else(String::new, age);
+        let age = row.created_at.map_or_else(String::new, |at| age(at, now));
         vec![row.bucket.to_owned(), age, row.reason.replace('_', " "), row.owner.clone(), row.name.clone()]
     };
     let rows: Vec<Vec<String>> = listing.rows.iter().map(line).collect();
-    let table = console.screen.table(&["bucket", "age", "reason", "owner", "name"], &rows);
-    console.line(format_args!("\n{}", table.trim_end()))?;
+    console.line("")?;
+    console.table(&["bucket", "age", "reason", "owner", "name"], &rows)?;
     let (listed, matching) = (rows.len() as u64, listing.matching);
     let more = if listed < matching { ": --limit, --bucket and --owner show others" } else { "" };
     console.line(format_args!("\nlisted {} of {} rows{more}", grouped(listed), grouped(matching)))

@@ -3,7 +3,6 @@
 use std::io;
 
 use jobs::status::{self, LastRun, Status};
-use jobs::store::InspectTable;
 use shared::settings::Purpose;
 
 use super::audit::in_words;
@@ -11,27 +10,23 @@ use super::stop_on_signals;
 use crate::args::Common;
 use crate::console::Console;
 use crate::fail::{DONE, Failure};
-use crate::screen::{grouped, seconds};
+use crate::screen::{age, grouped, seconds};
 use crate::target::{Place, Target};
 
 /// # Errors
 /// When the table could not be read.
 pub async fn status(common: &Common, console: &mut Console) -> Result<u8, Failure> {
-    let target = Target::new(common, common.overrides(), Purpose::Metrics).await?;
+    let target = Target::new(common, Purpose::Metrics).await?;
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
     let work = Box::pin(status::status(&table, &target.settings, table.clock()));
     let status = console.screen.while_watching("status", target.watch, work).await?;
-    if console.screen.json {
-        console.document(&status)?;
-    } else {
-        tell(&status, &Place::new(table.figures()), console)?;
-    }
+    console.answer(&status, |console| tell(&status, &target.place(&table), console))?;
     Ok(DONE)
 }
 
 fn tell(status: &Status, place: &Place, console: &mut Console) -> io::Result<()> {
-    console.head(&place.head(&status.table))?;
+    console.head(&place.head())?;
     let pause = status.pause.as_ref().map_or_else(|| "not paused".to_owned(), ToString::to_string);
     let lease = status.lease.as_ref().map_or_else(
         || "free: no run is working".to_owned(),
@@ -65,7 +60,7 @@ fn tell(status: &Status, place: &Place, console: &mut Console) -> io::Result<()>
 
 fn last(run: Option<&LastRun>, now: i64) -> String {
     let Some(run) = run else { return "no run has deleted here yet".to_owned() };
-    let ago = seconds(now.saturating_sub(run.at).max(0).unsigned_abs());
+    let ago = age(run.at, now);
     let next = run.next_at.saturating_sub(now);
     let next = match u64::try_from(next) {
         Ok(seconds_left) => format!("next expected in {}", seconds(seconds_left)),

@@ -16,68 +16,60 @@ use crate::args::{Applying, Common, TtlCommand};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure};
 use crate::screen::seconds;
-use crate::target::{Place, Target, now};
+use crate::target::{Target, now};
 
 /// The warning before TTL is switched on.
 const ENABLING: &str = "From then on DynamoDB removes every row whose ttl_timestamp has passed, within days and permanently: also a \
     row that is alive by its own fields, which janitor cleanup keeps and counts as a contradiction. Check that count \
     first: switching TTL off again takes an hour.";
+const BEING_ENABLED: &str =
+    "DynamoDB is switching TTL on, which takes up to an hour; janitor ttl status shows when it is on";
 /// The pause between two reads of the setting.
 const POLL: Duration = Duration::from_secs(2);
 
 pub async fn ttl(common: &Common, command: &TtlCommand, console: &mut Console) -> Result<u8, Failure> {
-    let target = Target::new(common, common.overrides(), Purpose::Cleanup).await?;
+    let target = Target::new(common, Purpose::Cleanup).await?;
     match command {
         TtlCommand::Status => status(&target, console).await,
         TtlCommand::Enable { applying, wait } => enable(&target, *applying, *wait, console).await,
-        TtlCommand::Get { row } => get(&target, row, console).await,
+        TtlCommand::Get(row) => get(&target, row, console).await,
         TtlCommand::Set { row, seconds, applying } => {
             change(&target, row, Some(now().plus(*seconds)), *applying, console).await
         }
         TtlCommand::Remove { row, applying } => change(&target, row, None, *applying, console).await,
-        TtlCommand::Backfill { applying } => backfill::backfill(&target, *applying, console).await,
+        TtlCommand::Backfill(applying) => backfill::backfill(&target, *applying, console).await,
     }
-}
-
-fn is_ours(attribute: &str) -> bool {
-    attribute == TTL_ATTRIBUTE
 }
 
 /// The setting in one word, its attribute, and the setting in words.
 fn in_words(setting: &TtlSetting) -> (&'static str, Option<&str>, String) {
-    match setting {
-        TtlSetting::Off => ("off", None, "TTL is off: DynamoDB removes no row by itself".to_owned()),
-        TtlSetting::On { attribute } if is_ours(attribute) => (
-            "on",
-            Some(attribute),
-            format!("TTL is on for {attribute}: DynamoDB removes rows within days of it, for free"),
-        ),
-        TtlSetting::On { attribute } => (
-            "on",
-            Some(attribute),
-            format!("TTL is on for {attribute}, not for {TTL_ATTRIBUTE}: DynamoDB removes none of ActingWeb's rows"),
-        ),
+    let (state, attribute, words) = match setting {
+        TtlSetting::Off => return ("off", None, "TTL is off: DynamoDB removes no row by itself".to_owned()),
+        TtlSetting::On { attribute } if attribute == TTL_ATTRIBUTE => {
+            ("on", attribute, format!("on for {attribute}: DynamoDB removes rows within days of it, for free"))
+        }
+        TtlSetting::On { attribute } => {
+            let others =
+                format!("on for {attribute}, not for {TTL_ATTRIBUTE}: DynamoDB removes none of ActingWeb's rows");
+            ("on", attribute, others)
+        }
         TtlSetting::Enabling { attribute } => {
-            ("enabling", Some(attribute), format!("TTL is being switched on for {attribute}: that takes up to an hour"))
+            ("enabling", attribute, format!("being switched on for {attribute}: that takes up to an hour"))
         }
-        TtlSetting::Disabling { attribute } => {
-            ("disabling", Some(attribute), format!("TTL is being switched off for {attribute}"))
-        }
-    }
+        TtlSetting::Disabling { attribute } => ("disabling", attribute, format!("being switched off for {attribute}")),
+    };
+    (state, Some(attribute), format!("TTL is {words}"))
 }
 
 async fn status(target: &Target, console: &mut Console) -> Result<u8, Failure> {
     let setting = target.open_to_read().await?.ttl_setting().await?;
     let (state, attribute, words) = in_words(&setting);
-    let on = matches!(&setting, TtlSetting::On { attribute } if is_ours(attribute));
-    if console.screen.json {
-        console.line(json!({"table": target.settings.table, "state": state, "attribute": attribute, "on": on}))?;
-    } else {
-        console.say("", &format!("table {}: {words}", target.settings.table))?;
-        if !on && !console.screen.quiet {
-            console.line("To switch it on: janitor ttl enable")?;
-        }
-    }
+    let on = matches!(&setting, TtlSetting::On { attribute } if attribute == TTL_ATTRIBUTE);
+    let table = &target.settings.table;
+    console.answer(&json!({"table": table, "state": state, "attribute": attribute, "on": on}), |console| {
+        console.say("", &format!("table {table}: {words}"))?;
+        if on { Ok(()) } else { console.note("", "To switch it on: janitor ttl enable") }
+    })?;
     Ok(if on { DONE } else { FINDINGS })
 }
 
@@ -87,18 +79,18 @@ async fn enable(target: &Target, applying: Applying, wait: Duration, console: &m
     let name = &target.settings.table;
     let setting = table.ttl_setting().await?;
     let (_, attribute, words) = in_words(&setting);
-    let (outcome, text, code) = match (ttl::plan(&setting, false), applying.apply) {
-        (TtlStep::Accept, _) => ("was-on", words, DONE),
-        (TtlStep::AcceptEnabling, _) => ("being-enabled", words, DONE),
+    let (outcome, text) = match (ttl::plan(&setting, false), applying.apply) {
+        (TtlStep::Accept, _) => ("was-on", words),
+        (TtlStep::AcceptEnabling, _) => ("being-enabled", words),
         (TtlStep::Refuse, _) => return Err(other_attribute(name, attribute.unwrap_or_default())),
         (TtlStep::Enable, false) => {
-            ("would-enable", format!("would switch TTL on for {TTL_ATTRIBUTE}; run it again with --apply"), DONE)
+            ("would-enable", format!("would switch TTL on for {TTL_ATTRIBUTE}; run it again with --apply"))
         }
-        (TtlStep::Wait(_), false) => ("would-wait", format!("{words}; with --apply this waits for it"), DONE),
+        (TtlStep::Wait(_), false) => ("would-wait", format!("{words}; with --apply this waits for it")),
         (TtlStep::Enable | TtlStep::Wait(_), true) => {
             stop_on_signals(target.watch);
             if !applying.yes {
-                let place = Place::new(table.figures()).of(name);
+                let place = target.place(&table);
                 let what = format!("This switches TTL on for {TTL_ATTRIBUTE} of {place}. {ENABLING}");
                 console.confirm(&what, "switch it on", "nothing was changed", target.watch).await?;
             }
@@ -106,26 +98,18 @@ async fn enable(target: &Target, applying: Applying, wait: Duration, console: &m
             let line = |took: Duration| format!("waiting for DynamoDB to switch TTL on: {}", seconds(took.as_secs()));
             let work = ttl::switch_on(&table, name, &clock, POLL);
             match console.screen.while_telling(line, work).await.map_err(|error| switch_failed(error, name))? {
-                Switched::WasOn => ("was-on", format!("TTL is on for {TTL_ATTRIBUTE}"), DONE),
-                Switched::NowOn => ("now-on", format!("TTL is now on for {TTL_ATTRIBUTE}"), DONE),
-                Switched::BeingEnabled => (
-                    "being-enabled",
-                    "DynamoDB is switching TTL on, which takes up to an hour; janitor ttl status shows when it is on"
-                        .to_owned(),
-                    DONE,
-                ),
+                Switched::WasOn => ("was-on", format!("TTL is on for {TTL_ATTRIBUTE}")),
+                Switched::NowOn => ("now-on", format!("TTL is now on for {TTL_ATTRIBUTE}")),
+                Switched::BeingEnabled => ("being-enabled", BEING_ENABLED.to_owned()),
             }
         }
     };
-    if console.screen.json {
-        console.line(json!({"table": name, "outcome": outcome, "applied": applying.apply}))?;
-    } else {
+    console.answer(&json!({"table": name, "outcome": outcome, "applied": applying.apply}), |console| {
         console.say("", &format!("table {name}: {text}"))?;
-        if outcome.starts_with("would-") && !console.screen.quiet {
-            console.warn("warning: ", ENABLING)?;
-        }
-    }
-    Ok(code)
+        let is_planned = outcome.starts_with("would-") && !console.screen.quiet;
+        if is_planned { console.warn("warning: ", ENABLING) } else { Ok(()) }
+    })?;
+    Ok(DONE)
 }
 
 fn other_attribute(table: &str, attribute: &str) -> Failure {

@@ -3,8 +3,8 @@
 use dynamo::Dynamo;
 use jobs::explain::Shown;
 use jobs::run::pause;
-use jobs::store::{InspectTable, ReadRows, WriteTtl};
-use serde_json::{Value, json};
+use jobs::store::{ReadRows, WriteTtl};
+use serde_json::json;
 use shared::bucket::{Bucket, TTL_SKEW_SECONDS};
 use shared::integrity::Lookup;
 use shared::row::{Raw, Row, Ttl};
@@ -15,7 +15,7 @@ use super::stop_on_signals;
 use crate::args::{Applying, RowName};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
-use crate::target::{Place, Target, now};
+use crate::target::{Target, now};
 
 async fn read(table: &Dynamo, row: &RowName) -> Result<Option<Row>, Failure> {
     let key = key(&row.owner, &row.bucket, &row.name)?;
@@ -32,16 +32,20 @@ async fn read(table: &Dynamo, row: &RowName) -> Result<Option<Row>, Failure> {
 }
 
 fn report_absence(console: &mut Console) -> Result<u8, Failure> {
-    if console.screen.json {
-        console.line(json!({"found": false}))?;
-    } else {
-        console.line("there is no such row")?;
-    }
+    console.answer(&json!({"found": false}), |console| console.line("there is no such row"))?;
     Ok(FINDINGS)
 }
 
 fn moment(at: EpochSeconds, now: EpochSeconds) -> String {
     format!("{at}  {}  {}", Utc(at), from_now(at.since(now)))
+}
+
+/// A TTL that DynamoDB can act on.
+fn stored_ttl(row: &Row) -> Option<EpochSeconds> {
+    match row.stored_ttl() {
+        Ttl::At(at) => Some(at),
+        Ttl::Absent | Ttl::Malformed => None,
+    }
 }
 
 fn ttl_in_words(row: &Row, now: EpochSeconds) -> String {
@@ -60,25 +64,18 @@ pub(super) async fn get(target: &Target, name: &RowName, console: &mut Console) 
     let Some(row) = read(&table, name).await? else { return report_absence(console) };
     let now = now();
     let fault = row.ttl_fault(now).is_some();
-    if console.screen.json {
-        let at = match row.stored_ttl() {
-            Ttl::At(at) => Some(at),
-            Ttl::Absent | Ttl::Malformed => None,
-        };
-        console.line(json!({
-            "found": true,
-            "ttl_timestamp": at.map(EpochSeconds::get),
-            "utc": at.map(|at| Utc(at).to_string()),
-            "remaining_seconds": at.map(|at| at.since(now)),
-            "malformed": fault,
-        }))?;
-    } else {
-        let words = ttl_in_words(&row, now);
-        match row.stored_ttl() {
-            Ttl::At(at) => console.line(format_args!("{} seconds: {words}", at.since(now)))?,
-            Ttl::Absent | Ttl::Malformed => console.line(words)?,
-        }
-    }
+    let (at, remaining) = (stored_ttl(&row), stored_ttl(&row).map(|at| at.since(now)));
+    let document = json!({
+        "found": true,
+        "ttl_timestamp": at.map(EpochSeconds::get),
+        "utc": at.map(|at| Utc(at).to_string()),
+        "remaining_seconds": remaining,
+        "malformed": fault,
+    });
+    console.answer(&document, |console| {
+        let seconds = remaining.map_or_else(String::new, |remaining| format!("{remaining} seconds: "));
+        console.line(format_args!("{seconds}{}", ttl_in_words(&row, now)))
+    })?;
     Ok(if fault { FINDINGS } else { DONE })
 }
 
@@ -112,9 +109,10 @@ pub(super) async fn change(
     let own_end = jobs::backfill::own_end(&table, &row, bucket).await?;
     let too_early = own_end.filter(|end| to.is_some_and(|to| to < *end && now < *end));
     let shown = Shown::Masked.name(row.name_in(bucket).unwrap_or_default());
-    let what = match to {
-        Some(at) => format!("ttl_timestamp of {} {shown} to {}", bucket.name, moment(at, now)),
-        None => format!("ttl_timestamp of {} {shown}", bucket.name),
+    let what = format!("ttl_timestamp of {} {shown}", bucket.name);
+    let (verb, past, what) = match to {
+        Some(at) => ("set", "set", format!("{what} to {}", moment(at, now))),
+        None => ("remove", "removed", what),
     };
     let warning = too_early.map(|end| {
         format!(
@@ -125,12 +123,9 @@ pub(super) async fn change(
     if applying.apply && !applying.yes && !has_it {
         stop_on_signals(target.watch);
         let screen = console.screen;
-        let verb = if to.is_some() { "sets" } else { "removes" };
-        let question = format!("This {verb} {what}, on {}.", Place::new(table.figures()).of(&target.settings.table));
-        let mut question = screen.paragraph("", &question);
+        let mut question = screen.paragraph("", &format!("This {verb}s {what}, on {}.", target.place(&table)));
         question.extend(warning.iter().map(|text| format!("\n{}", screen.warn(&screen.paragraph("warning: ", text)))));
-        let deed = if to.is_some() { "set it" } else { "remove it" };
-        console.ask(&question, deed, "nothing was written", target.watch).await?;
+        console.ask(&question, &format!("{verb} it"), "nothing was written", target.watch).await?;
     }
     let changed = if has_it || !applying.apply {
         None
@@ -138,39 +133,37 @@ pub(super) async fn change(
         pause::check(&table, table.clock()).await?;
         Some(table.write_ttl(&row, &to.map_or(Raw::Absent, |at| Raw::Number(at.to_string()))).await?)
     };
-    let outcome = match (has_it, changed, to) {
-        (true, ..) => "nothing-to-do",
-        (false, None, Some(_)) => "would-set",
-        (false, None, None) => "would-remove",
-        (false, Some(true), Some(_)) => "set",
-        (false, Some(true), None) => "removed",
-        (false, Some(false), _) => "changed-meanwhile",
+    let outcome = match (has_it, changed) {
+        (true, _) => "nothing-to-do",
+        (false, None) => &format!("would-{verb}"),
+        (false, Some(true)) => past,
+        (false, Some(false)) => "changed-meanwhile",
     };
-    if console.screen.json {
-        console.line(json!({
-            "found": true,
-            "outcome": outcome,
-            "ttl_timestamp": to.map_or(Value::Null, |at| json!(at.get())),
-            "was": match row.stored_ttl() { Ttl::At(at) => json!(at.get()), Ttl::Absent | Ttl::Malformed => Value::Null },
-            "own_end": own_end.map(EpochSeconds::get),
-            "before_own_end": too_early.is_some(),
-        }))?;
-    } else {
+    let document = json!({
+        "found": true,
+        "outcome": outcome,
+        "ttl_timestamp": to.map(EpochSeconds::get),
+        "was": stored_ttl(&row).map(EpochSeconds::get),
+        "own_end": own_end.map(EpochSeconds::get),
+        "before_own_end": too_early.is_some(),
+    });
+    console.answer(&document, |console| {
         console.say(&format!("{}: ", outcome.replace('-', " ")), &what)?;
         console.say("it was: ", &ttl_in_words(&row, now))?;
         // The prompt has already shown it.
         if let Some(text) = warning.filter(|_| applying.yes || !applying.apply) {
             console.warn("warning: ", &text)?;
         }
-        if to.is_some() && !console.screen.quiet {
+        if to.is_some() {
             let note = format!(
                 "the seconds are used as given; ActingWeb itself adds {TTL_SKEW_SECONDS} for clock skew to every TTL that it stores"
             );
-            console.say("note: ", &note)?;
+            console.note("note: ", &note)?;
         }
-        if changed.is_none() && !has_it && !console.screen.quiet {
-            console.line("Nothing was written. To do it, run it again with --apply.")?;
+        if changed.is_none() && !has_it {
+            console.note("", "Nothing was written. To do it, run it again with --apply.")?;
         }
-    }
+        Ok(())
+    })?;
     Ok(if changed == Some(false) { UNFINISHED } else { DONE })
 }

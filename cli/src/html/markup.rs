@@ -34,17 +34,11 @@ pub(super) fn step(name: &str) -> String {
 
 /// The document that `--json` prints. Each number on the page carries its JSON pointer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer<'a> {
-    document: &'a Value,
-}
+pub(super) struct Answer<'a>(pub(super) &'a Value);
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(document: &'a Value) -> Self {
-        Self { document }
-    }
-
     pub(super) fn at(self, pointer: &str) -> &'a Value {
-        self.document.pointer(pointer).unwrap_or(&Value::Null)
+        self.0.pointer(pointer).unwrap_or(&Value::Null)
     }
 
     /// Whether all rows were counted: otherwise the numbers of rows are null.
@@ -160,7 +154,7 @@ mod tests {
     #[test]
     fn a_number_says_where_it_is_in_the_answer() {
         let document = json!({"a/b": {"n": 1_234_567, "none": null, "less": -70}});
-        let answer = Answer::new(&document);
+        let answer = Answer(&document);
         let pointer = format!("/{}", step("a/b"));
         assert_eq!(
             answer.number(&format!("{pointer}/n")).into_string(),

@@ -1,6 +1,6 @@
 //! A file that is there whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::fail::Failure;
 /// Where a page goes, checked before the work that it is to show.
 #[derive(Clone, Debug)]
 pub struct Place {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Place {
@@ -36,10 +36,6 @@ impl Place {
         }
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Writes beside it, and renames: whoever looks sees the old page or the new one.
     ///
     /// # Errors
@@ -60,7 +56,7 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file: File = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let mut file = File::create_new(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }
