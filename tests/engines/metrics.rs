@@ -874,7 +874,7 @@ fn a_census_is_the_same_in_parts() {
         census
     };
     let mut parts = count(&rows[..rows.len() / 3]);
-    parts.merge(&count(&rows[rows.len() / 3..]));
+    parts.merge(&count(&rows[rows.len() / 3..]), 1.0);
     assert_eq!(parts, count(&rows));
     assert!(parts.total().since_last_run > 0 && parts.total().since_last_run < parts.total().dead);
 }

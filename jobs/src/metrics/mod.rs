@@ -265,7 +265,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         if table_rows <= 2 * sampling.exact_rows
             && let Some(census) = self.whole_partitions(against, Some(sampling.exact_rows)).await?
         {
-            self.census.merge(&census);
+            self.census.merge(&census, 1.0);
             return Ok(None);
         }
         self.sampled(against, sampling).await
@@ -296,18 +296,18 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
             let size = look.factor() * sample::rows(look.rows);
             all += size;
             if look.ended_at_row == 0 {
-                small.merge(&census);
+                small.merge(&census, 1.0);
             } else {
                 large.push((bucket, size));
             }
         }
         if all <= sample::rows(sampling.exact_rows) {
             let census = self.whole_partitions(against, None).await?;
-            self.census.merge(&census.unwrap_or_default());
+            self.census.merge(&census.unwrap_or_default(), 1.0);
             return Ok(None);
         }
         let mut estimate = Estimate::default();
-        self.census.merge(&small);
+        self.census.merge(&small, 1.0);
         for (bucket, size) in large {
             let (mut census, mut seen) = (Census::default(), sample::Seen::default());
             for stretch in sampling.stretches() {
@@ -318,7 +318,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
             let counted = census.of(OwnerKind::System);
             estimate.sampled_rows += seen.rows;
             estimate.sampled_dead += counted.dead + counted.due;
-            self.census.merge(&census.times(seen.factor()));
+            self.census.merge(&census, seen.factor());
         }
         Ok(Some(estimate))
     }
@@ -365,13 +365,13 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         let (mut whole, mut stopped) = (Census::default(), None);
         while let Some(segment) = segments.next().await {
             match segment {
-                Ok(census) => whole.merge(&census),
+                Ok(census) => whole.merge(&census, 1.0),
                 Err(fault @ CountStop::Fault(_)) => return Err(fault),
                 Err(ended) => stopped = Some(ended),
             }
         }
         drop(segments);
-        self.census.merge(&whole);
+        self.census.merge(&whole, 1.0);
         stopped.map_or(Ok(()), Err)
     }
 
