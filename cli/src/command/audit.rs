@@ -182,7 +182,7 @@ fn forecast(measured: &Measurement) -> String {
     if backlog == 0 {
         return "no rows wait to be deleted".to_owned();
     }
-    let trend = in_words(measured.forecast.trend.name(), measured.forecast.trend.days_until_clear());
+    let trend = in_words(measured.forecast.trend.into_str(), measured.forecast.days_until_clear);
     format!("{} rows of the system actors wait to be deleted; the backlog {trend}", grouped(backlog))
 }
 

@@ -61,7 +61,7 @@ fn log(measured: &Measurement) {
         rows.due = counted(total.due),
         ttl = measured.ttl.name(),
         paused = measured.pause.is_some(),
-        trend = measured.forecast.trend.name(),
+        trend = measured.forecast.trend.into_str(),
         units.read = measured.usage.read_units,
         requests = measured.usage.requests,
         throttles = measured.usage.throttles,

@@ -198,7 +198,7 @@ where
         estimate,
         forecast: match ended {
             Ended::Complete => forecast(&reader.census, &daily, clock.now()),
-            Ended::OutOfTime | Ended::Stopped | Ended::ReadBudget => Forecast::none(),
+            Ended::OutOfTime | Ended::Stopped | Ended::ReadBudget => Forecast::default(),
         },
         clients: match (settings.scope, ended) {
             (Scope::All, Ended::Complete) => reader.clients.into_inner().map(|clients| clients.counts()),
