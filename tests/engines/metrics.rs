@@ -644,7 +644,7 @@ async fn estimates_a_table_that_is_too_large_to_count(kind: EngineKind) {
         let clock = jobs::run::clock::RunClock::start(EpochSeconds::new(NOW), None);
         let endpoint = shared::settings::endpoint(&bed.function.environment);
         let table = dynamo::ReadOnly::open(bed.function.client.clone(), &settings, endpoint, clock).await.unwrap();
-        jobs::metrics::measure_with(&table, &settings, table.clock(), &sampling).await.unwrap()
+        jobs::metrics::measure(&table, &settings, table.clock(), &sampling).await.unwrap()
     };
     let exact = measured_with(Sampling { exact_rows: 10_000, ..small_sampling(0.0) }).await;
     assert_eq!((exact.estimate, exact.census.of(OwnerKind::System).rows), (None, 6_040));

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use jobs::metrics::{Counts, Ended, Measurement, OwnerKind, answer, measure, recovery_finding};
+use jobs::metrics::{Counts, Ended, Measurement, OwnerKind, Sampling, answer, measure, recovery_finding};
 use jobs::store::{Billing, InspectRecovery};
 use shared::settings::Purpose;
 use shared::time::Utc;
@@ -25,7 +25,8 @@ pub async fn audit(common: &Common, options: &Auditing, console: &mut Console) -
     let target = Target::new(common, common.with(&options.flags), Purpose::Metrics).await?;
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
-    let work = Box::pin(measure(&table, &target.settings, table.clock()));
+    let sampling = Sampling::at(table.clock().now());
+    let work = Box::pin(measure(&table, &target.settings, table.clock(), &sampling));
     let mut measured = screen.while_watching("audit", target.watch, work).await?;
     if measured.runs.is_empty() {
         measured.findings.extend(recovery_finding(&measured, &table.recovery().await));

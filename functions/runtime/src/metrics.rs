@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::event;
 use crate::lambda::{Function, parsed};
 use dynamo::ReadOnly;
-use jobs::metrics::{self, Ended, Measurement};
+use jobs::metrics::{self, Ended, Measurement, Sampling};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
 use shared::settings::{Purpose, Settings};
@@ -45,7 +45,8 @@ pub async fn measure(
 
 async fn measure_table(function: &Function, settings: &Settings, clock: RunClock) -> Result<Measurement, RunError> {
     let table = ReadOnly::open(function.client.clone(), settings, function.endpoint(), clock).await?;
-    Ok(metrics::measure(&table, settings, table.clock()).await?)
+    let sampling = Sampling::at(table.clock().now());
+    Ok(metrics::measure(&table, settings, table.clock(), &sampling).await?)
 }
 
 fn log(measured: &Measurement) {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::census::{Counts, OwnerKind};
 use super::forecast::overdue_after;
-use super::{Ended, Estimate, Measurement, NAME, TtlHealth, WATCHED, period};
+use super::{Ended, Measurement, NAME, TtlHealth, WATCHED, period};
 use crate::metric::{self, Document};
 use crate::run::report::Outcome;
 use crate::run::state::{JobState, LastRun};
@@ -46,7 +46,7 @@ fn report(measured: &Measurement) -> Value {
         "complete": measured.ended == Ended::Complete,
         "outcome": measured.ended.name(),
         "scope": measured.scope.name(),
-        "estimate": measured.estimate.as_ref().map_or(Value::Null, estimate),
+        "estimate": measured.estimate,
         "overdue": measured.is_overdue(),
         "table": measured.table,
         "now": measured.now.get(),
@@ -181,7 +181,7 @@ impl Measurement {
             .field("scope", self.scope.name())
             .field("mode", self.mode.name())
             .field("outcome", self.ended.name())
-            .field("estimate", self.estimate.as_ref().map_or(Value::Null, estimate))
+            .field("estimate", json!(self.estimate))
             .field("ttl", self.ttl.name())
             .field("runs", runs(self))
             .field("pause", json!(self.pause))
@@ -221,11 +221,3 @@ const KINDS: [(&str, &str); 7] = [
     ("refresh_token_index", "refresh_tokens"),
     ("", OTHER),
 ];
-
-fn estimate(estimate: &Estimate) -> Value {
-    json!({
-        "sampled_rows": estimate.sampled_rows,
-        "rows_error": estimate.rows_error(),
-        "dead_error": estimate.dead_error(),
-    })
-}

@@ -208,5 +208,5 @@ fn seconds_since(then: EpochSeconds, now: EpochSeconds) -> u64 {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rows times a factor from 1 up")]
 pub(super) fn times(n: u64, factor: f64) -> u64 {
-    (super::sample::rows(n) * factor).round() as u64
+    (super::sample::as_f64(n) * factor).round() as u64
 }

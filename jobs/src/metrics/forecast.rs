@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::census::{Census, OwnerKind};
-use super::sample::rows;
+use super::sample::as_f64;
 use crate::cleanup::Cleanup;
 use crate::run::Job;
 use crate::run::report::Outcome;
@@ -108,7 +108,7 @@ pub fn forecast(census: &Census, daily: &JobState, now: EpochSeconds) -> Forecas
             (Trend::ClearsWithNextRun, Some(seconds(left) / seconds(DAY)))
         }
         (false, 1.., Some(died), Some(deleted)) if deleted > died => {
-            (Trend::Shrinks, Some(rows(backlog) / (deleted - died)))
+            (Trend::Shrinks, Some(as_f64(backlog) / (deleted - died)))
         }
         (false, 1.., Some(_), Some(_)) if backlog > 0 => (Trend::Grows, None),
         (false, ..) => (Trend::Unknown, None),
@@ -132,7 +132,7 @@ fn of_the_system_actors(counts: &BTreeMap<String, u64>) -> u64 {
 }
 
 fn per_day(n: u64, in_seconds: i64) -> f64 {
-    rows(n) * seconds(DAY) / seconds(in_seconds)
+    as_f64(n) * seconds(DAY) / seconds(in_seconds)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "seconds are far below 2^52")]

@@ -65,7 +65,7 @@ where
 {
     let settings = Settings { scope: Scope::System, ..settings.clone() };
     let now = clock.now();
-    let mut measured = metrics::measure_with(store, &settings, clock, &Sampling::brief(now)).await?;
+    let mut measured = metrics::measure(store, &settings, clock, &Sampling::brief(now)).await?;
     let recovery = store.recovery().await;
     measured.findings.extend(metrics::recovery_finding(&measured, &recovery));
     let lease = store.get_consistent(&[state_key(LEASE)]).await?.pop();
@@ -88,7 +88,7 @@ where
         },
         runs: WATCHED.iter().map(|name| (*name, last_run(&measured, name))).collect(),
         backlog: is_counted.then_some(measured.forecast.backlog),
-        backlog_error: measured.estimate.as_ref().filter(|_| is_counted).and_then(metrics::Estimate::dead_error),
+        backlog_error: measured.estimate.filter(|_| is_counted).and_then(|estimate| estimate.dead_error),
         trend: measured.forecast.trend.into_str(),
         days_until_clear: measured.forecast.days_until_clear,
         findings: measured.findings,
