@@ -47,7 +47,7 @@ metrics! {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     table: String,
-    values: Vec<(Metric, Value)>,
+    values: Vec<(Metric, u64)>,
     fields: Map<String, Value>,
 }
 
@@ -59,12 +59,8 @@ impl Document {
     }
 
     pub fn count(mut self, metric: Metric, value: u64) -> Self {
-        self.values.push((metric, json!(value)));
+        self.values.push((metric, value));
         self
-    }
-
-    pub fn flag(self, metric: Metric, value: bool) -> Self {
-        self.count(metric, value.into())
     }
 
     pub fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
@@ -84,7 +80,7 @@ impl Document {
         if let Some(id) = request_id {
             document.insert("requestId".to_owned(), json!(id));
         }
-        document.extend(self.values.iter().map(|(metric, value)| (metric.name.to_owned(), value.clone())));
+        document.extend(self.values.iter().map(|(metric, value)| (metric.name.to_owned(), json!(value))));
         document.extend(self.fields.clone());
         Value::Object(document)
     }

@@ -129,7 +129,7 @@ async fn counts_every_row_of_a_table_of_many_pages(kind: EngineKind) {
     let counted = |measured: &Measurement| -> BTreeMap<(&str, String), [u64; 3]> {
         OwnerKind::ALL
             .iter()
-            .flat_map(|kind| measured.census.buckets(*kind).map(|(name, counts)| (kind.name(), name, counts)))
+            .flat_map(|kind| measured.census.buckets(*kind).map(|(name, counts)| (kind.into_str(), name, counts)))
             .map(|(kind, name, counts)| ((kind, name.to_owned()), [counts.rows, counts.dead, counts.due]))
             .collect()
     };

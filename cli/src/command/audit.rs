@@ -75,7 +75,7 @@ fn tell(measured: &Measurement, console: &mut Console) -> io::Result<()> {
     }
     console.line("")?;
     let lag = if is_counted { format!("; {}", lag(&measured.census.total())) } else { String::new() };
-    console.say("TTL       ", &format!("{}{lag}", measured.ttl.name().replace('-', " ")))?;
+    console.say("TTL       ", &format!("{}{lag}", measured.ttl.into_str().replace('-', " ")))?;
     if let (true, Some(until)) = (is_counted, measured.census.total().retired_until) {
         let rows = grouped(measured.census.total().retired);
         let said =
@@ -139,7 +139,7 @@ fn tell_counts(measured: &Measurement, console: &mut Console) -> io::Result<()> 
     };
     let mut rows = Vec::new();
     for kind in OwnerKind::ALL {
-        rows.extend(measured.census.buckets(kind).map(|(name, counts)| row(kind.name(), name, counts)));
+        rows.extend(measured.census.buckets(kind).map(|(name, counts)| row(kind.into_str(), name, counts)));
     }
     rows.push(row("", "all", &measured.census.total()));
     let head = ["bucket", "owner", "rows", "bytes", "dead", "due", "oldest dead for"];
@@ -165,7 +165,7 @@ fn lag(total: &Counts) -> String {
 fn backlog(measured: &Measurement) -> String {
     let all = |counts: &Counts| counts.dead + counts.due;
     let total = measured.census.total();
-    let of = |kind: OwnerKind| Some((all(&measured.census.of(kind)), kind.name())).filter(|(rows, _)| *rows > 0);
+    let of = |kind: OwnerKind| Some((all(&measured.census.of(kind)), kind.into_str())).filter(|(rows, _)| *rows > 0);
     let owners: Vec<String> =
         OwnerKind::ALL.into_iter().filter_map(of).map(|(rows, name)| format!("{} {name}", grouped(rows))).collect();
     let owners = if owners.len() > 1 { format!("; by owner {}", owners.join(", ")) } else { String::new() };

@@ -56,11 +56,11 @@ fn log(measured: &Measurement) {
     tracing::info!(
         table = measured.table,
         scope = measured.scope.name(),
-        outcome = measured.ended.name(),
+        outcome = measured.ended.into_str(),
         rows.counted = counted(total.rows),
         rows.dead = counted(total.dead),
         rows.due = counted(total.due),
-        ttl = measured.ttl.name(),
+        ttl = measured.ttl.into_str(),
         paused = measured.pause.is_some(),
         trend = measured.forecast.trend.into_str(),
         units.read = measured.usage.read_units,

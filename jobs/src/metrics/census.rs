@@ -29,10 +29,6 @@ pub enum OwnerKind {
 impl OwnerKind {
     pub const ALL: [OwnerKind; 5] =
         [OwnerKind::System, OwnerKind::Actor, OwnerKind::Legacy, OwnerKind::Janitor, OwnerKind::Unknown];
-
-    pub const fn name(self) -> &'static str {
-        self.into_str()
-    }
 }
 
 /// Why DynamoDB's TTL will never remove a row. The names are those in the answer, fixed by its users.
@@ -120,8 +116,8 @@ impl Census {
     pub fn count(&mut self, row: &Row, against: &Measure) {
         let known = row.known_bucket();
         let (kind, name) = match known.map(|bucket| (bucket.owner, bucket.name)) {
-            _ if row.key.owner == JANITOR_OWNER => (OwnerKind::Janitor, OwnerKind::Janitor.name()),
-            None => (OwnerKind::Unknown, OwnerKind::Unknown.name()),
+            _ if row.key.owner == JANITOR_OWNER => (OwnerKind::Janitor, OwnerKind::Janitor.into_str()),
+            None => (OwnerKind::Unknown, OwnerKind::Unknown.into_str()),
             Some((Owner::System(_), name)) => (OwnerKind::System, name),
             Some((Owner::Actor, name)) => (OwnerKind::Actor, name),
             Some((Owner::Legacy, name)) => (OwnerKind::Legacy, name),

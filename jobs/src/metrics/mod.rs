@@ -88,12 +88,6 @@ pub enum Ended {
     ReadBudget,
 }
 
-impl Ended {
-    pub const fn name(self) -> &'static str {
-        self.into_str()
-    }
-}
-
 /// What was measured.
 #[derive(Clone, Debug)]
 pub struct Measurement {

@@ -74,7 +74,7 @@ where
         table: measured.table.clone(),
         now: now.get(),
         rows: measured.figures.rows,
-        ttl: measured.ttl.name(),
+        ttl: measured.ttl.into_str(),
         recovery: match recovery {
             Ok(Recovery::On) => "on",
             Ok(Recovery::Off) => "off",
