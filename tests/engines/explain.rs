@@ -11,7 +11,7 @@ use bed::janitor::{Ended, janitor};
 use bed::tables::scan;
 use bed::tables::{random_table, specimens};
 use dynamo::ReadOnly;
-use jobs::explain::{Course, Explanation, Standing, explain};
+use jobs::explain::{Course, Explanation, explain};
 use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
 use jobs::store::ReadRows;
@@ -72,7 +72,7 @@ async fn explain_all(bed: &Bed, kind: EngineKind, now: i64, policy: &Policy) -> 
 fn summed(told: &[Explanation], course: fn(&Explanation) -> Course) -> (Counts, BTreeSet<(String, String)>) {
     let (mut counts, mut going) = (Counts::new(), BTreeSet::new());
     for one in told {
-        let Standing::Ours(bucket) = one.standing else {
+        let Ok(bucket) = one.bucket else {
             assert_eq!(course(one), Course::NeverTouched);
             continue;
         };
@@ -202,10 +202,11 @@ fn told_by_program(bed: &Bed, kind: EngineKind, arguments: &[&str], input: &str)
 
 /// What tells two states apart; the first row of each is in the golden files.
 fn state(told: &Explanation) -> String {
-    let used = told.fields.as_ref().map(|fields| (fields.used, fields.used_at == shared::row::Field::Missing));
+    let fields = shared::row::Fields::read(&told.row.data);
+    let used = fields.map(|fields| (fields.used, fields.used_at == shared::row::Field::Missing));
     let ttl = told.row.ttl().state(EpochSeconds::new(NOW));
     let fault = told.row.ttl_fault(EpochSeconds::new(NOW));
-    format!("{:?} {:?} {:?} {:?} {used:?} {ttl:?} {fault:?}", told.standing, told.verdict, told.daily, told.repair)
+    format!("{:?} {:?} {:?} {:?} {used:?} {ttl:?} {fault:?}", told.bucket, told.verdict, told.daily, told.repair)
 }
 
 async fn one_row_of_every_kind_and_state_reads_as_the_rules(kind: EngineKind) {
@@ -226,10 +227,7 @@ async fn one_row_of_every_kind_and_state_reads_as_the_rules(kind: EngineKind) {
         // The names are random and may begin with a dash: they go through standard input, as a careful person has it.
         let ran = told_by_program(&bed, kind, &[&row.owner, &row.bucket, "-"], &format!("{}\n", row.name));
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
-        let file = match told.standing {
-            Standing::Ours(bucket) => bucket.name,
-            Standing::NotOurs(_) => "never-touched",
-        };
+        let file = told.bucket.map_or("never-touched", |bucket| bucket.name);
         let text = files.entry(format!("explain/{file}.txt")).or_default();
         if !text.is_empty() {
             text.push('\n');
