@@ -5,7 +5,7 @@
 
 mod end;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 
@@ -44,9 +44,10 @@ pub struct Counts {
 }
 
 /// How a backfill ended. The names are those in the report.
-#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Ended {
+    #[default]
     #[strum(serialize = "complete")]
     Through,
     /// It was interrupted, or hit its deadline.
@@ -56,7 +57,7 @@ pub enum Ended {
 }
 
 /// The result of a backfill.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Backfilled {
     pub buckets: BTreeMap<&'static str, Counts>,
     /// Write units that the rows with a TTL to set cost, by their sizes.
@@ -97,10 +98,8 @@ struct Backfill<'a, S> {
     store: &'a S,
     now: EpochSeconds,
     dry: bool,
-    buckets: RefCell<BTreeMap<&'static str, Counts>>,
-    write_units: RefCell<u64>,
-    consecutive_faults: RefCell<u32>,
-    ended: RefCell<Option<Ended>>,
+    done: RefCell<Backfilled>,
+    consecutive_faults: Cell<u32>,
 }
 
 /// Reads the whole table. A dry run sends no writes, and counts what a real run would set.
@@ -108,67 +107,50 @@ pub async fn backfill<S>(store: &S, now: EpochSeconds, dry: bool) -> Backfilled
 where
     S: ScanTable + ReadRows + WriteTtl + Budget,
 {
-    let work = Backfill {
-        store,
-        now,
-        dry,
-        buckets: RefCell::default(),
-        write_units: RefCell::default(),
-        consecutive_faults: RefCell::default(),
-        ended: RefCell::default(),
-    };
+    let work = Backfill { store, now, dry, done: RefCell::default(), consecutive_faults: Cell::new(0) };
     futures_util::stream::iter(0..SEGMENTS)
         .map(|segment| Box::pin(work.segment(segment)))
         .buffer_unordered(CONCURRENT_SEGMENTS)
-        .for_each(async |()| {})
+        .for_each(async |worked: Result<()>| worked.unwrap_or_else(|error| work.end(error)))
         .await;
-    Backfilled {
-        buckets: work.buckets.into_inner(),
-        write_units: work.write_units.into_inner(),
-        ended: work.ended.into_inner().unwrap_or(Ended::Through),
-    }
+    work.done.into_inner()
 }
 
 impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
-    async fn segment(&self, segment: i32) {
+    async fn segment(&self, segment: i32) -> Result<()> {
         let mut pages = pin!(scan_pages(self.store, segment, SEGMENTS));
-        while !self.is_over() {
-            let worked = match pages.try_next().await {
-                Ok(None) => return,
-                Ok(Some(rows)) => {
-                    let read = rows.len() as u64;
-                    let worked = self.page(rows).await;
-                    self.store.progressed(None, read, 0);
-                    worked
-                }
-                Err(error) => Err(error),
-            };
-            if let Err(error) = worked {
-                self.end(error);
-            }
+        while !self.is_over()
+            && let Some(rows) = pages.try_next().await?
+        {
+            let read = rows.len() as u64;
+            let worked = self.page(rows).await;
+            self.store.progressed(None, read, 0);
+            worked?;
         }
+        Ok(())
     }
 
     /// No new work is started after an interrupt, the deadline or a fault.
     fn is_over(&self) -> bool {
-        if self.ended.borrow().is_none() && self.store.time_is_up() {
-            *self.ended.borrow_mut() = Some(Ended::Stopped);
+        let ended = &mut self.done.borrow_mut().ended;
+        if *ended == Ended::Through && self.store.time_is_up() {
+            *ended = Ended::Stopped;
         }
-        self.ended.borrow().is_some()
+        *ended != Ended::Through
     }
 
     /// The first fault is reported; it outweighs the deadline.
     fn end(&self, error: StoreError) {
-        let mut ended = self.ended.borrow_mut();
+        let ended = &mut self.done.borrow_mut().ended;
         match (&*ended, error) {
-            (Some(Ended::Fault(_)), _) => {}
-            (_, StoreError::OutOfTime) => *ended = Some(Ended::Stopped),
-            (_, error) => *ended = Some(Ended::Fault(error)),
+            (Ended::Fault(_), _) => {}
+            (_, StoreError::OutOfTime) => *ended = Ended::Stopped,
+            (_, error) => *ended = Ended::Fault(error),
         }
     }
 
     fn count(&self, bucket: &'static str, add: impl FnOnce(&mut Counts)) {
-        add(self.buckets.borrow_mut().entry(bucket).or_default());
+        add(self.done.borrow_mut().buckets.entry(bucket).or_default());
     }
 
     fn leave(&self, bucket: &'static str, reason: LeaveReason) {
@@ -257,9 +239,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
 
     /// A few writes at a time. Writes in flight are finished after a stop.
     async fn write(&self, dated: Vec<Dated>) -> Result<()> {
-        for row in &dated {
-            *self.write_units.borrow_mut() += u64::from(row.row.write_units());
-        }
+        self.done.borrow_mut().write_units += dated.iter().map(|one| u64::from(one.row.write_units())).sum::<u64>();
         if self.dry {
             dated.iter().for_each(|row| self.count(row.bucket.name, |counts| counts.set += 1));
             return Ok(());
@@ -285,16 +265,16 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
             Ok(false) => self.count(bucket.name, |counts| counts.lost_race += 1),
             Err(error) => {
                 self.skip(bucket);
-                let mut faults = self.consecutive_faults.borrow_mut();
-                *faults += 1;
+                let faults = self.consecutive_faults.get() + 1;
+                self.consecutive_faults.set(faults);
                 return match error {
                     error if !error.is_passing() => Err(error),
-                    _ if *faults >= MAX_CONSECUTIVE_FAULTS => Err(StoreError::KeepsFailing { pieces: *faults }),
+                    _ if faults >= MAX_CONSECUTIVE_FAULTS => Err(StoreError::KeepsFailing { pieces: faults }),
                     _ => Ok(()),
                 };
             }
         }
-        *self.consecutive_faults.borrow_mut() = 0;
+        self.consecutive_faults.set(0);
         Ok(())
     }
 }
