@@ -14,7 +14,7 @@
 
 use serde::Serialize;
 
-use super::read;
+use super::survey;
 use crate::run::clock::RunClock;
 use crate::run::lease::Lease;
 use crate::run::pause::{self, Pause};
@@ -114,13 +114,12 @@ impl<S: PruneStore> Work<'_, S> {
     async fn run(&mut self, clients: &mut Clients) -> Result<Ended> {
         let units = Consistency::Strong.units(self.store.figures().bytes);
         let at_a_time = usize::try_from((units / UNITS).clamp(FEWEST, MOST)).unwrap_or(usize::MAX);
-        let waiting = clients.all_unused();
-        let mut waiting = waiting.into_iter();
+        let mut waiting = clients.all_unused().into_iter();
         loop {
             let ended = self.close(&mut waiting, clients, at_a_time).await?;
             if !self.open.is_empty() {
                 // Step 2: what was learned before stays true, so the same `clients` learns more.
-                read(self.store, clients, Consistency::Strong).await?;
+                survey(self.store, clients, Consistency::Strong).await?;
                 self.decide(clients).await?;
             }
             if let Some(ended) = ended {

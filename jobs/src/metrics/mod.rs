@@ -48,8 +48,8 @@ use crate::run::clock::RunClock;
 use crate::run::pause::{self, Pause};
 use crate::run::state::JobState;
 use crate::store::{
-    Budget, Consistency, InspectTable, PageOf, PageSize, ReadRows, Result, ScanTable, StoreError, TableFigures,
-    Usage, collect, follow, state_key, state_value,
+    Budget, Consistency, InspectTable, PageOf, PageSize, ReadRows, Result, ScanTable, StoreError, TableFigures, Usage,
+    collect, follow, state_key, state_value,
 };
 use crate::{cleanup, clients, repair};
 use shared::bucket::{BUCKETS, Bucket, JANITOR_OWNER};

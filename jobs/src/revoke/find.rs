@@ -69,7 +69,15 @@ impl Reach {
 pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: Consistency) -> Result<Found> {
     let selector = selection.selector().clone();
     let known_before = selection.size();
-    let search = Search { store, reading, held: RefCell::new(Held::new(selection)) };
+    let held = Held {
+        selection,
+        taken: HashSet::new(),
+        unreadable: HashSet::new(),
+        unassigned: HashSet::new(),
+        rows: Vec::new(),
+        more: false,
+    };
+    let search = Search { store, reading, held: RefCell::new(held) };
     match &selector {
         Selector::Actor(actor) => {
             search.query(actor, REFERRERS_PREFIX).await?;
@@ -118,18 +126,7 @@ struct Held<'a> {
     more: bool,
 }
 
-impl<'a> Held<'a> {
-    fn new(selection: &'a mut Selection) -> Self {
-        Self {
-            selection,
-            taken: HashSet::new(),
-            unreadable: HashSet::new(),
-            unassigned: HashSet::new(),
-            rows: Vec::new(),
-            more: false,
-        }
-    }
-
+impl Held<'_> {
     /// Claims the row, counts it, or ignores it.
     fn examine(&mut self, row: Row) {
         let Some(bucket) = row.known_bucket() else { return };

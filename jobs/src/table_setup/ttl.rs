@@ -25,7 +25,9 @@ pub enum TtlStep {
     Enable,
     Wait(Wait),
     /// It is on for another attribute.
-    Refuse { attribute: String },
+    Refuse {
+        attribute: String,
+    },
 }
 
 /// What is waited for.
