@@ -14,9 +14,7 @@ mod find;
 mod words;
 
 pub use course::{Course, NotMet};
-pub use document::{
-    CourseShown, Document, FieldShown, Moment, RelationShown, RetiredShown, Shown, TtlShown, VerdictShown,
-};
+pub use document::{Document, FieldShown, Moment, RelationShown, Shown, VerdictShown};
 pub use find::{Candidates, Shape, find};
 
 use around::Around;
