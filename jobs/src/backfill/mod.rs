@@ -28,7 +28,7 @@ const CONCURRENT_WRITES: usize = 8;
 const MAX_CONSECUTIVE_FAULTS: u32 = 25;
 
 /// The name under which rows of unknown buckets are counted.
-pub const UNKNOWN: &str = "(unknown)";
+const UNKNOWN: &str = "(unknown)";
 
 /// Counts of the rows of one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -66,24 +66,8 @@ pub struct Backfilled {
 }
 
 impl Backfilled {
-    fn sum(&self, of: impl Fn(&Counts) -> u64) -> u64 {
+    pub fn sum(&self, of: impl Fn(&Counts) -> u64) -> u64 {
         self.buckets.values().map(of).sum()
-    }
-
-    pub fn read(&self) -> u64 {
-        self.sum(|counts| counts.read)
-    }
-
-    pub fn set(&self) -> u64 {
-        self.sum(|counts| counts.set)
-    }
-
-    pub fn lost_races(&self) -> u64 {
-        self.sum(|counts| counts.lost_race)
-    }
-
-    pub fn skipped(&self) -> u64 {
-        self.sum(|counts| counts.skipped)
     }
 }
 
