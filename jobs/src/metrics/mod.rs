@@ -310,9 +310,10 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         most: u64,
         census: &mut Census,
     ) -> Result<sample::Seen, CountStop> {
+        let key_at = |place| bucket.sort_key(&sample::name_at(bucket.names, place));
         let mut of = PageOf {
-            after: (from > 0.0).then(|| sample::key_at(bucket, from)),
-            until: (until < 1.0).then(|| sample::key_at(bucket, until)),
+            after: (from > 0.0).then(|| key_at(from)),
+            until: (until < 1.0).then(|| key_at(until)),
             ..PageOf::all(bucket.system_owner().unwrap_or_default(), bucket.sort_prefix(), Consistency::Eventual)
         };
         let mut seen = sample::Seen::default();

@@ -4,7 +4,7 @@
 //! rows: rows divided by the width of what was read is the bucket's size. The error is about `1 / sqrt(rows read)`, whatever the size; so
 //! is the price.
 
-use shared::bucket::{Bucket, Names};
+use shared::bucket::Names;
 
 /// How much is read before an estimate takes the place of a count, and for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -131,11 +131,6 @@ pub(super) fn name_at(names: Names, place: f64) -> String {
         char::from(letters[number])
     });
     format!("{}{}", names.prefix, random.collect::<String>())
-}
-
-/// The range key at a place of a bucket.
-pub(super) fn key_at(bucket: &Bucket, place: f64) -> String {
-    bucket.sort_key(&name_at(bucket.names, place))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
