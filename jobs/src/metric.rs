@@ -58,8 +58,9 @@ impl Document {
         Self { table: table.to_owned(), values: Vec::new(), fields }
     }
 
-    pub fn count(mut self, metric: Metric, value: u64) -> Self {
-        self.values.push((metric, value));
+    /// A metric without a value is left out.
+    pub fn count(mut self, metric: Metric, value: impl Into<Option<u64>>) -> Self {
+        self.values.extend(value.into().map(|value| (metric, value)));
         self
     }
 

@@ -137,23 +137,20 @@ impl Measurement {
     /// The metrics, and everything else that was counted as fields. A count that is not whole is none, and is left out. In a stack that
     /// deletes nothing there are none of the metrics that an alarm takes for neglect: when it deletes one day, they begin then.
     pub fn document(&self) -> Document {
-        let deletes = self.mode == Mode::Delete;
-        let mut document = Document::new(&self.table, "counts").count(metric::TABLE_ROWS, self.figures.rows);
-        if deletes {
-            if self.knows_runs {
-                document = document.count(metric::OVERDUE, self.is_overdue().into());
-            }
-            if !matches!(self.ttl, TtlHealth::Unknown(_)) {
-                let is_on = matches!(self.ttl, TtlHealth::On | TtlHealth::TurningOn);
-                document = document.count(metric::TTL_ON, is_on.into());
-            }
-        }
-        if self.ended == Ended::Complete {
-            let system = self.census.of(OwnerKind::System);
-            document = document.count(metric::BACKLOG, self.forecast.backlog);
-            if deletes {
-                document = document.count(metric::OLDEST_DEAD_AGE, system.oldest_dead.unwrap_or(0));
-            }
+        let (deletes, is_whole) = (self.mode == Mode::Delete, self.ended == Ended::Complete);
+        let ttl_is_on: Option<u64> = match self.ttl {
+            TtlHealth::On | TtlHealth::TurningOn => Some(1),
+            TtlHealth::Off | TtlHealth::OtherAttribute(_) | TtlHealth::TurningOff => Some(0),
+            TtlHealth::Unknown(_) => None,
+        };
+        let oldest_dead = self.census.of(OwnerKind::System).oldest_dead.unwrap_or(0);
+        let mut document = Document::new(&self.table, "counts")
+            .count(metric::TABLE_ROWS, self.figures.rows)
+            .count(metric::OVERDUE, (deletes && self.knows_runs).then(|| u64::from(self.is_overdue())))
+            .count(metric::TTL_ON, ttl_is_on.filter(|_| deletes))
+            .count(metric::BACKLOG, is_whole.then_some(self.forecast.backlog))
+            .count(metric::OLDEST_DEAD_AGE, (is_whole && deletes).then_some(oldest_dead));
+        if is_whole {
             document = document
                 .field("rows_by_kind", self.by_kind(|counts| counts.rows))
                 .field("created_last_hour", self.by_kind(|counts| counts.created_last_hour))
