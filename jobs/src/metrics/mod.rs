@@ -142,7 +142,7 @@ where
     };
     let runs = states(&own);
     let daily = runs.get(cleanup::NAME).cloned().unwrap_or_default();
-    let mut reader = Reader {
+    let reader = Reader {
         store,
         against: Measure {
             now: clock.now(),
@@ -151,25 +151,24 @@ where
         },
         most_units: settings.max_audit_units,
         in_flight: Cell::new(0.0),
-        census: Census::default(),
         clients: RefCell::new(Some(Clients::new(clock.now(), clients::UNUSED_FOR))),
     };
     let is_above = |units| settings.max_audit_units.is_some_and(|most| sample::as_f64(units) > most);
     let counted = match settings.scope {
         _ if !knows_runs => Err(CountStop::Ended(Ended::OutOfTime)),
-        Scope::System => {
-            own.iter().for_each(|row| reader.census.count(row, &reader.against));
-            reader.system_actors(sampling, figures.rows).await
-        }
+        Scope::System => reader.system_actors(sampling, figures.rows).await,
         Scope::All if expected_units.is_some_and(is_above) => Err(CountStop::Ended(Ended::ReadBudget)),
-        Scope::All => reader.whole_table().await.map(|()| None),
+        Scope::All => reader.whole_table().await.map(|census| (census, None)),
     };
-    let (ended, estimate) = match counted {
-        Ok(estimate) => (Ended::Complete, estimate),
-        Err(CountStop::Ended(Ended::OutOfTime)) if clock.is_stopped() => (Ended::Stopped, None),
-        Err(CountStop::Ended(ended)) => (ended, None),
+    let (ended, (mut census, estimate)) = match counted {
+        Ok(counted) => (Ended::Complete, counted),
+        Err(CountStop::Ended(Ended::OutOfTime)) if clock.is_stopped() => (Ended::Stopped, Default::default()),
+        Err(CountStop::Ended(ended)) => (ended, Default::default()),
         Err(CountStop::Fault(error)) => return Err(error),
     };
+    if settings.scope == Scope::System {
+        own.iter().for_each(|row| census.count(row, &reader.against));
+    }
     let mut measured = Measurement {
         table: settings.table.clone(),
         now: clock.now(),
@@ -178,14 +177,14 @@ where
         ended,
         estimate,
         forecast: match ended {
-            Ended::Complete => forecast(&reader.census, &daily, clock.now()),
+            Ended::Complete => forecast(&census, &daily, clock.now()),
             Ended::OutOfTime | Ended::Stopped | Ended::ReadBudget => Forecast::default(),
         },
         clients: match (settings.scope, ended) {
             (Scope::All, Ended::Complete) => reader.clients.into_inner().map(|clients| clients.counts()),
             _ => None,
         },
-        census: reader.census,
+        census,
         ttl,
         runs,
         pause: own.iter().find(|row| row.key == pause::key()).and_then(|row| Pause::of_row(row, clock.now())),
@@ -225,25 +224,26 @@ impl From<StoreError> for CountStop {
     }
 }
 
+/// What was counted; an estimate where the rows were too many to count.
+type Counted = (Census, Option<Estimate>);
+
 struct Reader<'a, S> {
     store: &'a S,
     against: Measure,
     most_units: Option<f64>,
     /// Units that pages which were asked for may cost.
     in_flight: Cell<f64>,
-    census: Census,
     clients: RefCell<Option<Clients>>,
 }
 
 impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
     /// The system actors' rows, with eventual consistency: all of them, or so many that an estimate is good enough.
-    async fn system_actors(&mut self, sampling: &Sampling, table_rows: u64) -> Result<Option<Estimate>, CountStop> {
+    async fn system_actors(&self, sampling: &Sampling, table_rows: u64) -> Result<Counted, CountStop> {
         // The table's own count is hours old and is of all actors: it only says which way is worth trying first.
         if table_rows <= 2 * sampling.exact_rows
             && let Some(census) = self.whole_partitions(Some(sampling.exact_rows)).await?
         {
-            self.census.merge(&census, 1.0);
-            return Ok(None);
+            return Ok((census, None));
         }
         self.sampled(sampling).await
     }
@@ -267,39 +267,36 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
     }
 
     /// A first look at each bucket, and more of those that are large, in proportion to their size.
-    async fn sampled(&mut self, sampling: &Sampling) -> Result<Option<Estimate>, CountStop> {
+    async fn sampled(&self, sampling: &Sampling) -> Result<Counted, CountStop> {
         let mut large: Vec<(&'static Bucket, f64)> = Vec::new();
-        let (mut small, mut all) = (Census::default(), 0.0);
+        let (mut census, mut all) = (Census::default(), 0.0);
         for bucket in BUCKETS.iter().filter(|bucket| bucket.system_owner().is_some()) {
-            let mut census = Census::default();
-            let look = self.stretch(bucket, (0.0, 1.0), sampling.first_look, &mut census).await?;
+            let mut of_bucket = Census::default();
+            let look = self.stretch(bucket, (0.0, 1.0), sampling.first_look, &mut of_bucket).await?;
             let size = look.factor() * sample::as_f64(look.rows);
             all += size;
             if look.ended_at_row {
                 large.push((bucket, size));
             } else {
-                small.merge(&census, 1.0);
+                census.merge(&of_bucket, 1.0);
             }
         }
         if all <= sample::as_f64(sampling.exact_rows) {
-            let census = self.whole_partitions(None).await?;
-            self.census.merge(&census.unwrap_or_default(), 1.0);
-            return Ok(None);
+            return Ok((self.whole_partitions(None).await?.unwrap_or_default(), None));
         }
         let (mut sampled_rows, mut sampled_dead) = (0, 0);
-        self.census.merge(&small, 1.0);
         for (bucket, size) in large {
-            let (mut census, mut seen) = (Census::default(), sample::Seen::default());
+            let (mut of_bucket, mut seen) = (Census::default(), sample::Seen::default());
             for stretch in sampling.stretches() {
                 let most = sampling.rows_of_stretch(size / all);
-                seen.add(self.stretch(bucket, stretch, most, &mut census).await?);
+                seen.add(self.stretch(bucket, stretch, most, &mut of_bucket).await?);
             }
-            let counted = census.of(OwnerKind::System);
+            let counted = of_bucket.of(OwnerKind::System);
             sampled_rows += seen.rows;
             sampled_dead += counted.dead + counted.due;
-            self.census.merge(&census, seen.factor());
+            census.merge(&of_bucket, seen.factor());
         }
-        Ok(Some(Estimate::new(sampled_rows, sampled_dead)))
+        Ok((census, Some(Estimate::new(sampled_rows, sampled_dead))))
     }
 
     /// Counts up to `most` rows of a bucket between two places.
@@ -337,7 +334,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
     }
 
     /// Every row, by a parallel Scan. At a limit the segments in progress are finished first: each has its own page in flight.
-    async fn whole_table(&mut self) -> Result<(), CountStop> {
+    async fn whole_table(&self) -> Result<Census, CountStop> {
         let mut segments = futures_util::stream::iter(0..SEGMENTS)
             .map(|segment| self.segment(segment))
             .buffer_unordered(usize::try_from(SEGMENTS).unwrap_or(1));
@@ -349,9 +346,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
                 Err(ended) => stopped = Some(ended),
             }
         }
-        drop(segments);
-        self.census.merge(&whole, 1.0);
-        stopped.map_or(Ok(()), Err)
+        stopped.map_or(Ok(whole), Err)
     }
 
     async fn segment(&self, segment: i32) -> Result<Census, CountStop> {
