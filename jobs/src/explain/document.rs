@@ -1,8 +1,11 @@
 //! An explanation as one stable document. The text for people is made from it, so that the two cannot differ.
 
+use std::collections::BTreeMap;
+
 use serde::{Serialize, Serializer};
 
 use super::{Course, Explanation, Tie, words};
+use crate::{cleanup, repair};
 use shared::bucket::{BUCKETS, Owner};
 use shared::expiry::{self, Verdict};
 use shared::integrity::Lookup;
@@ -63,7 +66,8 @@ pub struct Document {
     pub dead_from: Option<Moment>,
     pub points_at: Vec<RelationShown>,
     pub pointed_at_by: Vec<RelationShown>,
-    pub functions: Functions,
+    /// What each function does with the row, by its name.
+    pub functions: BTreeMap<&'static str, CourseShown>,
 }
 
 /// Owner, bucket and name. A row without a bucket, or with another than its key begins with, has a key and no name.
@@ -122,13 +126,6 @@ pub struct RelationShown {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Functions {
-    pub daily_cleanup: CourseShown,
-    pub index_repair: CourseShown,
-}
-
-#[derive(Serialize)]
 pub struct CourseShown {
     pub does: &'static str,
     pub reason: Option<&'static str>,
@@ -180,10 +177,9 @@ impl Document {
             dead_from: explained.dead_from.map(|at| Moment::new(at, now)),
             points_at: around.targets.iter().map(|(tie, key, found)| relation(*tie, key, found)).collect(),
             pointed_at_by: index_rows.chain(referrers).collect(),
-            functions: Functions {
-                daily_cleanup: CourseShown::new(explained.daily),
-                index_repair: CourseShown::new(explained.repair),
-            },
+            functions: [(cleanup::NAME, explained.daily), (repair::NAME, explained.repair)]
+                .map(|(name, course)| (name, CourseShown::new(course)))
+                .into(),
         }
     }
 }

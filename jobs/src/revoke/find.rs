@@ -99,15 +99,11 @@ pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: 
 
 /// The keys that a token can have if its actor is unknown.
 fn places_of(token: &str) -> Vec<RowKey> {
-    let of_system = |bucket: &&'static Bucket| bucket.owner.holds(OAUTH_OWNER);
-    let wanted =
-        |bucket: &&'static Bucket| matches!(kind(bucket), Some(Kind::Session | Kind::Spa | Kind::Index | Kind::Token));
-    BUCKETS
-        .iter()
-        .filter(of_system)
-        .filter(wanted)
-        .map(|bucket| RowKey::in_bucket(OAUTH_OWNER, bucket, token))
-        .collect()
+    let can_hold = |bucket: &&Bucket| {
+        let is_wanted = matches!(kind(bucket), Some(Kind::Session | Kind::Spa | Kind::Index | Kind::Token));
+        is_wanted && bucket.owner.holds(OAUTH_OWNER)
+    };
+    BUCKETS.iter().filter(can_hold).map(|bucket| RowKey::in_bucket(OAUTH_OWNER, bucket, token)).collect()
 }
 
 struct Held<'a> {
