@@ -3,20 +3,18 @@
 //!
 //! The table is read by Scan, in segments; rows are streamed, so memory stays flat.
 
-mod end;
-
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 
 use futures_util::{StreamExt, TryStreamExt};
 
-pub use end::own_end;
-
 use crate::store::{Budget, Consistency, PageOf, ReadRows, Result, ScanTable, StoreError, WriteTtl, pages, scan_pages};
 use shared::backfill::{LeaveReason, Plan, plan, plan_by_referrers, plan_by_target, written_with};
 use shared::bucket::{self, Bucket, REFERRERS_PREFIX};
-use shared::row::{Raw, Row, RowKey};
+use shared::expiry::{self, Policy};
+use shared::integrity::{self, Lookup};
+use shared::row::{Fields, Raw, Row, RowKey};
 use shared::time::EpochSeconds;
 
 /// Segments of the Scan, and how many are read concurrently.
@@ -261,4 +259,21 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         self.consecutive_faults.set(0);
         Ok(())
     }
+}
+
+/// When the row ends by its own fields, an index row by those of the row that it leads to; `None` for one that has no end
+/// of its own. An error is not the same as no end. A TTL that an operator sets is compared with it.
+pub async fn own_end<S: ReadRows>(store: &S, row: &Row, bucket: &Bucket) -> Result<Option<EpochSeconds>> {
+    let Some(target) = integrity::target_key(row, bucket) else { return Ok(end_by_fields(row, bucket)) };
+    match store.get_consistent(&[target]).await?.pop() {
+        Some(Lookup::Found(target)) => Ok(target.known_bucket().and_then(|of| end_by_fields(&target, of))),
+        Some(Lookup::Absent) => Ok(None),
+        None | Some(Lookup::Unread) => Err(StoreError::KeepsFailing { pieces: 1 }),
+    }
+}
+
+/// A TTL before this takes a live row, or a consumed one that still watches for theft.
+fn end_by_fields(row: &Row, bucket: &Bucket) -> Option<EpochSeconds> {
+    Fields::read(&row.data)?;
+    expiry::dead_from(&Row { ttl: Raw::Absent, retired_from: Raw::Absent, ..row.clone() }, bucket, &Policy::default())
 }
