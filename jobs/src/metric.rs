@@ -47,7 +47,7 @@ metrics! {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     table: String,
-    values: Vec<(Metric, Value)>,
+    values: Vec<(Metric, u64)>,
     fields: Map<String, Value>,
 }
 
@@ -58,13 +58,10 @@ impl Document {
         Self { table: table.to_owned(), values: Vec::new(), fields }
     }
 
-    pub fn count(mut self, metric: Metric, value: u64) -> Self {
-        self.values.push((metric, json!(value)));
+    /// A metric without a value is left out.
+    pub fn count(mut self, metric: Metric, value: impl Into<Option<u64>>) -> Self {
+        self.values.extend(value.into().map(|value| (metric, value)));
         self
-    }
-
-    pub fn flag(self, metric: Metric, value: bool) -> Self {
-        self.count(metric, value.into())
     }
 
     pub fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
@@ -84,7 +81,7 @@ impl Document {
         if let Some(id) = request_id {
             document.insert("requestId".to_owned(), json!(id));
         }
-        document.extend(self.values.iter().map(|(metric, value)| (metric.name.to_owned(), value.clone())));
+        document.extend(self.values.iter().map(|(metric, value)| (metric.name.to_owned(), json!(value))));
         document.extend(self.fields.clone());
         Value::Object(document)
     }

@@ -531,9 +531,7 @@ async fn work_that_panics_or_hangs_is_answered() {
     assert_eq!(bucket.answers().len(), 2);
     bucket.answers().iter().for_each(|received| check(received, &event, &bucket));
 
-    let unanswered = answer(&json!({}), RunClock::start(now, None), async |_, _| -> Result<Done, String> {
-        panic!("called")
-    })
-    .await;
+    let unanswered =
+        answer(&json!({}), RunClock::start(now, None), async |_, _| -> Result<Done, String> { panic!("called") }).await;
     assert_eq!(unanswered, Err(Unanswered::NoAddress));
 }

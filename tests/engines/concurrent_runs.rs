@@ -24,7 +24,7 @@ bed::on_both_engines!(
     the_cascade_concurrent_with_other_runs_loses_nothing,
 );
 
-async fn run_concurrently(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
+async fn compete(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
     let load = Load::of(kind, random_rows(seed, 8, real_now()), real_now(), retires).await;
     // Slow enough to overlap.
     let proxy = Proxy::start(engine(kind).endpoint(), |_| Fate::Slow(Duration::from_millis(20)));
@@ -71,7 +71,7 @@ fn concurrent_runs_do_the_work_of_one() {
     let mut random = fastrand::Rng::with_seed(seed() + 10);
     let rounds: Vec<_> =
         (0..amount(4, 60_usize)).map(|round| (kinds()[round % kinds().len()], random.u64(..), round % 4 > 1)).collect();
-    let figures = run_concurrently(2, &rounds, run_concurrently);
+    let figures = run_concurrently(2, &rounds, compete);
     assert!(figures.faults > 0, "no run found the lease held");
     figures.report("several janitors at once");
 }

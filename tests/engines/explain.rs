@@ -11,7 +11,7 @@ use bed::janitor::{Ended, janitor};
 use bed::tables::scan;
 use bed::tables::{random_table, specimens};
 use dynamo::ReadOnly;
-use jobs::explain::{Course, Explanation, Standing, explain};
+use jobs::explain::{Course, Explanation, explain};
 use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
 use jobs::store::ReadRows;
@@ -72,7 +72,7 @@ async fn explain_all(bed: &Testbed, kind: EngineKind, now: i64, policy: &Policy)
 fn summarize(explanations: &[Explanation], course: fn(&Explanation) -> Course) -> (Counts, BTreeSet<(String, String)>) {
     let (mut counts, mut deleted) = (Counts::new(), BTreeSet::new());
     for explanation in explanations {
-        let Standing::Ours(bucket) = explanation.standing else {
+        let Ok(bucket) = explanation.bucket else {
             assert_eq!(course(explanation), Course::NeverTouched);
             continue;
         };
@@ -202,11 +202,12 @@ fn run_explain(bed: &Testbed, kind: EngineKind, arguments: &[&str], input: &str)
 
 /// Identifies a state; the golden files have one row of each.
 fn state(explanation: &Explanation) -> String {
-    let Explanation { standing, verdict, daily, repair, row, fields, .. } = explanation;
-    let used = fields.as_ref().map(|fields| (fields.used, fields.used_at == shared::row::Field::Missing));
+    let Explanation { bucket, verdict, daily, repair, row, .. } = explanation;
+    let used =
+        shared::row::Fields::read(&row.data).map(|fields| (fields.used, fields.used_at == shared::row::Field::Missing));
     let ttl = row.ttl().state(EpochSeconds::new(NOW));
     let fault = row.ttl_fault(EpochSeconds::new(NOW));
-    format!("{standing:?} {verdict:?} {daily:?} {repair:?} {used:?} {ttl:?} {fault:?}")
+    format!("{bucket:?} {verdict:?} {daily:?} {repair:?} {used:?} {ttl:?} {fault:?}")
 }
 
 async fn explains_one_row_of_every_kind_and_state(kind: EngineKind) {
@@ -227,10 +228,7 @@ async fn explains_one_row_of_every_kind_and_state(kind: EngineKind) {
         // Names are random and may begin with a dash, so they are passed through standard input.
         let ended = run_explain(&bed, kind, &[&row.owner, &row.bucket, "-"], &format!("{}\n", row.name));
         assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{ended:?}");
-        let file = match explanation.standing {
-            Standing::Ours(bucket) => bucket.name,
-            Standing::NotOurs(_) => "never-touched",
-        };
+        let file = explanation.bucket.map_or("never-touched", |bucket| bucket.name);
         let text = files.entry(format!("explain/{file}.txt")).or_default();
         if !text.is_empty() {
             text.push('\n');

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use jobs::metrics::{Counts, Ended, Measurement, OwnerKind, answer, measure, recovery_finding};
+use jobs::metrics::{Counts, Ended, Measurement, OwnerKind, Sampling, answer, measure, recovery_finding};
 use jobs::store::{Billing, InspectRecovery};
 use shared::settings::Purpose;
 use shared::time::Utc;
@@ -25,7 +25,8 @@ pub async fn audit(common: &Common, options: &Auditing, console: &mut Console) -
     let target = Target::new(common, Purpose::Metrics).await?;
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
-    let work = Box::pin(measure(&table, &target.settings, table.clock()));
+    let sampling = Sampling::at(table.clock().now());
+    let work = Box::pin(measure(&table, &target.settings, table.clock(), &sampling));
     let mut measured = screen.while_watching("audit", target.watch, work).await?;
     if measured.runs.is_empty() {
         measured.findings.extend(recovery_finding(&measured, &table.recovery().await));
@@ -70,7 +71,7 @@ fn tell(measured: &Measurement, console: &mut Console) -> io::Result<()> {
     }
     console.line("")?;
     let lag = if is_counted { format!("; {}", lag(&measured.census.total())) } else { String::new() };
-    console.say("TTL       ", &format!("{}{lag}", measured.ttl.name().replace('-', " ")))?;
+    console.say("TTL       ", &format!("{}{lag}", measured.ttl.into_str().replace('-', " ")))?;
     if let (true, Some(until)) = (is_counted, measured.census.total().retired_until) {
         let rows = grouped(measured.census.total().retired);
         let said =
@@ -125,7 +126,7 @@ fn tell_counts(measured: &Measurement, console: &mut Console) -> io::Result<()> 
     };
     let mut rows = Vec::new();
     for kind in OwnerKind::ALL {
-        rows.extend(measured.census.buckets(kind).map(|(name, counts)| row(kind.name(), name, counts)));
+        rows.extend(measured.census.buckets(kind).map(|(name, counts)| row(kind.into_str(), name, counts)));
     }
     rows.push(row("", "all", &measured.census.total()));
     let head = ["bucket", "owner", "rows", "bytes", "dead", "due", "oldest dead for"];
@@ -151,7 +152,7 @@ fn lag(total: &Counts) -> String {
 fn backlog(measured: &Measurement) -> String {
     let all = |counts: &Counts| counts.dead + counts.due;
     let total = measured.census.total();
-    let mut owners = OwnerKind::ALL.map(|kind| (all(&measured.census.of(kind)), kind.name())).to_vec();
+    let mut owners = OwnerKind::ALL.map(|kind| (all(&measured.census.of(kind)), kind.into_str())).to_vec();
     owners.retain(|(rows, _)| *rows > 0);
     let owners = if owners.len() > 1 { format!("; by owner {}", counted(owners.into_iter())) } else { String::new() };
     let (dead, due) = (grouped(total.dead), grouped(total.due));
@@ -168,7 +169,7 @@ fn forecast(measured: &Measurement) -> String {
     if backlog == 0 {
         return "no rows wait to be deleted".to_owned();
     }
-    let trend = in_words(measured.forecast.trend.name(), measured.forecast.trend.days_until_clear());
+    let trend = in_words(measured.forecast.trend.into_str(), measured.forecast.days_until_clear);
     format!("{} rows of the system actors wait to be deleted; the backlog {trend}", grouped(backlog))
 }
 

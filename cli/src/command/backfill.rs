@@ -28,7 +28,7 @@ pub(super) async fn backfill(target: &Target, applying: Applying, console: &mut 
     if !applying.yes {
         let dry = pass(target, true, console.screen).await?;
         report(&dry, &place, console)?;
-        if dry.filled.set() == 0 || dry.filled.ended != Ended::Through || target.watch.is_stopped() {
+        if dry.filled.sum(|counts| counts.set) == 0 || dry.filled.ended != Ended::Through || target.watch.is_stopped() {
             return code(&dry);
         }
         if !applying.apply {
@@ -38,7 +38,7 @@ pub(super) async fn backfill(target: &Target, applying: Applying, console: &mut 
         let what = format!(
             "This sets ttl_timestamp on {} rows of {place}, for about {} write units. A TTL that has passed lets DynamoDB \
              remove the row, if the table's TTL is on.",
-            grouped(dry.filled.set()),
+            grouped(dry.filled.sum(|counts| counts.set)),
             grouped(dry.filled.write_units),
         );
         console.confirm(&what, "set them", "nothing was written", target.watch).await?;
@@ -66,7 +66,7 @@ fn code(pass: &Pass) -> Result<u8, Failure> {
     match &pass.filled.ended {
         Ended::Fault(error) => Err(error.clone().into()),
         Ended::Stopped => Ok(UNFINISHED),
-        Ended::Through if pass.filled.skipped() > 0 => Ok(UNFINISHED),
+        Ended::Through if pass.filled.sum(|counts| counts.skipped) > 0 => Ok(UNFINISHED),
         Ended::Through => Ok(DONE),
     }
 }
@@ -78,12 +78,12 @@ fn report(pass: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
         "account": place.account,
         "region": place.region,
         "mode": if *dry { "dry-run" } else { "write" },
-        "complete": filled.ended == Ended::Through && filled.skipped() == 0,
+        "complete": filled.ended == Ended::Through && filled.sum(|counts| counts.skipped) == 0,
         "outcome": filled.ended.into_str(),
-        "read": filled.read(),
-        "set": filled.set(),
-        "lost_race": filled.lost_races(),
-        "skipped": filled.skipped(),
+        "read": filled.sum(|counts| counts.read),
+        "set": filled.sum(|counts| counts.set),
+        "lost_race": filled.sum(|counts| counts.lost_race),
+        "skipped": filled.sum(|counts| counts.skipped),
         "write_units_needed": filled.write_units,
         "buckets": filled.buckets,
         "capacity": {"read_units": usage.read_units, "write_units": usage.write_units},
@@ -100,11 +100,12 @@ fn tell(Pass { dry, filled, usage }: &Pass, place: &Place, console: &mut Console
     };
     let rows: Vec<Vec<String>> = filled.buckets.iter().map(line).collect();
     console.table(&["bucket", "read", to_set, "left as they are"], &rows)?;
-    console.line(format_args!("\n{verb} {} of {} rows read", grouped(filled.set()), grouped(filled.read())))?;
+    let (set, read) = (grouped(filled.sum(|counts| counts.set)), grouped(filled.sum(|counts| counts.read)));
+    console.line(format_args!("\n{verb} {set} of {read} rows read"))?;
     console.used(*usage)?;
     console.rows_that(&[
-        (filled.lost_races(), "changed or were deleted in the meantime, and were left alone"),
-        (filled.skipped(), "could not be read or written: run it again"),
+        (filled.sum(|counts| counts.lost_race), "changed or were deleted in the meantime, and were left alone"),
+        (filled.sum(|counts| counts.skipped), "could not be read or written: run it again"),
     ])?;
     if filled.ended == Ended::Stopped {
         let rest = "the TTLs that were set are kept, and another run sets the rest";

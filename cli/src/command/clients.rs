@@ -3,7 +3,7 @@
 use std::io;
 
 use jobs::clients::{self, Ended, Prune};
-use jobs::store::{Budget, Usage};
+use jobs::store::{Budget, Consistency, Usage};
 use serde::Serialize;
 use serde_json::json;
 use shared::clients::{Clients, Counts, Use};
@@ -29,7 +29,8 @@ pub async fn clients(common: &Common, options: &Pruning, console: &mut Console) 
     stop_on_signals(target.watch);
     let now = table.clock().now();
     let mut found = Clients::new(now, options.unused_for);
-    screen.while_watching("clients", target.watch, Box::pin(clients::survey(&table, &mut found))).await?;
+    let survey = clients::survey(&table, &mut found, Consistency::Eventual);
+    screen.while_watching("clients", target.watch, Box::pin(survey)).await?;
     let about = About { place: target.place(&table), now, unused_for: options.unused_for };
     let unused = found.all_unused();
     if !options.applying.apply || unused.is_empty() {

@@ -232,9 +232,7 @@ fn print(row: &Document, now: EpochSeconds, console: &mut Console) -> io::Result
             line(lead, &format!("{tie}: {} {}: {found}{verdict}", bucket(&place.bucket), plain(&place.name)))?;
         }
     }
-    for (name, course) in
-        [("daily-cleanup", &row.functions.daily_cleanup), ("index-repair", &row.functions.index_repair)]
-    {
+    for (name, course) in &row.functions {
         let reason = course.reason.map_or_else(String::new, |reason| format!(" ({})", reason.replace('_', " ")));
         line(name, &format!("{} it{reason}: {}", course.does.replace('-', " "), course.because))?;
     }

@@ -78,11 +78,11 @@ async fn enable(target: &Target, applying: Applying, wait: Duration, console: &m
     let table = target.open().await?;
     let name = &target.settings.table;
     let setting = table.ttl_setting().await?;
-    let (_, attribute, words) = in_words(&setting);
+    let (.., words) = in_words(&setting);
     let (outcome, text) = match (ttl::plan(&setting, false), applying.apply) {
         (TtlStep::Accept, _) => ("was-on", words),
         (TtlStep::AcceptEnabling, _) => ("being-enabled", words),
-        (TtlStep::Refuse, _) => return Err(other_attribute(name, attribute.unwrap_or_default())),
+        (TtlStep::Refuse { attribute }, _) => return Err(other_attribute(name, &attribute)),
         (TtlStep::Enable, false) => {
             ("would-enable", format!("would switch TTL on for {TTL_ATTRIBUTE}; run it again with --apply"))
         }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::event;
 use crate::lambda::{Function, log_failure, parsed};
 use dynamo::ReadOnly;
-use jobs::metrics::{self, Ended, Measurement};
+use jobs::metrics::{self, Ended, Measurement, Sampling};
 use jobs::run::RunError;
 use jobs::run::clock::RunClock;
 use shared::settings::Purpose;
@@ -20,7 +20,7 @@ pub async fn measure(function: &Function, event: Value, clock: RunClock) -> Resu
     tracing::info!(table = settings.table, scope = settings.scope.name(), now = clock.now().get(), "metrics started");
     let work = async {
         let table = ReadOnly::open(function.client.clone(), &settings, function.endpoint(), clock).await?;
-        metrics::measure(&table, &settings, table.clock()).await
+        metrics::measure(&table, &settings, table.clock(), &Sampling::at(table.clock().now())).await
     };
     let result = Box::pin(work).await.map_err(RunError::from);
     match &result {
@@ -40,13 +40,13 @@ fn log(measured: &Measurement) {
     tracing::info!(
         table = measured.table,
         scope = measured.scope.name(),
-        outcome = measured.ended.name(),
+        outcome = measured.ended.into_str(),
         rows.counted = counted(total.rows),
         rows.dead = counted(total.dead),
         rows.due = counted(total.due),
-        ttl = measured.ttl.name(),
+        ttl = measured.ttl.into_str(),
         paused = measured.pause.is_some(),
-        trend = measured.forecast.trend.name(),
+        trend = measured.forecast.trend.into_str(),
         units.read = measured.usage.read_units,
         requests = measured.usage.requests,
         throttles = measured.usage.throttles,

@@ -3,20 +3,18 @@
 //!
 //! The table is read by Scan, in segments; rows are streamed, so memory stays flat.
 
-mod end;
-
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 
 use futures_util::{StreamExt, TryStreamExt};
 
-pub use end::own_end;
-
 use crate::store::{Budget, Consistency, PageOf, ReadRows, Result, ScanTable, StoreError, WriteTtl, pages, scan_pages};
 use shared::backfill::{LeaveReason, Plan, plan, plan_by_referrers, plan_by_target, written_with};
 use shared::bucket::{self, Bucket, REFERRERS_PREFIX};
-use shared::row::{Raw, Row, RowKey};
+use shared::expiry::{self, Policy};
+use shared::integrity::{self, Lookup};
+use shared::row::{Fields, Raw, Row, RowKey};
 use shared::time::EpochSeconds;
 
 /// Segments of the Scan, and how many are read concurrently.
@@ -28,7 +26,7 @@ const CONCURRENT_WRITES: usize = 8;
 const MAX_CONSECUTIVE_FAULTS: u32 = 25;
 
 /// The name under which rows of unknown buckets are counted.
-pub const UNKNOWN: &str = "(unknown)";
+const UNKNOWN: &str = "(unknown)";
 
 /// Counts of the rows of one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -44,9 +42,10 @@ pub struct Counts {
 }
 
 /// How a backfill ended. The names are those in the report.
-#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Ended {
+    #[default]
     #[strum(serialize = "complete")]
     Through,
     /// It was interrupted, or hit its deadline.
@@ -56,7 +55,7 @@ pub enum Ended {
 }
 
 /// The result of a backfill.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Backfilled {
     pub buckets: BTreeMap<&'static str, Counts>,
     /// Write units that the rows with a TTL to set cost, by their sizes.
@@ -65,24 +64,8 @@ pub struct Backfilled {
 }
 
 impl Backfilled {
-    fn sum(&self, of: impl Fn(&Counts) -> u64) -> u64 {
+    pub fn sum(&self, of: impl Fn(&Counts) -> u64) -> u64 {
         self.buckets.values().map(of).sum()
-    }
-
-    pub fn read(&self) -> u64 {
-        self.sum(|counts| counts.read)
-    }
-
-    pub fn set(&self) -> u64 {
-        self.sum(|counts| counts.set)
-    }
-
-    pub fn lost_races(&self) -> u64 {
-        self.sum(|counts| counts.lost_race)
-    }
-
-    pub fn skipped(&self) -> u64 {
-        self.sum(|counts| counts.skipped)
     }
 }
 
@@ -97,10 +80,8 @@ struct Backfill<'a, S> {
     store: &'a S,
     now: EpochSeconds,
     dry: bool,
-    buckets: RefCell<BTreeMap<&'static str, Counts>>,
-    write_units: RefCell<u64>,
-    consecutive_faults: RefCell<u32>,
-    ended: RefCell<Option<Ended>>,
+    done: RefCell<Backfilled>,
+    consecutive_faults: Cell<u32>,
 }
 
 /// Reads the whole table. A dry run sends no writes, and counts what a real run would set.
@@ -108,67 +89,50 @@ pub async fn backfill<S>(store: &S, now: EpochSeconds, dry: bool) -> Backfilled
 where
     S: ScanTable + ReadRows + WriteTtl + Budget,
 {
-    let work = Backfill {
-        store,
-        now,
-        dry,
-        buckets: RefCell::default(),
-        write_units: RefCell::default(),
-        consecutive_faults: RefCell::default(),
-        ended: RefCell::default(),
-    };
+    let work = Backfill { store, now, dry, done: RefCell::default(), consecutive_faults: Cell::new(0) };
     futures_util::stream::iter(0..SEGMENTS)
         .map(|segment| Box::pin(work.segment(segment)))
         .buffer_unordered(CONCURRENT_SEGMENTS)
-        .for_each(async |()| {})
+        .for_each(async |worked: Result<()>| worked.unwrap_or_else(|error| work.end(error)))
         .await;
-    Backfilled {
-        buckets: work.buckets.into_inner(),
-        write_units: work.write_units.into_inner(),
-        ended: work.ended.into_inner().unwrap_or(Ended::Through),
-    }
+    work.done.into_inner()
 }
 
 impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
-    async fn segment(&self, segment: i32) {
+    async fn segment(&self, segment: i32) -> Result<()> {
         let mut pages = pin!(scan_pages(self.store, segment, SEGMENTS));
-        while !self.is_over() {
-            let worked = match pages.try_next().await {
-                Ok(None) => return,
-                Ok(Some(rows)) => {
-                    let read = rows.len() as u64;
-                    let worked = self.page(rows).await;
-                    self.store.progressed(None, read, 0);
-                    worked
-                }
-                Err(error) => Err(error),
-            };
-            if let Err(error) = worked {
-                self.end(error);
-            }
+        while !self.is_over()
+            && let Some(rows) = pages.try_next().await?
+        {
+            let read = rows.len() as u64;
+            let worked = self.page(rows).await;
+            self.store.progressed(None, read, 0);
+            worked?;
         }
+        Ok(())
     }
 
     /// No new work is started after an interrupt, the deadline or a fault.
     fn is_over(&self) -> bool {
-        if self.ended.borrow().is_none() && self.store.time_is_up() {
-            *self.ended.borrow_mut() = Some(Ended::Stopped);
+        let ended = &mut self.done.borrow_mut().ended;
+        if *ended == Ended::Through && self.store.time_is_up() {
+            *ended = Ended::Stopped;
         }
-        self.ended.borrow().is_some()
+        *ended != Ended::Through
     }
 
     /// The first fault is reported; it outweighs the deadline.
     fn end(&self, error: StoreError) {
-        let mut ended = self.ended.borrow_mut();
+        let ended = &mut self.done.borrow_mut().ended;
         match (&*ended, error) {
-            (Some(Ended::Fault(_)), _) => {}
-            (_, StoreError::OutOfTime) => *ended = Some(Ended::Stopped),
-            (_, error) => *ended = Some(Ended::Fault(error)),
+            (Ended::Fault(_), _) => {}
+            (_, StoreError::OutOfTime) => *ended = Ended::Stopped,
+            (_, error) => *ended = Ended::Fault(error),
         }
     }
 
     fn count(&self, bucket: &'static str, add: impl FnOnce(&mut Counts)) {
-        add(self.buckets.borrow_mut().entry(bucket).or_default());
+        add(self.done.borrow_mut().buckets.entry(bucket).or_default());
     }
 
     fn leave(&self, bucket: &'static str, reason: LeaveReason) {
@@ -257,9 +221,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
 
     /// A few writes at a time. Writes in flight are finished after a stop.
     async fn write(&self, dated: Vec<Dated>) -> Result<()> {
-        for row in &dated {
-            *self.write_units.borrow_mut() += u64::from(row.row.write_units());
-        }
+        self.done.borrow_mut().write_units += dated.iter().map(|one| u64::from(one.row.write_units())).sum::<u64>();
         if self.dry {
             dated.iter().for_each(|row| self.count(row.bucket.name, |counts| counts.set += 1));
             return Ok(());
@@ -285,16 +247,33 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
             Ok(false) => self.count(bucket.name, |counts| counts.lost_race += 1),
             Err(error) => {
                 self.skip(bucket);
-                let mut faults = self.consecutive_faults.borrow_mut();
-                *faults += 1;
+                let faults = self.consecutive_faults.get() + 1;
+                self.consecutive_faults.set(faults);
                 return match error {
                     error if !error.is_passing() => Err(error),
-                    _ if *faults >= MAX_CONSECUTIVE_FAULTS => Err(StoreError::KeepsFailing { pieces: *faults }),
+                    _ if faults >= MAX_CONSECUTIVE_FAULTS => Err(StoreError::KeepsFailing { pieces: faults }),
                     _ => Ok(()),
                 };
             }
         }
-        *self.consecutive_faults.borrow_mut() = 0;
+        self.consecutive_faults.set(0);
         Ok(())
     }
+}
+
+/// When the row ends by its own fields, an index row by those of the row that it leads to; `None` for one that has no end
+/// of its own. An error is not the same as no end. A TTL that an operator sets is compared with it.
+pub async fn own_end<S: ReadRows>(store: &S, row: &Row, bucket: &Bucket) -> Result<Option<EpochSeconds>> {
+    let Some(target) = integrity::target_key(row, bucket) else { return Ok(end_by_fields(row, bucket)) };
+    match store.get_consistent(&[target]).await?.pop() {
+        Some(Lookup::Found(target)) => Ok(target.known_bucket().and_then(|of| end_by_fields(&target, of))),
+        Some(Lookup::Absent) => Ok(None),
+        None | Some(Lookup::Unread) => Err(StoreError::KeepsFailing { pieces: 1 }),
+    }
+}
+
+/// A TTL before this takes a live row, or a consumed one that still watches for theft.
+fn end_by_fields(row: &Row, bucket: &Bucket) -> Option<EpochSeconds> {
+    Fields::read(&row.data)?;
+    expiry::dead_from(&Row { ttl: Raw::Absent, retired_from: Raw::Absent, ..row.clone() }, bucket, &Policy::default())
 }

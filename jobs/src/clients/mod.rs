@@ -16,11 +16,7 @@ use shared::clients::Clients;
 pub const UNUSED_FOR: i64 = 30 * 86_400;
 
 /// Reads the whole table once.
-pub async fn survey<S: ScanTable + Budget>(store: &S, clients: &mut Clients) -> Result<()> {
-    read(store, clients, Consistency::Eventual).await
-}
-
-async fn read<S: ScanTable + Budget>(store: &S, clients: &mut Clients, reading: Consistency) -> Result<()> {
+pub async fn survey<S: ScanTable + Budget>(store: &S, clients: &mut Clients, reading: Consistency) -> Result<()> {
     let mut pages = pin!(scan_segment(store, 0, 1, None, reading));
     while let Some(rows) = pages.try_next().await? {
         rows.iter().for_each(|row| clients.add(row));

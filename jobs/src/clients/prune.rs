@@ -14,7 +14,7 @@
 
 use serde::Serialize;
 
-use super::read;
+use super::survey;
 use crate::run::clock::RunClock;
 use crate::run::lease::Lease;
 use crate::run::pause::{self, Pause};
@@ -85,7 +85,9 @@ pub async fn prune<S: PruneStore>(
     let mut work = Work { store, allowance: max_deletes.unwrap_or(u64::MAX), open: Vec::new(), done: Prune::default() };
     let held = lease.hold(pause::stopping(store, clock, Box::pin(work.run(clients)))).await;
     // Also without the lease: a put-back only writes what is absent.
-    work.put_back_all().await;
+    for open in std::mem::take(&mut work.open) {
+        work.put_back(&open).await;
+    }
     lease.release().await;
     work.done.ended = match held.map_err(|_| RunError::LeaseLost)? {
         (_, Some(pause)) => Ended::Paused(pause),
@@ -114,13 +116,12 @@ impl<S: PruneStore> Work<'_, S> {
     async fn run(&mut self, clients: &mut Clients) -> Result<Ended> {
         let units = Consistency::Strong.units(self.store.figures().bytes);
         let at_a_time = usize::try_from((units / UNITS).clamp(FEWEST, MOST)).unwrap_or(usize::MAX);
-        let waiting = clients.all_unused();
-        let mut waiting = waiting.into_iter();
+        let mut waiting = clients.all_unused().into_iter();
         loop {
             let ended = self.close(&mut waiting, clients, at_a_time).await?;
             if !self.open.is_empty() {
                 // Step 2: what was learned before stays true, so the same `clients` learns more.
-                read(self.store, clients, Consistency::Strong).await?;
+                survey(self.store, clients, Consistency::Strong).await?;
                 self.decide(clients).await?;
             }
             if let Some(ended) = ended {
@@ -190,19 +191,16 @@ impl<S: PruneStore> Work<'_, S> {
             if outcomes.iter().all(|outcome| *outcome == DeleteOutcome::Deleted) {
                 self.open.push(open);
             } else {
-                self.undecided(outcomes.contains(&DeleteOutcome::LostRace));
-                self.put_back(&open).await;
+                self.leave(&open, outcomes.contains(&DeleteOutcome::LostRace)).await;
             }
         }
         stopped.map_or(Ok(is_within), Err)
     }
 
-    fn undecided(&mut self, has_changed: bool) {
-        if has_changed {
-            self.done.changed += 1;
-        } else {
-            self.done.skipped += 1;
-        }
+    /// The client is not decided.
+    async fn leave(&mut self, open: &Open, has_changed: bool) {
+        *(if has_changed { &mut self.done.changed } else { &mut self.done.skipped }) += 1;
+        self.put_back(open).await;
     }
 
     async fn delete(&mut self, rows: &[Pruned]) -> (Vec<DeleteOutcome>, Option<StoreError>) {
@@ -245,10 +243,7 @@ impl<S: PruneStore> Work<'_, S> {
                         rows.push(record);
                         of.push(open);
                     }
-                    Lookup::Found(_) | Lookup::Unread => {
-                        self.undecided(has_changed);
-                        self.put_back(&open).await;
-                    }
+                    Lookup::Found(_) | Lookup::Unread => self.leave(&open, has_changed).await,
                 }
             }
             let (outcomes, stopped) = self.delete(&rows).await;
@@ -256,8 +251,7 @@ impl<S: PruneStore> Work<'_, S> {
                 if outcome == DeleteOutcome::Deleted {
                     self.done.removed += 1;
                 } else {
-                    self.undecided(outcome == DeleteOutcome::LostRace);
-                    self.put_back(open).await;
+                    self.leave(open, outcome == DeleteOutcome::LostRace).await;
                 }
             }
             if let Some(stopped) = stopped {
@@ -277,12 +271,6 @@ impl<S: PruneStore> Work<'_, S> {
                 return;
             }
             self.done.rows_deleted = self.done.rows_deleted.saturating_sub(1);
-        }
-    }
-
-    async fn put_back_all(&mut self) {
-        for open in std::mem::take(&mut self.open) {
-            self.put_back(&open).await;
         }
     }
 }

@@ -4,11 +4,11 @@ use std::pin::pin;
 
 use futures_util::TryStreamExt;
 
-use super::{Relation, Tie};
+use super::Tie;
 use crate::repair;
 use crate::store::{Consistency, PageOf, ReadRows, Result, StoreError, pages};
 use shared::bucket::{self, Bucket, REFERRERS_PREFIX, Rule};
-use shared::expiry::{self, Policy};
+use shared::expiry::Policy;
 use shared::index;
 use shared::integrity::{self, Lookup};
 use shared::row::{Row, RowKey};
@@ -16,7 +16,7 @@ use shared::time::EpochSeconds;
 
 /// A key that an index row for the row can have, and what is stored there.
 #[derive(Clone, Debug)]
-pub struct IndexRow {
+pub(super) struct IndexRow {
     pub bucket: &'static Bucket,
     pub key: RowKey,
     pub found: Lookup,
@@ -24,7 +24,7 @@ pub struct IndexRow {
 
 /// A token that names a provider row.
 #[derive(Clone, Debug)]
-pub struct Referrer {
+pub(super) struct Referrer {
     pub row: Row,
     pub bucket: &'static Bucket,
     /// It is alive, so the provider row is needed. It may name it in a text that cannot be read.
@@ -36,7 +36,7 @@ pub struct Referrer {
 
 /// The rows around a row.
 #[derive(Clone, Debug, Default)]
-pub struct Around {
+pub(super) struct Around {
     /// The index rows of both generations for a token, a code or a client.
     pub index_rows: Vec<IndexRow>,
     /// Target of an index row; provider row that a token names; access token that a refresh token was issued with.
@@ -87,32 +87,6 @@ impl Around {
         let target = self.targets.iter().find(|(tie, ..)| *tie == Tie::Target);
         target.map_or(&Lookup::Unread, |(_, _, found)| found)
     }
-
-    pub(super) fn points_at(&self, now: EpochSeconds, policy: &Policy) -> Vec<Relation> {
-        let relate = |(tie, key, found): &(Tie, RowKey, Lookup)| relation(*tie, key, found, now, policy);
-        self.targets.iter().map(relate).collect()
-    }
-
-    pub(super) fn pointed_at_by(&self, now: EpochSeconds, policy: &Policy) -> Vec<Relation> {
-        let index_rows =
-            self.index_rows.iter().map(|index| relation(Tie::IndexRow, &index.key, &index.found, now, policy));
-        let referrers = self
-            .referrers
-            .iter()
-            .map(|Referrer { row, .. }| relation(Tie::Referrer, &row.key, &Lookup::Found(row.clone()), now, policy));
-        index_rows.chain(referrers).collect()
-    }
-}
-
-fn relation(tie: Tie, key: &RowKey, found: &Lookup, now: EpochSeconds, policy: &Policy) -> Relation {
-    let verdict = match (found, tie) {
-        // Other rows decide over these two.
-        (_, Tie::IndexRow | Tie::Provider) | (Lookup::Absent | Lookup::Unread, _) => None,
-        (Lookup::Found(row), Tie::Target | Tie::AccessToken | Tie::Referrer) => {
-            row.known_bucket().map(|bucket| expiry::judge(row, bucket, now, policy))
-        }
-    };
-    Relation { tie, key: key.clone(), found: found.clone(), verdict }
 }
 
 async fn get<S: ReadRows>(store: &S, key: RowKey) -> Result<Lookup> {

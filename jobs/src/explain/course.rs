@@ -23,15 +23,15 @@ pub enum Course {
     CouldNotTell,
 }
 
-/// Why a job does not reach a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a job does not reach a row. Ordered: of two index rows the greater one decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotMet {
     /// No index row leads to the token.
     NoIndexRow,
-    /// Its index row is not due.
-    IndexNotDue,
     /// Its index row is left to the table's TTL.
     IndexLeftToTtl,
+    /// Its index row is not due.
+    IndexNotDue,
     /// No dead token that the cleanup reaches names the provider row.
     NoDeadToken,
     /// Rows that only ActingWeb 3.2.1 read are the repair's.
@@ -106,30 +106,21 @@ impl Decider<'_> {
 
     /// `None` when an index row leads the cleanup to the token.
     fn not_reached(&self, token: &RowKey, index_rows: &[IndexRow]) -> Option<Course> {
-        let mut why = Course::NotMet(NotMet::NoIndexRow);
+        let mut why = NotMet::NoIndexRow;
         for IndexRow { bucket, found, .. } in index_rows {
-            let row = match found {
-                Lookup::Absent => continue,
-                Lookup::Unread => {
-                    why = Course::CouldNotTell;
-                    continue;
-                }
-                Lookup::Found(row) => row,
-            };
+            let Lookup::Found(row) = found else { continue };
             if integrity::reaches(row, bucket, token, self.now, self.policy) {
                 return None;
             }
             let leads_here = integrity::target_key(row, bucket).as_ref() == Some(token);
-            why = match (why, integrity::ask(row, bucket, self.now, self.policy)) {
-                (Course::CouldNotTell, _) => why,
-                (_, Question::Settled(KeepReason::NotDue)) if leads_here => Course::NotMet(NotMet::IndexNotDue),
-                (Course::NotMet(NotMet::NoIndexRow), Question::Settled(KeepReason::LeftToTtl)) if leads_here => {
-                    Course::NotMet(NotMet::IndexLeftToTtl)
-                }
-                _ => why,
-            };
+            match integrity::ask(row, bucket, self.now, self.policy) {
+                Question::Settled(KeepReason::NotDue) if leads_here => why = why.max(NotMet::IndexNotDue),
+                Question::Settled(KeepReason::LeftToTtl) if leads_here => why = why.max(NotMet::IndexLeftToTtl),
+                Question::LookAt(_) | Question::Settled(_) => {}
+            }
         }
-        Some(why)
+        let is_unread = index_rows.iter().any(|index| index.found == Lookup::Unread);
+        Some(if is_unread { Course::CouldNotTell } else { Course::NotMet(why) })
     }
 
     /// The repair reads the whole table.

@@ -1,10 +1,13 @@
 //! An explanation as one stable document. The text for people is made from it, so that the two cannot differ.
 
+use std::collections::BTreeMap;
+
 use serde::{Serialize, Serializer};
 
-use super::{Course, Explanation, Relation, Standing, Tie, words};
+use super::{Course, Explanation, Tie, words};
+use crate::{cleanup, repair};
 use shared::bucket::{BUCKETS, Owner};
-use shared::expiry::Verdict;
+use shared::expiry::{self, Verdict};
 use shared::integrity::Lookup;
 use shared::mask::{Masked, plain};
 use shared::row::{Field, Fields, RowKey, Ttl, TtlState};
@@ -63,7 +66,8 @@ pub struct Document {
     pub dead_from: Option<Moment>,
     pub points_at: Vec<RelationShown>,
     pub pointed_at_by: Vec<RelationShown>,
-    pub functions: Functions,
+    /// What each function does with the row, by its name.
+    pub functions: BTreeMap<&'static str, CourseShown>,
 }
 
 /// Owner, bucket and name. A row without a bucket, or with another than its key begins with, has a key and no name.
@@ -122,13 +126,6 @@ pub struct RelationShown {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Functions {
-    pub daily_cleanup: CourseShown,
-    pub index_repair: CourseShown,
-}
-
-#[derive(Serialize)]
 pub struct CourseShown {
     pub does: &'static str,
     pub reason: Option<&'static str>,
@@ -146,24 +143,25 @@ fn as_map<S: Serializer>(fields: &Option<Vec<(&'static str, FieldShown)>>, to: S
 impl Document {
     pub fn new(explained: &Explanation, shown: Shown) -> Self {
         let (row, now) = (&explained.row, explained.now);
-        let (bucket, why_not) = match explained.standing {
-            Standing::Ours(bucket) => (Some(bucket), None),
-            Standing::NotOurs(why) => (None, Some(words::not_ours(why))),
-        };
+        let bucket = explained.bucket.ok();
         let moment = |ttl| match ttl {
             Ttl::At(at) => Some(Moment::new(at, now)),
             Ttl::Absent | Ttl::Malformed => None,
         };
-        let relations = |relations: &[Relation]| relations.iter().map(|one| RelationShown::new(one, shown)).collect();
+        let around = &explained.around;
+        let relation = |tie, key: &RowKey, found: &Lookup| RelationShown::new(tie, key, found, explained, shown);
+        let index_rows = around.index_rows.iter().map(|index| relation(Tie::IndexRow, &index.key, &index.found));
+        let referrers = around.referrers.iter().map(|token| &token.row);
+        let referrers = referrers.map(|row| relation(Tie::Referrer, &row.key, &Lookup::Found(row.clone())));
         Self {
             place: Place::new(&row.key, row.bucket.text(), shown),
             owner_kind: words::owner_kind(&row.key.owner),
             known: bucket.is_some(),
-            never_touched_because: why_not,
+            never_touched_because: explained.bucket.err(),
             purpose: bucket.map(words::purpose),
             read_by: bucket.map(words::generation),
             bytes: row.bytes,
-            fields: explained.fields.as_ref().filter(|_| bucket.is_some()).map(|fields| shown_fields(fields, now)),
+            fields: bucket.and_then(|_| Fields::read(&row.data)).map(|fields| shown_fields(&fields, now)),
             ttl: TtlShown {
                 state: row.stored_ttl().state(now),
                 at: moment(row.stored_ttl()),
@@ -177,12 +175,11 @@ impl Document {
                 .verdict
                 .map(|verdict| VerdictShown { because: Some(words::because(verdict)), ..VerdictShown::new(verdict) }),
             dead_from: explained.dead_from.map(|at| Moment::new(at, now)),
-            points_at: relations(&explained.points_at),
-            pointed_at_by: relations(&explained.pointed_at_by),
-            functions: Functions {
-                daily_cleanup: CourseShown::new(explained.daily),
-                index_repair: CourseShown::new(explained.repair),
-            },
+            points_at: around.targets.iter().map(|(tie, key, found)| relation(*tie, key, found)).collect(),
+            pointed_at_by: index_rows.chain(referrers).collect(),
+            functions: [(cleanup::NAME, explained.daily), (repair::NAME, explained.repair)]
+                .map(|(name, course)| (name, CourseShown::new(course)))
+                .into(),
         }
     }
 }
@@ -252,19 +249,20 @@ impl CourseShown {
 }
 
 impl RelationShown {
-    fn new(relation: &Relation, shown: Shown) -> Self {
-        let (bucket, found) = match &relation.found {
-            Lookup::Found(row) if row.known_bucket().is_none() => (row.bucket.text(), "another bucket's row"),
-            Lookup::Found(row) => (row.bucket.text(), "there"),
-            Lookup::Absent => (bucket_of(&relation.key), "not there"),
-            Lookup::Unread => (bucket_of(&relation.key), "could not be read"),
+    fn new(tie: Tie, key: &RowKey, found: &Lookup, explained: &Explanation, shown: Shown) -> Self {
+        let (bucket, found, known) = match found {
+            Lookup::Found(row) => match row.known_bucket() {
+                None => (row.bucket.text(), "another bucket's row", None),
+                Some(bucket) => (row.bucket.text(), "there", Some((row, bucket))),
+            },
+            Lookup::Absent => (bucket_of(key), "not there", None),
+            Lookup::Unread => (bucket_of(key), "could not be read", None),
         };
-        Self {
-            place: Place::new(&relation.key, bucket, shown),
-            tie: relation.tie,
-            found,
-            verdict: relation.verdict.map(VerdictShown::new),
-        }
+        // Other rows decide over an index row and a provider row.
+        let judged = known.filter(|_| !matches!(tie, Tie::IndexRow | Tie::Provider));
+        let judge = |(row, bucket)| expiry::judge(row, bucket, explained.now, &explained.policy);
+        let verdict = judged.map(judge).map(VerdictShown::new);
+        Self { place: Place::new(key, bucket, shown), tie, found, verdict }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::store::{ReadRows, Result};
-use shared::bucket::{self, BUCKETS, Bucket, OAUTH_OWNER, Owner};
+use shared::bucket::{self, BUCKETS, OAUTH_OWNER, Owner};
 use shared::index;
 use shared::integrity::{self, Lookup};
 use shared::row::{Row, RowKey};
@@ -117,17 +117,16 @@ impl Candidates {
 fn system_keys(name: &str) -> Vec<RowKey> {
     let keys: BTreeSet<RowKey> = BUCKETS
         .iter()
-        .flat_map(|bucket| owners(bucket).iter().map(move |owner| RowKey::in_bucket(*owner, bucket, name)))
+        .flat_map(|bucket| owners(&bucket.owner).iter().map(move |owner| RowKey::in_bucket(*owner, bucket, name)))
         .filter(RowKey::is_storable)
         .collect();
     keys.into_iter().collect()
 }
 
-fn owners(bucket: &Bucket) -> &'static [&'static str] {
-    match bucket.owner {
-        Owner::System(bucket::SYSTEM_OWNER) => &[bucket::SYSTEM_OWNER],
-        Owner::System(bucket::DELETED_OWNER) => &[bucket::DELETED_OWNER],
-        Owner::System(_) | Owner::Actor => &[OAUTH_OWNER],
+fn owners(owner: &'static Owner) -> &'static [&'static str] {
+    match owner {
+        Owner::System(id) => std::slice::from_ref(id),
+        Owner::Actor => &[OAUTH_OWNER],
         Owner::Legacy => &bucket::LEGACY_OWNERS,
     }
 }

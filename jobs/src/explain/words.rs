@@ -1,8 +1,9 @@
 //! The sentences: the purpose of a bucket, its rule, and the reason of a verdict.
 
-use super::{Course, NotMet, NotOurs};
-use shared::bucket::{Bucket, CLOCK_SLACK_SECONDS, Generation, OAUTH_OWNER, Owner, Rule};
+use super::{Course, NotMet};
+use shared::bucket::{self, BUCKETS, Bucket, CLOCK_SLACK_SECONDS, Generation, JANITOR_OWNER, OAUTH_OWNER, Owner, Rule};
 use shared::expiry::{DeleteReason, KeepReason, Policy, Verdict};
+use shared::row::Row;
 
 /// What rows of a bucket are for.
 pub(super) fn purpose(bucket: &Bucket) -> &'static str {
@@ -48,9 +49,9 @@ pub(super) fn generation(bucket: &Bucket) -> &'static str {
 pub(super) fn owner_kind(owner: &str) -> &'static str {
     match owner {
         OAUTH_OWNER => "the OAuth system actor",
-        shared::bucket::SYSTEM_OWNER => "the system actor",
-        shared::bucket::DELETED_OWNER => "the system actor of deleted actors",
-        shared::bucket::JANITOR_OWNER => "this project",
+        bucket::SYSTEM_OWNER => "the system actor",
+        bucket::DELETED_OWNER => "the system actor of deleted actors",
+        JANITOR_OWNER => "this project",
         _ if Owner::Legacy.holds(owner) => "a system actor of ActingWeb 3.2.1",
         _ if Owner::Actor.holds(owner) => "an actor",
         _ => "another system actor",
@@ -84,14 +85,17 @@ pub(super) fn rule(bucket: &Bucket, policy: &Policy) -> String {
     }
 }
 
-/// Why a row is never touched.
-pub(super) fn not_ours(why: NotOurs) -> &'static str {
-    match why {
-        NotOurs::OwnState => "it is this project's own state",
-        NotOurs::NoBucket => "it has no bucket attribute",
-        NotOurs::KeyOfAnother => "its key does not begin with the bucket that it claims",
-        NotOurs::OtherOwner => "the name of its bucket is known, but this owner has no such bucket",
-        NotOurs::UnknownBucket => "its bucket is not in the list of known buckets, whatever its key begins with",
+/// Why a row of no known bucket is never touched.
+pub(super) fn not_ours(row: &Row) -> &'static str {
+    let owner = &row.key.owner;
+    match row.bucket.text() {
+        _ if owner == JANITOR_OWNER => "it is this project's own state",
+        None => "it has no bucket attribute",
+        Some(name) if bucket::find(owner, name).is_some() => "its key does not begin with the bucket that it claims",
+        Some(name) if BUCKETS.iter().any(|known| known.name == name) => {
+            "the name of its bucket is known, but this owner has no such bucket"
+        }
+        Some(_) => "its bucket is not in the list of known buckets, whatever its key begins with",
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::census::{Counts, OwnerKind};
-use super::forecast::overdue_after;
-use super::{Ended, Estimate, Measurement, NAME, TtlHealth, WATCHED, period};
+use super::forecast::{age, overdue_after};
+use super::{Ended, Measurement, NAME, TtlHealth, WATCHED, period};
 use crate::metric::{self, Document};
 use crate::run::report::Outcome;
 use crate::run::state::{JobState, LastRun};
@@ -29,94 +29,78 @@ pub fn answer(measured: &Measurement) -> Value {
             "retired_rows_gone_by": counted(json!(total.retired_until.map(EpochSeconds::get))),
             "due_index_rows": counted(json!(total.due)),
             "oldest_dead_age_seconds": counted(json!(total.oldest_dead)),
-            "ttl": measured.ttl.name(),
+            "ttl": measured.ttl.into_str(),
             "backlog": counted(json!(measured.forecast.backlog)),
-            "trend": measured.forecast.trend.name(),
-            "days_until_clear": measured.forecast.trend.days_until_clear(),
+            "trend": measured.forecast.trend,
+            "days_until_clear": measured.forecast.days_until_clear,
             "findings": measured.findings.len(),
         },
-        "report": report(measured),
-    })
-}
-
-fn report(measured: &Measurement) -> Value {
-    let total = measured.census.total();
-    let counted = |value: Value| if measured.ended == Ended::Complete { value } else { Value::Null };
-    json!({
-        "complete": measured.ended == Ended::Complete,
-        "outcome": measured.ended.name(),
-        "scope": measured.scope.name(),
-        "estimate": measured.estimate.as_ref().map_or(Value::Null, estimate),
-        "overdue": measured.is_overdue(),
-        "table": measured.table,
-        "now": measured.now.get(),
-        "findings": measured.findings,
-        "rows": counted(json!(total)),
-        "dead_age": counted(json!(total.dead_ages)),
-        "owners": counted(owners(measured)),
-        "ttl": {
-            "setting": measured.ttl.name(),
-            "lag": counted(json!(total.lags)),
-            "lag_age": counted(json!(total.lags.ages())),
-            "never_removed": counted(json!(total.never)),
+        "report": {
+            "complete": measured.ended == Ended::Complete,
+            "outcome": measured.ended.into_str(),
+            "scope": measured.scope.name(),
+            "estimate": measured.estimate,
+            "overdue": measured.is_overdue(),
+            "table": measured.table,
+            "now": measured.now.get(),
+            "findings": measured.findings,
+            "rows": counted(json!(total)),
+            "dead_age": counted(json!(total.dead_ages)),
+            "owners": counted(owners(measured)),
+            "ttl": {
+                "setting": measured.ttl.into_str(),
+                "lag": counted(json!(total.lags)),
+                "lag_age": counted(json!(total.lags.ages())),
+                "never_removed": counted(json!(total.never)),
+            },
+            "runs": runs(measured),
+            "pause": measured.pause,
+            "clients": measured.clients,
+            "forecast": counted(json!(measured.forecast)),
+            "table_figures": figures(measured),
+            "capacity": {
+                "expected_read_units": measured.expected_units,
+                "read_units": measured.usage.read_units,
+                "write_units": measured.usage.write_units,
+            },
+            "requests": measured.usage.requests,
+            "retries": measured.usage.retries,
+            "throttles": measured.usage.throttles,
+            "elapsed_ms": measured.elapsed_ms,
         },
-        "runs": runs(measured),
-        "pause": measured.pause,
-        "clients": measured.clients,
-        "forecast": counted(json!(measured.forecast)),
-        "table_figures": figures(measured),
-        "capacity": {
-            "expected_read_units": measured.expected_units,
-            "read_units": measured.usage.read_units,
-            "write_units": measured.usage.write_units,
-        },
-        "requests": measured.usage.requests,
-        "retries": measured.usage.retries,
-        "throttles": measured.usage.throttles,
-        "elapsed_ms": measured.elapsed_ms,
     })
 }
 
 /// The kinds of owners that are in the scope, each with its buckets.
 fn owners(measured: &Measurement) -> Value {
-    let of = |kind: &OwnerKind| {
-        let mut owner = json!(measured.census.of(*kind));
-        owner["buckets"] = json!(measured.census.buckets(*kind).collect::<BTreeMap<_, _>>());
-        (kind.name().to_owned(), owner)
-    };
-    Value::Object(in_scope(measured).map(of).collect())
-}
-
-fn in_scope(measured: &Measurement) -> impl Iterator<Item = &'static OwnerKind> {
-    let all = measured.scope == Scope::All;
     // Rows of actors live under the OAuth system actor, too: an hourly count sees those and no others.
-    OwnerKind::ALL.iter().filter(move |kind| all || **kind != OwnerKind::Legacy)
+    let is_in_scope = |kind: &OwnerKind| measured.scope == Scope::All || *kind != OwnerKind::Legacy;
+    let of = |kind: OwnerKind| {
+        let mut owner = json!(measured.census.of(kind));
+        owner["buckets"] = json!(measured.census.buckets(kind).collect::<BTreeMap<_, _>>());
+        (kind.into_str(), owner)
+    };
+    OwnerKind::ALL.into_iter().filter(is_in_scope).map(of).collect()
 }
 
-fn runs(measured: &Measurement) -> Map<String, Value> {
-    let of = |name: &&str| measured.runs.get(*name).map_or(Value::Null, |state| run(state, measured));
-    WATCHED.iter().map(|name| ((*name).to_owned(), of(name))).collect()
-}
-
-fn run(state: &JobState, measured: &Measurement) -> Value {
-    json!({
-        "first_run_at": state.first_run_at,
-        "last_complete_at": state.last_complete_at,
-        "last_complete_age_seconds": age(state, measured),
-        "cut_off": state.consecutive_incomplete_runs > 0,
-        "consecutive_incomplete_runs": state.consecutive_incomplete_runs,
-        "last_run": state.last_run.as_ref().map(last_run),
-    })
+fn runs(measured: &Measurement) -> Value {
+    let run = |state: &JobState| {
+        json!({
+            "first_run_at": state.first_run_at,
+            "last_complete_at": state.last_complete_at,
+            "last_complete_age_seconds": state.last_complete_at.and_then(|at| age(at, measured.now)),
+            "cut_off": state.consecutive_incomplete_runs > 0,
+            "consecutive_incomplete_runs": state.consecutive_incomplete_runs,
+            "last_run": state.last_run.as_ref().map(last_run),
+        })
+    };
+    WATCHED.into_iter().map(|name| (name, measured.runs.get(name).map(run))).collect()
 }
 
 /// A state row is ours, but it is only a row: what it calls an outcome is passed on if it is one.
 fn last_run(run: &LastRun) -> LastRun {
     let outcome = Outcome::named(&run.outcome).map_or("unknown", Outcome::name).to_owned();
     LastRun { outcome, ..run.clone() }
-}
-
-fn age(state: &JobState, measured: &Measurement) -> Option<u64> {
-    super::age(state.last_complete_at?, measured.now).and_then(|age| u64::try_from(age).ok())
 }
 
 fn figures(measured: &Measurement) -> Value {
@@ -141,7 +125,7 @@ impl Measurement {
             || self.runs.iter().any(|(name, state)| {
                 let since = state.last_complete_at.or(state.first_run_at);
                 let most = overdue_after(state, period(name));
-                since.is_some_and(|since| super::age(since, self.now).is_some_and(|age| age > most))
+                since.and_then(|since| age(since, self.now)).is_some_and(|age| age > most)
             })
     }
 
@@ -153,22 +137,20 @@ impl Measurement {
     /// The metrics, and everything else that was counted as fields. A count that is not whole is none, and is left out. In a stack that
     /// deletes nothing there are none of the metrics that an alarm takes for neglect: when it deletes one day, they begin then.
     pub fn document(&self) -> Document {
-        let deletes = self.mode == Mode::Delete;
-        let mut document = Document::new(&self.table, "counts").count(metric::TABLE_ROWS, self.figures.rows);
-        if deletes {
-            if self.knows_runs {
-                document = document.flag(metric::OVERDUE, self.is_overdue());
-            }
-            if !matches!(self.ttl, TtlHealth::Unknown(_)) {
-                document = document.flag(metric::TTL_ON, matches!(self.ttl, TtlHealth::On | TtlHealth::TurningOn));
-            }
-        }
-        if self.ended == Ended::Complete {
-            let system = self.census.of(OwnerKind::System);
-            document = document.count(metric::BACKLOG, self.forecast.backlog);
-            if deletes {
-                document = document.count(metric::OLDEST_DEAD_AGE, system.oldest_dead.unwrap_or(0));
-            }
+        let (deletes, is_whole) = (self.mode == Mode::Delete, self.ended == Ended::Complete);
+        let ttl_is_on: Option<u64> = match self.ttl {
+            TtlHealth::On | TtlHealth::TurningOn => Some(1),
+            TtlHealth::Off | TtlHealth::OtherAttribute(_) | TtlHealth::TurningOff => Some(0),
+            TtlHealth::Unknown(_) => None,
+        };
+        let oldest_dead = self.census.of(OwnerKind::System).oldest_dead.unwrap_or(0);
+        let mut document = Document::new(&self.table, "counts")
+            .count(metric::TABLE_ROWS, self.figures.rows)
+            .count(metric::OVERDUE, (deletes && self.knows_runs).then(|| u64::from(self.is_overdue())))
+            .count(metric::TTL_ON, ttl_is_on.filter(|_| deletes))
+            .count(metric::BACKLOG, is_whole.then_some(self.forecast.backlog))
+            .count(metric::OLDEST_DEAD_AGE, (is_whole && deletes).then_some(oldest_dead));
+        if is_whole {
             document = document
                 .field("rows_by_kind", self.by_kind(|counts| counts.rows))
                 .field("created_last_hour", self.by_kind(|counts| counts.created_last_hour))
@@ -180,9 +162,9 @@ impl Measurement {
             .field("job", NAME)
             .field("scope", self.scope.name())
             .field("mode", self.mode.name())
-            .field("outcome", self.ended.name())
-            .field("estimate", self.estimate.as_ref().map_or(Value::Null, estimate))
-            .field("ttl", self.ttl.name())
+            .field("outcome", self.ended.into_str())
+            .field("estimate", json!(self.estimate))
+            .field("ttl", self.ttl.into_str())
             .field("runs", runs(self))
             .field("pause", json!(self.pause))
             .field("clients", json!(self.clients))
@@ -196,16 +178,15 @@ impl Measurement {
 
     /// Of the system actors' rows by what they are of, both generations together: every kind, so that a query finds it.
     fn by_kind(&self, of: impl Fn(&Counts) -> u64) -> Value {
-        let mut kinds: Map<String, Value> = KINDS.iter().map(|(_, kind)| ((*kind).to_owned(), json!(0))).collect();
-        for (name, counts) in self.census.buckets(OwnerKind::System) {
-            let kind = KINDS
-                .iter()
-                .find(|(bucket, _)| name.trim_start_matches('_') == *bucket)
-                .map_or(OTHER, |(_, kind)| kind);
-            let sum = kinds.get(kind).and_then(Value::as_u64).unwrap_or(0) + of(counts);
-            kinds.insert(kind.to_owned(), json!(sum));
-        }
-        Value::Object(kinds)
+        let kind_of = |name: &str| {
+            let known = KINDS.iter().find(|(bucket, _)| name.trim_start_matches('_') == *bucket);
+            known.map_or(OTHER, |(_, kind)| kind)
+        };
+        let sum = |kind: &str| -> u64 {
+            let buckets = self.census.buckets(OwnerKind::System).filter(|(name, _)| kind_of(name) == kind);
+            buckets.map(|(_, counts)| of(counts)).sum()
+        };
+        KINDS.iter().map(|(_, kind)| (*kind, sum(kind))).collect()
     }
 }
 
@@ -221,11 +202,3 @@ const KINDS: [(&str, &str); 7] = [
     ("refresh_token_index", "refresh_tokens"),
     ("", OTHER),
 ];
-
-fn estimate(estimate: &Estimate) -> Value {
-    json!({
-        "sampled_rows": estimate.sampled_rows,
-        "rows_error": estimate.rows_error(),
-        "dead_error": estimate.dead_error(),
-    })
-}

@@ -29,10 +29,6 @@ pub enum OwnerKind {
 impl OwnerKind {
     pub const ALL: [OwnerKind; 5] =
         [OwnerKind::System, OwnerKind::Actor, OwnerKind::Legacy, OwnerKind::Janitor, OwnerKind::Unknown];
-
-    pub const fn name(self) -> &'static str {
-        self.into_str()
-    }
 }
 
 /// Why DynamoDB's TTL will never remove a row. The names are those in the answer, fixed by its users.
@@ -80,40 +76,23 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub fn merge(&mut self, other: &Self) {
-        self.rows += other.rows;
-        self.bytes += other.bytes;
-        self.dead += other.dead;
-        self.retired += other.retired;
-        self.retired_until = self.retired_until.max(other.retired_until);
-        self.due += other.due;
-        self.since_last_run += other.since_last_run;
-        self.created_last_hour += other.created_last_hour;
-        self.oldest_dead = self.oldest_dead.max(other.oldest_dead);
-        self.dead_ages.merge(&other.dead_ages);
-        self.lags.merge(&other.lags);
-        for (why, n) in &other.never {
-            *self.never.entry(*why).or_default() += n;
-        }
-    }
-
-    /// What so many times as many rows of the same kind come to. The oldest age stays: of what was not read nothing is known.
-    #[must_use]
-    pub fn times(&self, factor: f64) -> Self {
+    /// Adds other counts, as those of `factor` times as many rows of the same kind. The oldest age stays: of what was not read nothing
+    /// is known.
+    pub fn merge(&mut self, other: &Self, factor: f64) {
         let times = |n: u64| times(n, factor);
-        Self {
-            rows: times(self.rows),
-            bytes: times(self.bytes),
-            dead: times(self.dead),
-            retired: times(self.retired),
-            retired_until: self.retired_until,
-            due: times(self.due),
-            since_last_run: times(self.since_last_run),
-            created_last_hour: times(self.created_last_hour),
-            oldest_dead: self.oldest_dead,
-            dead_ages: self.dead_ages.times(factor),
-            lags: self.lags.times(factor),
-            never: self.never.iter().map(|(why, n)| (*why, times(*n))).collect(),
+        self.rows += times(other.rows);
+        self.bytes += times(other.bytes);
+        self.dead += times(other.dead);
+        self.retired += times(other.retired);
+        self.retired_until = self.retired_until.max(other.retired_until);
+        self.due += times(other.due);
+        self.since_last_run += times(other.since_last_run);
+        self.created_last_hour += times(other.created_last_hour);
+        self.oldest_dead = self.oldest_dead.max(other.oldest_dead);
+        self.dead_ages.merge(&other.dead_ages, factor);
+        self.lags.merge(&other.lags, factor);
+        for (why, n) in &other.never {
+            *self.never.entry(*why).or_default() += times(*n);
         }
     }
 }
@@ -137,8 +116,8 @@ impl Census {
     pub fn count(&mut self, row: &Row, against: &Measure) {
         let known = row.known_bucket();
         let (kind, name) = match known.map(|bucket| (bucket.owner, bucket.name)) {
-            _ if row.key.owner == JANITOR_OWNER => (OwnerKind::Janitor, OwnerKind::Janitor.name()),
-            None => (OwnerKind::Unknown, OwnerKind::Unknown.name()),
+            _ if row.key.owner == JANITOR_OWNER => (OwnerKind::Janitor, OwnerKind::Janitor.into_str()),
+            None => (OwnerKind::Unknown, OwnerKind::Unknown.into_str()),
             Some((Owner::System(_), name)) => (OwnerKind::System, name),
             Some((Owner::Actor, name)) => (OwnerKind::Actor, name),
             Some((Owner::Legacy, name)) => (OwnerKind::Legacy, name),
@@ -150,12 +129,12 @@ impl Census {
         let Measure { now, policy, last_run_at } = against;
         let ttl = row.stored_ttl();
         let passed = match (ttl, ttl.state(*now)) {
-            (Ttl::At(at), TtlState::Past) => Some(at.plus(1)),
+            (Ttl::At(at), TtlState::Past) => {
+                counts.lags.add(seconds_since(at, *now));
+                Some(at.plus(1))
+            }
             _ => None,
         };
-        if let Some(passed) = passed {
-            counts.lags.add(seconds_since(passed.plus(-1), *now));
-        }
         let is_new = row.created_at(bucket).is_some_and(|at| (0..3_600).contains(&now.since(at)));
         counts.created_last_hour += u64::from(is_new);
         if let Some((until, _)) = row.retirement() {
@@ -190,16 +169,11 @@ impl Census {
         }
     }
 
-    pub fn merge(&mut self, other: &Self) {
+    /// As [`Counts::merge`].
+    pub fn merge(&mut self, other: &Self, factor: f64) {
         for (key, counts) in &other.buckets {
-            self.buckets.entry(*key).or_default().merge(counts);
+            self.buckets.entry(*key).or_default().merge(counts, factor);
         }
-    }
-
-    /// As [`Counts::times`].
-    #[must_use]
-    pub fn times(&self, factor: f64) -> Self {
-        Self { buckets: self.buckets.iter().map(|(key, counts)| (*key, counts.times(factor))).collect() }
     }
 
     /// The buckets of one kind of owner that hold rows.
@@ -219,7 +193,7 @@ impl Census {
 
 fn sum<'c>(counts: impl Iterator<Item = &'c Counts>) -> Counts {
     counts.fold(Counts::default(), |mut sum, counts| {
-        sum.merge(counts);
+        sum.merge(counts, 1.0);
         sum
     })
 }
@@ -230,5 +204,5 @@ fn seconds_since(then: EpochSeconds, now: EpochSeconds) -> u64 {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rows times a factor from 1 up")]
 pub(super) fn times(n: u64, factor: f64) -> u64 {
-    (super::sample::rows(n) * factor).round() as u64
+    (super::sample::as_f64(n) * factor).round() as u64
 }

@@ -47,10 +47,6 @@ impl From<Result<TtlSetting>> for TtlHealth {
 }
 
 impl TtlHealth {
-    pub const fn name(&self) -> &'static str {
-        self.into_str()
-    }
-
     pub(crate) fn finding(&self) -> Option<Finding> {
         let (kind, text) = match self {
             TtlHealth::On => return None,
@@ -104,20 +100,15 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     if let Some(pause) = &measured.pause {
         add("paused", format!("{pause}: no run deletes anything"));
     }
-    if measured.ended != Ended::Complete {
+    let not_counted = match measured.ended {
+        Ended::Complete => None,
+        Ended::OutOfTime => Some(("not all rows were counted before the deadline", "raise MAX_READ_UNITS_PER_SECOND")),
+        Ended::Stopped => Some(("the count was stopped before its end", "run it again")),
+        Ended::ReadBudget => Some(("not all rows were counted within MAX_AUDIT_UNITS", "raise it")),
+    };
+    if let Some((what, remedy)) = not_counted {
         let cost = measured.expected_units.map(|units| format!(" (about {units} read units are needed)"));
-        let cost = cost.unwrap_or_default();
-        match measured.ended {
-            Ended::Complete => {}
-            Ended::OutOfTime => add(
-                "not-counted",
-                format!("not all rows were counted before the deadline{cost}: raise MAX_READ_UNITS_PER_SECOND"),
-            ),
-            Ended::Stopped => add("not-counted", format!("the count was stopped before its end{cost}: run it again")),
-            Ended::ReadBudget => {
-                add("not-counted", format!("not all rows were counted within MAX_AUDIT_UNITS{cost}: raise it"));
-            }
-        }
+        add("not-counted", format!("{what}{}: {remedy}", cost.unwrap_or_default()));
     }
     // Of a part of the rows nothing is to be concluded.
     let total = if measured.ended == Ended::Complete { measured.census.total() } else { Counts::default() };

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
-use serde_json::json;
+use serde::Serialize;
 
 use super::census::{Census, OwnerKind};
+use super::sample::as_f64;
 use crate::cleanup::Cleanup;
 use crate::run::Job;
 use crate::run::report::Outcome;
@@ -23,41 +23,32 @@ const LEAST_INTERVAL: i64 = 1_200;
 const CLOCKS_APART: i64 = 300;
 
 /// The names are those in the answer, fixed by its users.
-#[derive(Clone, Copy, Debug, PartialEq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
+#[serde(into = "&'static str")]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Trend {
-    /// The last run reached the end: the next one takes all that has died since, in about so many days.
-    ClearsWithNextRun { days: f64 },
+    /// The last run reached the end: the next one deletes all rows that have died since.
+    ClearsWithNextRun,
     /// The last run left dead rows to the table's TTL, as it was asked to.
     LeftToTtl,
     /// Runs are cut off, but delete more than dies.
-    Shrinks { days: f64 },
+    Shrinks,
     /// More dies than is deleted, or nothing is deleted any more.
     Grows,
     /// Too few runs, or too little of them, to tell.
+    #[default]
     Unknown,
 }
 
-impl Trend {
-    pub const fn name(self) -> &'static str {
-        self.into_str()
-    }
-
-    pub const fn days_until_clear(self) -> Option<f64> {
-        match self {
-            Trend::ClearsWithNextRun { days } | Trend::Shrinks { days } => Some(days),
-            Trend::LeftToTtl | Trend::Grows | Trend::Unknown => None,
-        }
-    }
-}
-
-/// All of the system actors' rows: those that the daily cleanup reads every day.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// All of the system actors' rows: those that the daily cleanup reads every day. The default is the forecast of a count that is
+/// not whole: one from a part of the rows would mislead.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Forecast {
     /// Dead rows and due index rows that wait for a run. What a complete run has looked at and left is not among them.
     pub backlog: u64,
-    #[serde(flatten, serialize_with = "name_and_days")]
     pub trend: Trend,
+    /// Where the trend is to clear it, about so many days from now.
+    pub days_until_clear: Option<f64>,
     #[serde(rename = "seconds_since_last_run")]
     pub seconds_since_run: Option<i64>,
     /// Rows that have come since the last run over all of them, less what has gone otherwise.
@@ -70,10 +61,6 @@ pub struct Forecast {
     pub deleted: u64,
     pub died_per_day: Option<f64>,
     pub deleted_per_day: Option<f64>,
-}
-
-fn name_and_days<T: Serializer>(trend: &Trend, to: T) -> Result<T::Ok, T::Error> {
-    json!({"trend": trend.name(), "days_until_clear": trend.days_until_clear()}).serialize(to)
 }
 
 /// How long ago something was, by another machine's clock; `None` when that clock was ahead.
@@ -99,18 +86,8 @@ pub(super) fn overdue_after(state: &JobState, period: i64) -> i64 {
 pub fn forecast(census: &Census, daily: &JobState, now: EpochSeconds) -> Forecast {
     let system = census.of(OwnerKind::System);
     let all = system.dead + system.due;
-    let nothing_known = Forecast {
-        backlog: all,
-        arrived: None,
-        died: None,
-        deleted: 0,
-        seconds_since_run: None,
-        died_per_day: None,
-        deleted_per_day: None,
-        trend: Trend::Unknown,
-    };
     let Some((run, since)) = daily.last_run.as_ref().and_then(|run| Some((run, age(run.at, now)?))) else {
-        return nothing_known;
+        return Forecast { backlog: all, ..Forecast::default() };
     };
     let span = interval(run).unwrap_or(0).max(DAY);
     let deleted = daily.deleted_within(span);
@@ -122,36 +99,30 @@ pub fn forecast(census: &Census, daily: &JobState, now: EpochSeconds) -> Forecas
     });
     let complete = Outcome::named(&run.outcome).is_some_and(Outcome::is_complete);
     let backlog = if complete { system.since_last_run } else { all };
-    let trend = match (complete, daily.consecutive_incomplete_runs, died_per_day, deleted_per_day) {
-        _ if since > overdue_after(daily, Cleanup::PERIOD) && backlog > 0 => Trend::Grows,
-        (true, ..) if run.left_to_ttl + run.retired > 0 => Trend::LeftToTtl,
-        (true, ..) if backlog == 0 => Trend::ClearsWithNextRun { days: 0.0 },
+    let (trend, days_until_clear) = match (complete, daily.consecutive_incomplete_runs, died_per_day, deleted_per_day) {
+        _ if since > overdue_after(daily, Cleanup::PERIOD) && backlog > 0 => (Trend::Grows, None),
+        (true, ..) if run.left_to_ttl + run.retired > 0 => (Trend::LeftToTtl, None),
+        (true, ..) if backlog == 0 => (Trend::ClearsWithNextRun, Some(0.0)),
         (true, ..) => {
             let left = interval(run).unwrap_or(DAY).saturating_sub(since).max(0);
-            Trend::ClearsWithNextRun { days: seconds(left) / seconds(DAY) }
+            (Trend::ClearsWithNextRun, Some(seconds(left) / seconds(DAY)))
         }
         (false, 1.., Some(died), Some(deleted)) if deleted > died => {
-            Trend::Shrinks { days: rows(backlog) / (deleted - died) }
+            (Trend::Shrinks, Some(as_f64(backlog) / (deleted - died)))
         }
-        (false, 1.., Some(_), Some(_)) if backlog > 0 => Trend::Grows,
-        (false, ..) => Trend::Unknown,
+        (false, 1.., Some(_), Some(_)) if backlog > 0 => (Trend::Grows, None),
+        (false, ..) => (Trend::Unknown, None),
     };
     Forecast {
         backlog,
+        trend,
+        days_until_clear,
+        seconds_since_run: Some(since),
         arrived,
         died: Some(system.since_last_run),
         deleted,
-        seconds_since_run: Some(since),
         died_per_day,
         deleted_per_day,
-        trend,
-    }
-}
-
-impl Forecast {
-    /// What is told when not all rows were counted: a forecast from a part would mislead.
-    pub fn none() -> Self {
-        forecast(&Census::default(), &JobState::default(), EpochSeconds::new(0))
     }
 }
 
@@ -161,12 +132,7 @@ fn of_the_system_actors(counts: &BTreeMap<String, u64>) -> u64 {
 }
 
 fn per_day(n: u64, in_seconds: i64) -> f64 {
-    rows(n) * seconds(DAY) / seconds(in_seconds)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "rows are far below 2^52")]
-fn rows(n: u64) -> f64 {
-    n as f64
+    as_f64(n) * seconds(DAY) / seconds(in_seconds)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "seconds are far below 2^52")]

@@ -27,13 +27,9 @@ impl Ages {
         self.rows[Self::UP_TO.partition_point(|most| *most < seconds)] += 1;
     }
 
-    pub fn merge(&mut self, other: &Self) {
-        self.rows.iter_mut().zip(other.rows).for_each(|(mine, n)| *mine += n);
-    }
-
-    #[must_use]
-    pub fn times(&self, factor: f64) -> Self {
-        Self { rows: self.rows.map(|n| times(n, factor)) }
+    /// As [`Counts::merge`](super::Counts::merge).
+    pub fn merge(&mut self, other: &Self, factor: f64) {
+        self.rows.iter_mut().zip(other.rows).for_each(|(mine, n)| *mine += times(n, factor));
     }
 
     /// Each cell's largest age, `None` for the last one's, and its rows.
@@ -79,18 +75,13 @@ impl Lags {
         self.ages.add(seconds);
     }
 
-    pub fn merge(&mut self, other: &Self) {
+    /// As [`Counts::merge`](super::Counts::merge).
+    pub fn merge(&mut self, other: &Self, factor: f64) {
         for (cell, n) in &other.cells {
-            *self.cells.entry(*cell).or_default() += n;
+            *self.cells.entry(*cell).or_default() += times(*n, factor);
         }
         self.oldest = self.oldest.max(other.oldest);
-        self.ages.merge(&other.ages);
-    }
-
-    #[must_use]
-    pub fn times(&self, factor: f64) -> Self {
-        let cells = self.cells.iter().map(|(cell, n)| (*cell, times(*n, factor))).collect();
-        Self { cells, oldest: self.oldest, ages: self.ages.times(factor) }
+        self.ages.merge(&other.ages, factor);
     }
 
     pub fn rows(&self) -> u64 {
@@ -133,8 +124,8 @@ mod tests {
         assert_eq!(ages.rows, [2, 2, 1, 1, 0, 0, 1, 1, 2]);
         assert_eq!(ages.cells().last(), Some((None, 2)));
         let mut twice = ages;
-        twice.merge(&ages);
-        lags.merge(&lags.clone());
+        twice.merge(&ages, 1.0);
+        lags.merge(&lags.clone(), 1.0);
         assert_eq!((twice.rows, lags.ages()), (ages.rows.map(|n| n * 2), &twice));
     }
 
@@ -145,7 +136,7 @@ mod tests {
             let mut ages: Vec<u64> = (0..777).map(|_| random.u64(..most)).collect();
             let (mut one, mut other) = (Lags::default(), Lags::default());
             ages.iter().enumerate().for_each(|(i, age)| if i % 2 == 0 { one.add(*age) } else { other.add(*age) });
-            one.merge(&other);
+            one.merge(&other, 1.0);
             ages.sort_unstable();
             for percent in [1, 50, 95, 100] {
                 let exact = ages[(777 * usize::try_from(percent).unwrap()).div_ceil(100) - 1];

@@ -30,7 +30,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::pin::pin;
 
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::{StreamExt, TryStreamExt};
 
 pub use answer::answer;
 pub use census::{Census, Counts, Measure, Never, OwnerKind};
@@ -48,8 +48,8 @@ use crate::run::clock::RunClock;
 use crate::run::pause::{self, Pause};
 use crate::run::state::JobState;
 use crate::store::{
-    Budget, Consistency, InspectTable, Page, PageOf, PageSize, ReadRows, Result, ScanTable, StoreError, TableFigures,
-    Usage, collect, follow, state_key, state_value,
+    Budget, Consistency, InspectTable, PageOf, PageSize, ReadRows, Result, ScanTable, StoreError, TableFigures, Usage,
+    collect, follow, state_key, state_value,
 };
 use crate::{cleanup, clients, repair};
 use shared::bucket::{BUCKETS, Bucket, JANITOR_OWNER};
@@ -88,12 +88,6 @@ pub enum Ended {
     ReadBudget,
 }
 
-impl Ended {
-    pub const fn name(self) -> &'static str {
-        self.into_str()
-    }
-}
-
 /// What was measured.
 #[derive(Clone, Debug)]
 pub struct Measurement {
@@ -126,27 +120,11 @@ pub struct Measurement {
     pub findings: Vec<Finding>,
 }
 
-/// Measures a table that was opened for reading.
+/// Measures a table that was opened for reading. `sampling` has the limits for what is counted and what is estimated.
 ///
 /// # Errors
 /// When the table could not be read. Too little time or too small a budget is an answer, not an error.
-pub async fn measure<S>(store: &S, settings: &Settings, clock: &RunClock) -> Result<Measurement>
-where
-    S: ReadRows + ScanTable + InspectTable + Budget,
-{
-    measure_with(store, settings, clock, &Sampling::at(clock.now())).await
-}
-
-/// As [`measure`], with other limits for what is counted and what is estimated.
-///
-/// # Errors
-/// As [`measure`].
-pub async fn measure_with<S>(
-    store: &S,
-    settings: &Settings,
-    clock: &RunClock,
-    sampling: &Sampling,
-) -> Result<Measurement>
+pub async fn measure<S>(store: &S, settings: &Settings, clock: &RunClock, sampling: &Sampling) -> Result<Measurement>
 where
     S: ReadRows + ScanTable + InspectTable + Budget,
 {
@@ -156,39 +134,41 @@ where
         tracing::info!(rows = figures.rows, bytes = figures.bytes, units, "audit estimated");
     }
     let ttl = TtlHealth::from(store.ttl_setting().await);
-    let most_units = settings.max_audit_units;
-    let clients = RefCell::new(Some(Clients::new(clock.now(), clients::UNUSED_FOR)));
-    let mut reader = Reader { store, most_units, in_flight: Cell::new(0.0), census: Census::default(), clients };
     // Few and small: read whole.
-    let own = match collect(store, whole_partition(JANITOR_OWNER), Some).await {
-        Err(StoreError::OutOfTime) => None,
-        own => Some(own?),
+    let (own, knows_runs) = match collect(store, whole_partition(JANITOR_OWNER), Some).await {
+        Ok(own) => (own, true),
+        Err(StoreError::OutOfTime) => (Vec::new(), false),
+        Err(error) => return Err(error),
     };
-    let no_time = own.is_none();
-    let own = own.unwrap_or_default();
     let runs = states(&own);
-    let last_run = runs.get(cleanup::NAME).and_then(|state| state.last_run.as_ref());
-    let against = Measure {
-        now: clock.now(),
-        policy: settings.policy(),
-        last_run_at: last_run.map(|run| EpochSeconds::new(run.at)),
+    let daily = runs.get(cleanup::NAME).cloned().unwrap_or_default();
+    let reader = Reader {
+        store,
+        against: Measure {
+            now: clock.now(),
+            policy: settings.policy(),
+            last_run_at: daily.last_run.as_ref().map(|run| EpochSeconds::new(run.at)),
+        },
+        most_units: settings.max_audit_units,
+        in_flight: Cell::new(0.0),
+        clients: RefCell::new(Some(Clients::new(clock.now(), clients::UNUSED_FOR))),
     };
+    let is_above = |units| settings.max_audit_units.is_some_and(|most| sample::as_f64(units) > most);
     let counted = match settings.scope {
-        _ if no_time => Err(CountStop::Ended(Ended::OutOfTime)),
-        Scope::System => {
-            own.iter().for_each(|row| reader.census.count(row, &against));
-            reader.system_actors(&against, sampling, figures.rows).await
-        }
-        Scope::All if reader.is_above(expected_units) => Err(CountStop::Ended(Ended::ReadBudget)),
-        Scope::All => reader.whole_table(&against).await.map(|()| None),
+        _ if !knows_runs => Err(CountStop::Ended(Ended::OutOfTime)),
+        Scope::System => reader.system_actors(sampling, figures.rows).await,
+        Scope::All if expected_units.is_some_and(is_above) => Err(CountStop::Ended(Ended::ReadBudget)),
+        Scope::All => reader.whole_table().await.map(|census| (census, None)),
     };
-    let (ended, estimate) = match counted {
-        Ok(estimate) => (Ended::Complete, estimate),
-        Err(CountStop::Ended(Ended::OutOfTime)) if clock.is_stopped() => (Ended::Stopped, None),
-        Err(CountStop::Ended(ended)) => (ended, None),
+    let (ended, (mut census, estimate)) = match counted {
+        Ok(counted) => (Ended::Complete, counted),
+        Err(CountStop::Ended(Ended::OutOfTime)) if clock.is_stopped() => (Ended::Stopped, Default::default()),
+        Err(CountStop::Ended(ended)) => (ended, Default::default()),
         Err(CountStop::Fault(error)) => return Err(error),
     };
-    let daily = runs.get(cleanup::NAME).cloned().unwrap_or_default();
+    if settings.scope == Scope::System {
+        own.iter().for_each(|row| census.count(row, &reader.against));
+    }
     let mut measured = Measurement {
         table: settings.table.clone(),
         now: clock.now(),
@@ -197,18 +177,18 @@ where
         ended,
         estimate,
         forecast: match ended {
-            Ended::Complete => forecast(&reader.census, &daily, clock.now()),
-            Ended::OutOfTime | Ended::Stopped | Ended::ReadBudget => Forecast::none(),
+            Ended::Complete => forecast(&census, &daily, clock.now()),
+            Ended::OutOfTime | Ended::Stopped | Ended::ReadBudget => Forecast::default(),
         },
         clients: match (settings.scope, ended) {
             (Scope::All, Ended::Complete) => reader.clients.into_inner().map(|clients| clients.counts()),
             _ => None,
         },
-        census: reader.census,
+        census,
         ttl,
         runs,
         pause: own.iter().find(|row| row.key == pause::key()).and_then(|row| Pause::of_row(row, clock.now())),
-        knows_runs: !no_time,
+        knows_runs,
         figures,
         cascade_stream: settings.cascade_stream.clone(),
         expected_units,
@@ -244,40 +224,40 @@ impl From<StoreError> for CountStop {
     }
 }
 
+/// What was counted; an estimate where the rows were too many to count.
+type Counted = (Census, Option<Estimate>);
+
 struct Reader<'a, S> {
     store: &'a S,
+    against: Measure,
     most_units: Option<f64>,
     /// Units that pages which were asked for may cost.
     in_flight: Cell<f64>,
-    census: Census,
     clients: RefCell<Option<Clients>>,
 }
 
 impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
     /// The system actors' rows, with eventual consistency: all of them, or so many that an estimate is good enough.
-    async fn system_actors(
-        &mut self,
-        against: &Measure,
-        sampling: &Sampling,
-        table_rows: u64,
-    ) -> Result<Option<Estimate>, CountStop> {
+    async fn system_actors(&self, sampling: &Sampling, table_rows: u64) -> Result<Counted, CountStop> {
         // The table's own count is hours old and is of all actors: it only says which way is worth trying first.
         if table_rows <= 2 * sampling.exact_rows
-            && let Some(census) = self.whole_partitions(against, Some(sampling.exact_rows)).await?
+            && let Some(census) = self.whole_partitions(Some(sampling.exact_rows)).await?
         {
-            self.census.merge(&census);
-            return Ok(None);
+            return Ok((census, None));
         }
-        self.sampled(against, sampling).await
+        self.sampled(sampling).await
     }
 
     /// One pass over each system actor's partition; `None` when there were more rows than `most`.
-    async fn whole_partitions(&self, against: &Measure, most: Option<u64>) -> Result<Option<Census>, CountStop> {
+    async fn whole_partitions(&self, most: Option<u64>) -> Result<Option<Census>, CountStop> {
         let (mut census, mut counted) = (Census::default(), 0);
         for owner in system_owners() {
-            let mut pages = pin!(self.pages(whole_partition(owner)));
+            let mut pages = pin!(follow(None, |after| async move {
+                let of = PageOf { after, ..whole_partition(owner) };
+                self.within_limits(self.store.page(&of)).await
+            }));
             while let Some(page) = pages.try_next().await? {
-                counted += self.count(&page.rows, &mut census, against);
+                counted += self.count(&page.rows, &mut census);
                 if page.next.is_some() && most.is_some_and(|most| counted > most) {
                     return Ok(None);
                 }
@@ -287,40 +267,36 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
     }
 
     /// A first look at each bucket, and more of those that are large, in proportion to their size.
-    async fn sampled(&mut self, against: &Measure, sampling: &Sampling) -> Result<Option<Estimate>, CountStop> {
+    async fn sampled(&self, sampling: &Sampling) -> Result<Counted, CountStop> {
         let mut large: Vec<(&'static Bucket, f64)> = Vec::new();
-        let (mut small, mut all) = (Census::default(), 0.0);
+        let (mut census, mut all) = (Census::default(), 0.0);
         for bucket in BUCKETS.iter().filter(|bucket| bucket.system_owner().is_some()) {
-            let mut census = Census::default();
-            let look = self.stretch(bucket, (0.0, 1.0), sampling.first_look, &mut census, against).await?;
-            let size = look.factor() * sample::rows(look.rows);
+            let mut of_bucket = Census::default();
+            let look = self.stretch(bucket, (0.0, 1.0), sampling.first_look, &mut of_bucket).await?;
+            let size = look.factor() * sample::as_f64(look.rows);
             all += size;
-            if look.ended_at_row == 0 {
-                small.merge(&census);
-            } else {
+            if look.ended_at_row {
                 large.push((bucket, size));
+            } else {
+                census.merge(&of_bucket, 1.0);
             }
         }
-        if all <= sample::rows(sampling.exact_rows) {
-            let census = self.whole_partitions(against, None).await?;
-            self.census.merge(&census.unwrap_or_default());
-            return Ok(None);
+        if all <= sample::as_f64(sampling.exact_rows) {
+            return Ok((self.whole_partitions(None).await?.unwrap_or_default(), None));
         }
-        let mut estimate = Estimate::default();
-        self.census.merge(&small);
+        let (mut sampled_rows, mut sampled_dead) = (0, 0);
         for (bucket, size) in large {
-            let (mut census, mut seen) = (Census::default(), sample::Seen::default());
+            let (mut of_bucket, mut seen) = (Census::default(), sample::Seen::default());
             for stretch in sampling.stretches() {
                 let most = sampling.rows_of_stretch(size / all);
-                let read = self.stretch(bucket, stretch, most, &mut census, against).await?;
-                seen.add(read.rows, read.width, read.ended_at_row > 0);
+                seen.add(self.stretch(bucket, stretch, most, &mut of_bucket).await?);
             }
-            let counted = census.of(OwnerKind::System);
-            estimate.sampled_rows += seen.rows;
-            estimate.sampled_dead += counted.dead + counted.due;
-            self.census.merge(&census.times(seen.factor()));
+            let counted = of_bucket.of(OwnerKind::System);
+            sampled_rows += seen.rows;
+            sampled_dead += counted.dead + counted.due;
+            census.merge(&of_bucket, seen.factor());
         }
-        Ok(Some(estimate))
+        Ok((census, Some(Estimate::new(sampled_rows, sampled_dead))))
     }
 
     /// Counts up to `most` rows of a bucket between two places.
@@ -330,11 +306,11 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         (from, until): (f64, f64),
         most: u64,
         census: &mut Census,
-        against: &Measure,
     ) -> Result<sample::Seen, CountStop> {
+        let key_at = |place| bucket.sort_key(&sample::name_at(bucket.names, place));
         let mut of = PageOf {
-            after: (from > 0.0).then(|| sample::key_at(bucket, from)),
-            until: (until < 1.0).then(|| sample::key_at(bucket, until)),
+            after: (from > 0.0).then(|| key_at(from)),
+            until: (until < 1.0).then(|| key_at(until)),
             ..PageOf::all(bucket.system_owner().unwrap_or_default(), bucket.sort_prefix(), Consistency::Eventual)
         };
         let mut seen = sample::Seen::default();
@@ -342,7 +318,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         while seen.rows < most {
             of.size = PageSize::Rows(i32::try_from(most - seen.rows).unwrap_or(i32::MAX));
             let page = self.within_limits(self.store.page(&of)).await?;
-            seen.rows += self.count(&page.rows, census, against);
+            seen.rows += self.count(&page.rows, census);
             if page.next.is_none() {
                 seen.width = until - from;
                 return Ok(seen);
@@ -353,50 +329,40 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
             let place = last.map_or(from, |name| sample::place(bucket.names, name));
             seen.width = (place - from).max(f64::EPSILON);
         }
-        seen.ended_at_row = 1;
+        seen.ended_at_row = true;
         Ok(seen)
     }
 
     /// Every row, by a parallel Scan. At a limit the segments in progress are finished first: each has its own page in flight.
-    async fn whole_table(&mut self, against: &Measure) -> Result<(), CountStop> {
+    async fn whole_table(&self) -> Result<Census, CountStop> {
         let mut segments = futures_util::stream::iter(0..SEGMENTS)
-            .map(|segment| self.segment(segment, against))
+            .map(|segment| self.segment(segment))
             .buffer_unordered(usize::try_from(SEGMENTS).unwrap_or(1));
         let (mut whole, mut stopped) = (Census::default(), None);
         while let Some(segment) = segments.next().await {
             match segment {
-                Ok(census) => whole.merge(&census),
+                Ok(census) => whole.merge(&census, 1.0),
                 Err(fault @ CountStop::Fault(_)) => return Err(fault),
                 Err(ended) => stopped = Some(ended),
             }
         }
-        drop(segments);
-        self.census.merge(&whole);
-        stopped.map_or(Ok(()), Err)
+        stopped.map_or(Ok(whole), Err)
     }
 
-    async fn segment(&self, segment: i32, against: &Measure) -> Result<Census, CountStop> {
+    async fn segment(&self, segment: i32) -> Result<Census, CountStop> {
         let mut census = Census::default();
         let mut pages = pin!(follow(None, |after: Option<RowKey>| async move {
             self.within_limits(self.store.scan(segment, SEGMENTS, after.as_ref(), Consistency::Eventual)).await
         }));
         while let Some(page) = pages.try_next().await? {
-            self.count(&page.rows, &mut census, against);
+            self.count(&page.rows, &mut census);
             self.count_clients(&page.rows);
         }
         Ok(census)
     }
 
-    /// The pages of a Query, each within the limits.
-    fn pages(&self, of: PageOf) -> impl Stream<Item = Result<Page<String>, CountStop>> {
-        follow(None, move |after| {
-            let of = PageOf { after, ..of.clone() };
-            async move { self.within_limits(self.store.page(&of)).await }
-        })
-    }
-
-    fn count(&self, rows: &[Row], census: &mut Census, against: &Measure) -> u64 {
-        rows.iter().for_each(|row| census.count(row, against));
+    fn count(&self, rows: &[Row], census: &mut Census) -> u64 {
+        rows.iter().for_each(|row| census.count(row, &self.against));
         self.store.progressed(None, rows.len() as u64, 0);
         rows.len() as u64
     }
@@ -424,11 +390,6 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         let page = page.await;
         self.in_flight.set(self.in_flight.get() - cost);
         Ok(page?)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "units are far below 2^52")]
-    fn is_above(&self, expected: Option<u64>) -> bool {
-        matches!((self.most_units, expected), (Some(most), Some(units)) if units as f64 > most)
     }
 }
 

@@ -4,7 +4,7 @@
 //! rows: rows divided by the width of what was read is the bucket's size. The error is about `1 / sqrt(rows read)`, whatever the size; so
 //! is the price.
 
-use shared::bucket::{Bucket, Names};
+use shared::bucket::Names;
 
 /// How much is read before an estimate takes the place of a count, and for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +47,7 @@ impl Sampling {
     /// Rows of each stretch of a bucket that has this share of all rows.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a small number")]
     pub fn rows_of_stretch(&self, share: f64) -> u64 {
-        ((rows(self.sample_rows) * share / f64::from(STRETCHES)).ceil() as u64).max(LEAST_OF_STRETCH)
+        ((as_f64(self.sample_rows) * share / f64::from(STRETCHES)).ceil() as u64).max(LEAST_OF_STRETCH)
     }
 }
 
@@ -63,15 +63,15 @@ const CHARACTERS: usize = 9;
 pub(super) struct Seen {
     pub(super) rows: u64,
     pub(super) width: f64,
-    /// Stretches that ended at a row, not at a place: the width up to a row is a little short of what the row stands for.
-    pub(super) ended_at_row: u64,
+    /// A stretch ended at a row, not at a place: the width up to a row is a little short of what the row stands for.
+    pub(super) ended_at_row: bool,
 }
 
 impl Seen {
-    pub(super) fn add(&mut self, rows: u64, width: f64, ended_at_row: bool) {
-        self.rows += rows;
-        self.width += width;
-        self.ended_at_row += u64::from(ended_at_row);
+    pub(super) fn add(&mut self, stretch: Self) {
+        self.rows += stretch.rows;
+        self.width += stretch.width;
+        self.ended_at_row |= stretch.ended_at_row;
     }
 
     /// By how much the rows read are to be multiplied.
@@ -80,32 +80,26 @@ impl Seen {
             return 1.0;
         }
         // The sum of n random gaps gives n - 1 gaps for one width without bias.
-        let rows_of_width = (rows(self.rows) - f64::from(u8::from(self.ended_at_row > 0))).max(1.0);
-        (rows_of_width / self.width / rows(self.rows)).max(1.0)
+        let rows_of_width = (as_f64(self.rows) - f64::from(u8::from(self.ended_at_row))).max(1.0);
+        (rows_of_width / self.width / as_f64(self.rows)).max(1.0)
     }
 }
 
 /// How far off an estimate may be.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Estimate {
     pub sampled_rows: u64,
-    pub sampled_dead: u64,
+    /// In 95 of 100 counts the number of rows is not further off than this share of it.
+    pub rows_error: Option<f64>,
+    /// The same of the dead and due rows.
+    pub dead_error: Option<f64>,
 }
 
 impl Estimate {
-    /// In 95 of 100 counts the number of rows is not further off than this share of it.
-    pub fn rows_error(&self) -> Option<f64> {
-        error(self.sampled_rows)
+    pub(super) fn new(sampled_rows: u64, sampled_dead: u64) -> Self {
+        let error = |seen| (seen > 0).then(|| (1.96 / as_f64(seen).sqrt() * 1_000.0).round() / 1_000.0);
+        Self { sampled_rows, rows_error: error(sampled_rows), dead_error: error(sampled_dead) }
     }
-
-    /// The same of the dead and due rows.
-    pub fn dead_error(&self) -> Option<f64> {
-        error(self.sampled_dead)
-    }
-}
-
-fn error(seen: u64) -> Option<f64> {
-    (seen > 0).then(|| (1.96 / rows(seen).sqrt() * 1_000.0).round() / 1_000.0)
 }
 
 /// Where a row is in its bucket by its name: 0 is the beginning, 1 the end. A name of other characters is between those that it sorts between.
@@ -114,13 +108,13 @@ pub(super) fn place(names: Names, name: &str) -> f64 {
         return if name < names.prefix { 0.0 } else { 1.0 };
     };
     let letters = names.alphabet.as_bytes();
-    let base = rows(letters.len() as u64);
+    let base = as_f64(letters.len() as u64);
     let mut width = 1.0;
     let mut place = 0.0;
     for character in random.bytes().take(CHARACTERS) {
         width /= base;
         let number = letters.partition_point(|letter| *letter < character);
-        place += width * rows(number as u64);
+        place += width * as_f64(number as u64);
     }
     place.min(1.0)
 }
@@ -131,21 +125,16 @@ pub(super) fn name_at(names: Names, place: f64) -> String {
     let letters = names.alphabet.as_bytes();
     let mut rest = place.clamp(0.0, 1.0);
     let random = (0..CHARACTERS).map(|_| {
-        rest *= rows(letters.len() as u64);
+        rest *= as_f64(letters.len() as u64);
         let number = (rest as usize).min(letters.len() - 1);
-        rest -= rows(number as u64);
+        rest -= as_f64(number as u64);
         char::from(letters[number])
     });
     format!("{}{}", names.prefix, random.collect::<String>())
 }
 
-/// The range key at a place of a bucket.
-pub(super) fn key_at(bucket: &Bucket, place: f64) -> String {
-    bucket.sort_key(&name_at(bucket.names, place))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "rows are far below 2^52")]
-pub(super) fn rows(n: u64) -> f64 {
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(super) fn as_f64(n: u64) -> f64 {
     n as f64
 }
 
@@ -184,8 +173,7 @@ mod tests {
 
     #[test]
     fn what_was_read_to_the_end_is_not_multiplied() {
-        let mut seen = Seen::default();
-        seen.add(1_000, 1.0, false);
+        let seen = Seen { rows: 1_000, width: 1.0, ended_at_row: false };
         assert!((seen.factor() - 1.0).abs() < 1e-12);
         assert!((Seen::default().factor() - 1.0).abs() < 1e-12, "an empty bucket");
     }

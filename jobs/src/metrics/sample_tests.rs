@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-use super::{Measurement, OwnerKind, Sampling, measure_with};
+use super::{Measurement, OwnerKind, Sampling, measure};
 use crate::run::clock::RunClock;
 use crate::store::{
     Billing, Budget, Consistency, InspectTable, Page, PageOf, PageSize, ReadRows, Result, ScanTable, TableFigures,
@@ -157,7 +157,7 @@ async fn count(table: &Memory, offset: f64) -> Measurement {
     let settings = Settings::parse(&environment, &serde_json::Map::new(), Purpose::Metrics).unwrap();
     let clock = RunClock::start(EpochSeconds::new(NOW), None);
     table.bytes.set(0);
-    measure_with(table, &settings, &clock, &Sampling { offset, ..Sampling::at(clock.now()) }).await.unwrap()
+    measure(table, &settings, &clock, &Sampling { offset, ..Sampling::at(clock.now()) }).await.unwrap()
 }
 
 /// Rows and what is dead or due, as a count gives them.

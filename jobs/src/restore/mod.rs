@@ -69,12 +69,6 @@ pub struct Restored {
     pub fault: Option<StoreError>,
 }
 
-impl Restored {
-    pub fn sum(&self, of: impl Fn(&Counts) -> u64) -> u64 {
-        self.buckets.values().map(of).sum()
-    }
-}
-
 /// Reads the whole table. A dry run sends no writes, and counts what a real run would restore.
 pub async fn restore<S>(store: &S, wanted: &Wanted, now: EpochSeconds, dry: bool) -> Restored
 where
@@ -82,17 +76,17 @@ where
 {
     let mut restored = Restored::default();
     let mut pages = pin!(scan_pages(store, 0, 1));
-    loop {
+    while restored.fault.is_none() {
         if store.time_is_up() {
             restored.stopped = true;
-            return restored;
+            break;
         }
         let page = match pages.try_next().await {
-            Ok(None) => return restored,
+            Ok(None) => break,
             Ok(Some(rows)) => rows,
             Err(error) => {
                 restored.end(error);
-                return restored;
+                break;
             }
         };
         let read = page.len() as u64;
@@ -119,13 +113,15 @@ where
         restored.read += read;
         let written = if dry { 0 } else { restored.sum(|counts| counts.restored) - before };
         store.progressed(None, read, written);
-        if restored.fault.is_some() {
-            return restored;
-        }
     }
+    restored
 }
 
 impl Restored {
+    pub fn sum(&self, of: impl Fn(&Counts) -> u64) -> u64 {
+        self.buckets.values().map(of).sum()
+    }
+
     fn of(&mut self, row: &Row) -> &mut Counts {
         let bucket = row.known_bucket().map_or("(unknown)", |bucket| bucket.name);
         self.buckets.entry(bucket.to_owned()).or_default()

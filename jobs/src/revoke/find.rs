@@ -5,7 +5,7 @@
 //! whole table is read. A token is looked up; the whole table is read for it only if that finds nothing.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::pin::pin;
 
 use futures_util::{Stream, StreamExt, TryStreamExt};
@@ -69,7 +69,9 @@ impl Reach {
 pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: Consistency) -> Result<Found> {
     let selector = selection.selector().clone();
     let known_before = selection.size();
-    let search = Search { store, reading, held: RefCell::new(Held::new(selection)) };
+    let held =
+        Held { selection, rows: BTreeMap::new(), unreadable: HashSet::new(), unassigned: HashSet::new(), more: false };
+    let search = Search { store, reading, held: RefCell::new(held) };
     match &selector {
         Selector::Actor(actor) => {
             search.query(actor, REFERRERS_PREFIX).await?;
@@ -83,7 +85,7 @@ pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: 
         Selector::Token(token) => {
             search.get_consistent(places_of(token)).await?;
             search.follow_links().await?;
-            let leads_nowhere = search.held.borrow().rows.iter().all(|row| row.kind() == Kind::Index);
+            let leads_nowhere = search.held.borrow().rows.values().all(|row| row.kind() == Kind::Index);
             // The links of an earlier round are enough to continue from.
             if leads_nowhere && known_before == 0 {
                 search.table().await?;
@@ -97,43 +99,27 @@ pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: 
 
 /// The keys that a token can have if its actor is unknown.
 fn places_of(token: &str) -> Vec<RowKey> {
-    let of_system = |bucket: &&'static Bucket| bucket.owner.holds(OAUTH_OWNER);
-    let wanted =
-        |bucket: &&'static Bucket| matches!(kind(bucket), Some(Kind::Session | Kind::Spa | Kind::Index | Kind::Token));
-    BUCKETS
-        .iter()
-        .filter(of_system)
-        .filter(wanted)
-        .map(|bucket| RowKey::in_bucket(OAUTH_OWNER, bucket, token))
-        .collect()
+    let can_hold = |bucket: &&Bucket| {
+        let is_wanted = matches!(kind(bucket), Some(Kind::Session | Kind::Spa | Kind::Index | Kind::Token));
+        is_wanted && bucket.owner.holds(OAUTH_OWNER)
+    };
+    BUCKETS.iter().filter(can_hold).map(|bucket| RowKey::in_bucket(OAUTH_OWNER, bucket, token)).collect()
 }
 
 struct Held<'a> {
     selection: &'a mut Selection,
-    taken: HashSet<RowKey>,
+    rows: BTreeMap<RowKey, Revoked>,
     /// Each is counted once; a later pass may still find its owner.
     unreadable: HashSet<RowKey>,
     unassigned: HashSet<RowKey>,
-    rows: Vec<Revoked>,
     more: bool,
 }
 
-impl<'a> Held<'a> {
-    fn new(selection: &'a mut Selection) -> Self {
-        Self {
-            selection,
-            taken: HashSet::new(),
-            unreadable: HashSet::new(),
-            unassigned: HashSet::new(),
-            rows: Vec::new(),
-            more: false,
-        }
-    }
-
+impl Held<'_> {
     /// Claims the row, counts it, or ignores it.
     fn examine(&mut self, row: Row) {
         let Some(bucket) = row.known_bucket() else { return };
-        if kind(bucket).is_none() || self.taken.contains(&row.key) {
+        if kind(bucket).is_none() || self.rows.contains_key(&row.key) {
             return;
         }
         let key = row.key.clone();
@@ -143,8 +129,7 @@ impl<'a> Held<'a> {
         match self.selection.take(row, bucket) {
             Ok(revoked) => {
                 self.unreadable.remove(&key);
-                self.taken.insert(key);
-                self.rows.push(revoked);
+                self.rows.insert(key, revoked);
             }
             Err(Belongs::Unreadable) => {
                 self.unreadable.insert(key);
@@ -153,11 +138,11 @@ impl<'a> Held<'a> {
         }
     }
 
-    fn into_found(mut self) -> Found {
-        let place = |row: &Revoked| (row.turn(), row.bucket().name, row.key().clone());
-        self.rows.sort_by_cached_key(place);
+    fn into_found(self) -> Found {
+        let mut rows: Vec<Revoked> = self.rows.into_values().collect();
+        rows.sort_by_cached_key(|row| (row.turn(), row.bucket().name, row.key().clone()));
         Found {
-            rows: self.rows,
+            rows,
             unreadable: self.unreadable.len() as u64,
             unassigned_sessions: self.unassigned.len() as u64,
             more: self.more,
@@ -239,8 +224,8 @@ impl<S: Searchable> Search<'_, S> {
             let providers = held.selection.providers();
             let providers = providers.map(|(owner, name)| RowKey::in_bucket(owner, bucket::provider(), name));
             let index_rows =
-                held.rows.iter().flat_map(|row| index::keys_of(row.key(), row.bucket()).map(|(_, key)| key));
-            providers.chain(index_rows).filter(|key| !held.taken.contains(key)).collect()
+                held.rows.values().flat_map(|row| index::keys_of(row.key(), row.bucket()).map(|(_, key)| key));
+            providers.chain(index_rows).filter(|key| !held.rows.contains_key(key)).collect()
         };
         self.get_consistent(keys).await
     }

@@ -87,12 +87,13 @@ pub fn remaining<'r>(
         Selector::Client { and_record: false, .. } => Some(Remaining::Client),
         Selector::Client { and_record: true, .. } | Selector::Chain(_) | Selector::Token(_) => None,
     };
-    let counted = [Remaining::Unassigned(unassigned), Remaining::Unreadable(unreadable), Remaining::Left(left)];
-    let is_some = |remaining: &Remaining| match remaining {
-        Remaining::Unassigned(n) | Remaining::Unreadable(n) | Remaining::Left(n) => *n > 0,
-        Remaining::Cached | Remaining::AtTheProvider | Remaining::Client | Remaining::Actor => true,
-    };
-    let cached = rows.clone().any(is_access).then_some(Remaining::Cached);
-    let provider = rows.clone().any(is_provider).then_some(Remaining::AtTheProvider);
-    [cached, provider, of_selector].into_iter().flatten().chain(counted.into_iter().filter(is_some)).collect()
+    let all = [
+        rows.clone().any(is_access).then_some(Remaining::Cached),
+        rows.clone().any(is_provider).then_some(Remaining::AtTheProvider),
+        of_selector,
+        (unassigned > 0).then_some(Remaining::Unassigned(unassigned)),
+        (unreadable > 0).then_some(Remaining::Unreadable(unreadable)),
+        (left > 0).then_some(Remaining::Left(left)),
+    ];
+    all.into_iter().flatten().collect()
 }

@@ -31,8 +31,6 @@ pub enum Fate {
 pub struct RevokeResult {
     /// Every row that was found, in any round, in the order of the deletes.
     pub rows: Vec<(Revoked, Fate)>,
-    /// Searches that were made after the deletes.
-    pub rounds: usize,
     /// Rows that were not there when the first search was made.
     pub issued_since: u64,
     /// What ended it early. The same command continues from there.
@@ -50,23 +48,19 @@ impl RevokeResult {
 }
 
 /// Deletes the rows that were found and searches again, until a search finds nothing.
-pub async fn remove<S>(store: &S, selection: &mut Selection, found: Found) -> RevokeResult
+pub async fn remove<S>(store: &S, selection: &mut Selection, mut found: Found) -> RevokeResult
 where
     S: Searchable + RevokeRows,
 {
     let mut work = Work { store, selection, fates: BTreeMap::new() };
-    let mut removal = RevokeResult {
-        unreadable: found.unreadable,
-        unassigned_sessions: found.unassigned_sessions,
-        ..RevokeResult::default()
-    };
-    let mut found = found;
+    let mut removal = RevokeResult::default();
+    let mut rounds = 0;
     while !found.rows.is_empty() {
         // A search that found more than can be held is not a round: while rows are deleted, the next part follows.
         let (gone_before, is_part) = (work.gone(), found.more);
         removal.stopped = work.delete_all(found.rows).await.err();
         let is_going_on = is_part && work.gone() > gone_before;
-        if removal.stopped.is_some() || (removal.rounds >= MOST_ROUNDS && !is_going_on) {
+        if removal.stopped.is_some() || (rounds >= MOST_ROUNDS && !is_going_on) {
             break;
         }
         found = match find(store, work.selection, Consistency::Strong).await {
@@ -76,15 +70,18 @@ where
                 break;
             }
         };
-        removal.rounds += 1;
+        rounds += 1;
         removal.is_complete = found.rows.is_empty();
-        (removal.unreadable, removal.unassigned_sessions) = (found.unreadable, found.unassigned_sessions);
         if !is_part {
             removal.issued_since += found.rows.iter().filter(|row| !work.fates.contains_key(row.key())).count() as u64;
         }
     }
-    removal.rows = work.into_rows();
-    removal
+    RevokeResult {
+        rows: work.into_rows(),
+        unreadable: found.unreadable,
+        unassigned_sessions: found.unassigned_sessions,
+        ..removal
+    }
 }
 
 struct Work<'a, S> {

@@ -45,17 +45,16 @@ where
         None => Check::new("clock", State::Ok, "agrees with DynamoDB's"),
     };
     let mut checks = vec![clock, ttl(TtlHealth::from(store.ttl_setting().await)), recovery(store.recovery().await)];
-    let needed: &[&[Permission]] = match (mode, expired_rows) {
-        (Mode::DryRun, _) => &[&Permission::TO_READ],
-        (Mode::Delete, ExpiredRows::Delete) => {
-            &[&Permission::TO_READ, &Permission::TO_WRITE, &[Permission::PartiQLDelete]]
-        }
-        (Mode::Delete, ExpiredRows::Retire) => {
-            &[&Permission::TO_READ, &Permission::TO_WRITE, &[Permission::PartiQLUpdate]]
-        }
-    };
-    for permission in needed.iter().copied().flatten() {
-        checks.push(permitted(*permission, store.ask(*permission).await));
+    let mut needed = Permission::TO_READ.to_vec();
+    if mode == Mode::Delete {
+        needed.extend(Permission::TO_WRITE);
+        needed.push(match expired_rows {
+            ExpiredRows::Delete => Permission::PartiQLDelete,
+            ExpiredRows::Retire => Permission::PartiQLUpdate,
+        });
+    }
+    for permission in needed {
+        checks.push(permitted(permission, store.ask(permission).await));
     }
     checks
 }

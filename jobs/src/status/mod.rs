@@ -65,7 +65,7 @@ where
 {
     let settings = Settings { scope: Scope::System, ..settings.clone() };
     let now = clock.now();
-    let mut measured = metrics::measure_with(store, &settings, clock, &Sampling::brief(now)).await?;
+    let mut measured = metrics::measure(store, &settings, clock, &Sampling::brief(now)).await?;
     let recovery = store.recovery().await;
     measured.findings.extend(metrics::recovery_finding(&measured, &recovery));
     let lease = store.get_consistent(&[state_key(LEASE)]).await?.pop();
@@ -74,7 +74,7 @@ where
         table: measured.table.clone(),
         now: now.get(),
         rows: measured.figures.rows,
-        ttl: measured.ttl.name(),
+        ttl: measured.ttl.into_str(),
         recovery: match recovery {
             Ok(Recovery::On) => "on",
             Ok(Recovery::Off) => "off",
@@ -88,9 +88,9 @@ where
         },
         runs: WATCHED.iter().map(|name| (*name, last_run(&measured, name))).collect(),
         backlog: is_counted.then_some(measured.forecast.backlog),
-        backlog_error: measured.estimate.as_ref().filter(|_| is_counted).and_then(metrics::Estimate::dead_error),
-        trend: measured.forecast.trend.name(),
-        days_until_clear: measured.forecast.trend.days_until_clear(),
+        backlog_error: measured.estimate.filter(|_| is_counted).and_then(|estimate| estimate.dead_error),
+        trend: measured.forecast.trend.into_str(),
+        days_until_clear: measured.forecast.days_until_clear,
         findings: measured.findings,
         read_units: store.usage().read_units,
         requests: store.usage().requests,

@@ -20,12 +20,12 @@ pub struct Stream {
 const VIEWS: [&str; 2] = ["OLD_IMAGE", "NEW_AND_OLD_IMAGES"];
 
 /// What to do about a table's stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamStep {
-    Accept,
+    Accept { arn: String, view: String },
     Enable,
     Wait(Wait),
-    Refuse,
+    Refuse { view: String },
 }
 
 /// What is waited for.
@@ -59,12 +59,12 @@ pub enum StreamError {
 }
 
 /// `said_on`: DynamoDB has accepted the change, or said that there is a stream already. Its description can lag behind.
-pub fn plan(table: &TableStream, said_on: bool) -> StreamStep {
-    match (&table.setting, table.busy, said_on) {
-        (StreamSetting::On { view, .. }, _, _) if !VIEWS.contains(&view.as_str()) => StreamStep::Refuse,
+pub fn plan(table: TableStream, said_on: bool) -> StreamStep {
+    match (table.setting, table.busy, said_on) {
+        (StreamSetting::On { view, .. }, _, _) if !VIEWS.contains(&view.as_str()) => StreamStep::Refuse { view },
         // While it is being made it cannot be read, and the table takes no other change: its TTL comes next.
         (_, true, _) => StreamStep::Wait(Wait::TableBusy),
-        (StreamSetting::On { .. }, false, _) => StreamStep::Accept,
+        (StreamSetting::On { arn, view }, false, _) => StreamStep::Accept { arn, view },
         (StreamSetting::Off, false, false) => StreamStep::Enable,
         (StreamSetting::Off, false, true) => StreamStep::Wait(Wait::NotShown),
     }
@@ -82,16 +82,11 @@ pub async fn switch_on<S: SwitchStream + ReadRows>(
 ) -> Result<Stream, StreamError> {
     let (mut asked, mut said_on) = (false, false);
     loop {
-        let seen = store.table_stream().await?;
-        let wait = match (plan(&seen, said_on), seen.setting) {
-            (StreamStep::Accept, StreamSetting::On { arn, view }) => {
-                return Ok(Stream { arn, view, switched_on: asked });
-            }
-            (StreamStep::Refuse, StreamSetting::On { view, .. }) => {
-                return Err(StreamError::View { table: table.to_owned(), view });
-            }
-            (StreamStep::Wait(wait), _) => wait,
-            (StreamStep::Enable | StreamStep::Accept | StreamStep::Refuse, _) => {
+        let wait = match plan(store.table_stream().await?, said_on) {
+            StreamStep::Accept { arn, view } => return Ok(Stream { arn, view, switched_on: asked }),
+            StreamStep::Refuse { view } => return Err(StreamError::View { table: table.to_owned(), view }),
+            StreamStep::Wait(wait) => wait,
+            StreamStep::Enable => {
                 if let Some(pause) = pause::read(store, clock).await? {
                     return Err(StreamError::Paused(pause));
                 }
@@ -139,17 +134,19 @@ mod tests {
 
     #[test]
     fn every_stream_has_its_step() {
+        let accept = |view: &str| StreamStep::Accept { arn: ARN.to_owned(), view: view.to_owned() };
+        let refuse = |view: &str| StreamStep::Refuse { view: view.to_owned() };
         for (table, before, after) in [
             (off(false), StreamStep::Enable, StreamStep::Wait(Wait::NotShown)),
             (off(true), StreamStep::Wait(Wait::TableBusy), StreamStep::Wait(Wait::TableBusy)),
-            (on("OLD_IMAGE", false), StreamStep::Accept, StreamStep::Accept),
-            (on("NEW_AND_OLD_IMAGES", false), StreamStep::Accept, StreamStep::Accept),
+            (on("OLD_IMAGE", false), accept("OLD_IMAGE"), accept("OLD_IMAGE")),
+            (on("NEW_AND_OLD_IMAGES", false), accept("NEW_AND_OLD_IMAGES"), accept("NEW_AND_OLD_IMAGES")),
             (on("OLD_IMAGE", true), StreamStep::Wait(Wait::TableBusy), StreamStep::Wait(Wait::TableBusy)),
-            (on("NEW_IMAGE", false), StreamStep::Refuse, StreamStep::Refuse),
-            (on("KEYS_ONLY", true), StreamStep::Refuse, StreamStep::Refuse),
-            (on("", false), StreamStep::Refuse, StreamStep::Refuse),
+            (on("NEW_IMAGE", false), refuse("NEW_IMAGE"), refuse("NEW_IMAGE")),
+            (on("KEYS_ONLY", true), refuse("KEYS_ONLY"), refuse("KEYS_ONLY")),
+            (on("", false), refuse(""), refuse("")),
         ] {
-            assert_eq!((plan(&table, false), plan(&table, true)), (before, after), "{table:?}");
+            assert_eq!((plan(table.clone(), false), plan(table.clone(), true)), (before, after), "{table:?}");
         }
     }
 

@@ -17,14 +17,17 @@ pub enum Switched {
 }
 
 /// What to do about a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TtlStep {
     Accept,
     /// It is being turned on: accepted at once.
     AcceptEnabling,
     Enable,
     Wait(Wait),
-    Refuse,
+    /// It is on for another attribute.
+    Refuse {
+        attribute: String,
+    },
 }
 
 /// What is waited for.
@@ -93,22 +96,13 @@ pub fn plan(setting: &TtlSetting, said_on: bool) -> TtlStep {
     match (setting, said_on) {
         (TtlSetting::On { attribute }, _) if ours(attribute) => TtlStep::Accept,
         (TtlSetting::Enabling { attribute }, _) if ours(attribute) => TtlStep::AcceptEnabling,
-        (TtlSetting::On { .. } | TtlSetting::Enabling { .. }, _) => TtlStep::Refuse,
+        (TtlSetting::On { attribute } | TtlSetting::Enabling { attribute }, _) => {
+            TtlStep::Refuse { attribute: attribute.clone() }
+        }
         // Of whichever attribute: once it is off, it can be ours.
         (TtlSetting::Disabling { .. }, _) => TtlStep::Wait(Wait::Disabling),
         (TtlSetting::Off, false) => TtlStep::Enable,
         (TtlSetting::Off, true) => TtlStep::Wait(Wait::NotShown),
-    }
-}
-
-/// What it comes to when the time is up during a wait.
-fn give_up(table: &str, wait: Option<Wait>) -> Result<Switched, SwitchError> {
-    let table = table.to_owned();
-    match wait {
-        Some(Wait::NotShown) => Err(SwitchError::NotShown { table }),
-        Some(Wait::Disabling | Wait::TooSoon) => Err(SwitchError::SwitchedOffLately),
-        Some(Wait::TableBusy) => Err(SwitchError::TableBusy { table }),
-        None => Err(SwitchError::OutOfTime),
     }
 }
 
@@ -122,14 +116,28 @@ pub async fn switch_on<S: InspectTable + SwitchTtl + ReadRows>(
     clock: &RunClock,
     poll: Duration,
 ) -> Result<Switched, SwitchError> {
-    let (mut asked, mut said_on) = (false, false);
     let mut waiting = None;
+    let switched = switch(store, table, clock, poll, &mut waiting).await;
+    let table = table.to_owned();
+    match (switched, waiting) {
+        (Err(SwitchError::OutOfTime), Some(Wait::NotShown)) => Err(SwitchError::NotShown { table }),
+        (Err(SwitchError::OutOfTime), Some(Wait::Disabling | Wait::TooSoon)) => Err(SwitchError::SwitchedOffLately),
+        (Err(SwitchError::OutOfTime), Some(Wait::TableBusy)) => Err(SwitchError::TableBusy { table }),
+        (switched, _) => switched,
+    }
+}
+
+/// `waiting` is what it waits for when the time is up.
+async fn switch<S: InspectTable + SwitchTtl + ReadRows>(
+    store: &S,
+    table: &str,
+    clock: &RunClock,
+    poll: Duration,
+    waiting: &mut Option<Wait>,
+) -> Result<Switched, SwitchError> {
+    let (mut asked, mut said_on) = (false, false);
     loop {
-        let setting = match store.ttl_setting().await {
-            Ok(setting) => setting,
-            Err(StoreError::OutOfTime) => return give_up(table, waiting),
-            Err(error) => return Err(error.into()),
-        };
+        let setting = store.ttl_setting().await?;
         if matches!(setting, TtlSetting::Disabling { .. }) {
             // Whatever was said before: somebody has switched it off since.
             said_on = false;
@@ -137,50 +145,33 @@ pub async fn switch_on<S: InspectTable + SwitchTtl + ReadRows>(
         let wait = match plan(&setting, said_on) {
             TtlStep::Accept => return Ok(if asked { Switched::NowOn } else { Switched::WasOn }),
             TtlStep::AcceptEnabling => return Ok(Switched::BeingEnabled),
-            TtlStep::Refuse => return Err(other_attribute(table, setting)),
+            TtlStep::Refuse { attribute } => {
+                return Err(SwitchError::OtherAttribute { table: table.to_owned(), attribute });
+            }
             TtlStep::Wait(wait) => wait,
-            TtlStep::Enable => match enable(store, clock).await? {
-                Ok(answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn)) => {
-                    asked |= answer == EnableAnswer::Accepted;
-                    said_on = true;
-                    waiting = Some(Wait::NotShown);
-                    continue;
+            TtlStep::Enable => {
+                if let Some(pause) = pause::read(store, clock).await? {
+                    return Err(SwitchError::Paused(pause));
                 }
-                Ok(EnableAnswer::TooSoon) => Wait::TooSoon,
-                Ok(EnableAnswer::TableBusy) => Wait::TableBusy,
-                Err(StoreError::OutOfTime) => return give_up(table, waiting),
-                Err(error) => return Err(error.into()),
-            },
+                match store.enable_ttl().await? {
+                    answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn) => {
+                        asked |= answer == EnableAnswer::Accepted;
+                        said_on = true;
+                        *waiting = Some(Wait::NotShown);
+                        continue;
+                    }
+                    EnableAnswer::TooSoon => Wait::TooSoon,
+                    EnableAnswer::TableBusy => Wait::TableBusy,
+                }
+            }
         };
-        waiting = Some(wait);
+        *waiting = Some(wait);
         tracing::info!(table, waiting = ?wait, "waiting for DynamoDB");
         tokio::time::sleep(clock.time_left().map_or(poll, |left| poll.min(left))).await;
         if clock.time_is_up() {
-            return give_up(table, waiting);
+            return Err(SwitchError::OutOfTime);
         }
     }
-}
-
-/// Unless the janitor is paused. A fault of DynamoDB is the inner error.
-async fn enable<S: SwitchTtl + ReadRows>(
-    store: &S,
-    clock: &RunClock,
-) -> Result<Result<EnableAnswer, StoreError>, SwitchError> {
-    match pause::read(store, clock).await {
-        Ok(None) => Ok(store.enable_ttl().await),
-        Ok(Some(pause)) => Err(SwitchError::Paused(pause)),
-        Err(error) => Ok(Err(error)),
-    }
-}
-
-fn other_attribute(table: &str, setting: TtlSetting) -> SwitchError {
-    let attribute = match setting {
-        TtlSetting::On { attribute } | TtlSetting::Enabling { attribute } | TtlSetting::Disabling { attribute } => {
-            attribute
-        }
-        TtlSetting::Off => String::new(),
-    };
-    SwitchError::OtherAttribute { table: table.to_owned(), attribute }
 }
 
 #[cfg(test)]
@@ -209,15 +200,16 @@ mod tests {
 
     #[test]
     fn every_setting_has_its_step() {
+        let refuse = |attribute: &str| TtlStep::Refuse { attribute: attribute.to_owned() };
         // Setting; step before and after DynamoDB has said that TTL is on.
         for (setting, before, after) in [
             (TtlSetting::Off, TtlStep::Enable, TtlStep::Wait(Wait::NotShown)),
             (on(OURS), TtlStep::Accept, TtlStep::Accept),
-            (on("ttl"), TtlStep::Refuse, TtlStep::Refuse),
-            (on("TTL_timestamp"), TtlStep::Refuse, TtlStep::Refuse),
-            (on(""), TtlStep::Refuse, TtlStep::Refuse),
+            (on("ttl"), refuse("ttl"), refuse("ttl")),
+            (on("TTL_timestamp"), refuse("TTL_timestamp"), refuse("TTL_timestamp")),
+            (on(""), refuse(""), refuse("")),
             (enabling(OURS), TtlStep::AcceptEnabling, TtlStep::AcceptEnabling),
-            (enabling("ttl"), TtlStep::Refuse, TtlStep::Refuse),
+            (enabling("ttl"), refuse("ttl"), refuse("ttl")),
             (disabling(OURS), TtlStep::Wait(Wait::Disabling), TtlStep::Wait(Wait::Disabling)),
             (disabling("ttl"), TtlStep::Wait(Wait::Disabling), TtlStep::Wait(Wait::Disabling)),
         ] {
