@@ -23,17 +23,21 @@ const MAX_CONNECT_ATTEMPTS: u32 = 3;
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_MOST: Duration = Duration::from_secs(5);
 
-/// Which clock limits a request: the work stops before the end, the last words may use what is left.
+/// Which clock limits a request: the work stops before the deadline, the shutdown may use the time that is left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Work,
     Close,
 }
 
-/// An answer, and whether an attempt before the answered one may have acted as well: sent, and not heard of again.
-pub(super) struct Answered<T> {
-    pub(super) answer: T,
-    pub(super) acted_before: bool,
+/// What was sent so far of one request, or of one batch.
+///
+/// An answer may leave a part of a batch undone. A batch still has no more attempts than any other request, whatever went wrong with each.
+#[derive(Default)]
+pub(super) struct Attempts {
+    pub(super) made: u32,
+    /// One of them was sent and not answered, or not in time: it may have acted.
+    pub(super) may_have_acted: bool,
 }
 
 impl<A> Table<A> {
@@ -47,23 +51,24 @@ impl<A> Table<A> {
         F: Future<Output = std::result::Result<T, SdkError<E>>>,
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
-        Ok(self.call_telling(operation, phase, send).await?.answer)
+        self.call_again(operation, phase, &mut Attempts::default(), send).await
     }
 
-    /// The same, for a caller to whom it matters that a request may have acted twice.
-    pub(super) async fn call_telling<T, E, F>(
+    /// The same after some attempts.
+    pub(super) async fn call_again<T, E, F>(
         &self,
         operation: &'static str,
         phase: Phase,
+        attempts: &mut Attempts,
         mut send: impl FnMut() -> F,
-    ) -> Result<Answered<T>>
+    ) -> Result<T>
     where
         F: Future<Output = std::result::Result<T, SdkError<E>>>,
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
-        let (mut attempt, mut acted_before) = (0, false);
         loop {
-            attempt += 1;
+            attempts.made += 1;
+            let attempt = attempts.made;
             self.count(|usage| {
                 usage.requests += 1;
                 usage.retries += u64::from(attempt > 1);
@@ -72,7 +77,7 @@ impl<A> Table<A> {
             let fault = match self.attempt(phase, Box::pin(send())).await? {
                 Some(Ok(answer)) => {
                     self.answered.store(true, Ordering::Relaxed);
-                    return Ok(Answered { answer, acted_before });
+                    return Ok(answer);
                 }
                 Some(Err(error)) => classify(&error),
                 None => Fault::Passing("no answer in time".to_owned()),
@@ -82,7 +87,7 @@ impl<A> Table<A> {
                 Fault::Unreachable(cause) if self.answered.load(Ordering::Relaxed) => Fault::Passing(cause),
                 fault => fault,
             };
-            acted_before |= matches!(fault, Fault::Passing(_) | Fault::Unreachable(_));
+            attempts.may_have_acted |= matches!(fault, Fault::Passing(_) | Fault::Unreachable(_));
             let attempts_allowed = match &fault {
                 Fault::Throttled(_) => {
                     self.throttled(Direction::of(operation));
@@ -99,7 +104,7 @@ impl<A> Table<A> {
         }
     }
 
-    /// One attempt. The last words are short of time: one that hangs is tried again soon, as `None`, until it is over.
+    /// One attempt. The shutdown has little time: an attempt that hangs there ends early, as `None`, and is repeated.
     async fn attempt<T>(&self, phase: Phase, request: impl Future<Output = T>) -> Result<Option<T>> {
         match phase {
             Phase::Work => self.within(phase, request).await.map(Some).ok_or(StoreError::OutOfTime),

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::Dynamo;
-use super::call::{Answered, MAX_ATTEMPTS, Phase};
+use super::call::{Attempts, MAX_ATTEMPTS, Phase};
 use super::convert::{ID, RETIRED, SORT, TTL, guards, text, to_row, to_value};
 use super::error::{Fault, by_code, refuses_content};
 use super::pace::Direction;
@@ -109,12 +109,14 @@ impl Dynamo {
     /// One batch, its throttled statements tried again within the bounds of any other retry.
     async fn end_at_once(&self, rows: &[End<'_>], batch: &[usize], outcomes: &mut [DeleteOutcome]) -> Result<Batch> {
         let mut open = batch.to_vec();
-        for attempt in 1..=MAX_ATTEMPTS {
+        let mut attempts = Attempts::default();
+        loop {
             let units = open.iter().map(|i| f64::from(rows[*i].row().write_units())).sum();
             self.wait_to(Direction::Write, units).await?;
-            let answers = match self.send(&open.iter().map(|i| rows[*i]).collect::<Vec<_>>(), units).await {
+            let unfinished: Vec<End<'_>> = open.iter().map(|i| rows[*i]).collect();
+            let answers = match self.send(&unfinished, units, &mut attempts).await {
                 Ok(answers) => answers,
-                Err(error) if refuses_content(&error) && attempt == 1 => {
+                Err(error) if refuses_content(&error) && open.len() == batch.len() => {
                     self.pace.settle(Direction::Write, units, 0.0);
                     return Ok(Batch::Refused);
                 }
@@ -148,19 +150,17 @@ impl Dynamo {
                 return Err(denied);
             }
             open = again;
-            if open.is_empty() {
-                break;
+            if open.is_empty() || attempts.made >= MAX_ATTEMPTS {
+                return Ok(Batch::Answered);
             }
-            self.count(|usage| usage.retries += 1);
-            self.back_off(Phase::Work, attempt).await?;
+            self.back_off(Phase::Work, attempts.made).await?;
         }
-        Ok(Batch::Answered)
     }
 
-    async fn send(&self, rows: &[End<'_>], units: f64) -> Result<Vec<Result<Answer>>> {
+    async fn send(&self, rows: &[End<'_>], units: f64, attempts: &mut Attempts) -> Result<Vec<Result<Answer>>> {
         let statements = rows.iter().map(|end| self.statement(end)).collect::<Result<Vec<_>>>()?;
-        let Answered { answer, acted_before } = self
-            .call_telling(OPERATION, Phase::Work, || {
+        let answer = self
+            .call_again(OPERATION, Phase::Work, attempts, || {
                 self.client
                     .batch_execute_statement()
                     .set_statements(Some(statements.clone()))
@@ -182,7 +182,11 @@ impl Dynamo {
         let estimated = units * (1.0 - throttled as f64 / responses.len().max(1) as f64);
         self.pace.settle(Direction::Write, units, reported.unwrap_or(estimated));
         self.used_writing(reported, estimated);
-        Ok(rows.iter().zip(&responses).map(|(end, response)| self.read_answer(end, response, acted_before)).collect())
+        Ok(rows
+            .iter()
+            .zip(&responses)
+            .map(|(end, response)| self.read_answer(end, response, attempts.may_have_acted))
+            .collect())
     }
 
     /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL, `retired_from`.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::{ConsumedCapacity, KeysAndAttributes, ReturnConsumedCapacity};
 
 use super::Table;
-use super::call::{MAX_ATTEMPTS, Phase};
+use super::call::{Attempts, MAX_ATTEMPTS, Phase};
 use super::convert::{ID, Item, SORT, text, to_key, to_row};
 use super::error::refuses_content;
 use super::pace::Direction;
@@ -104,9 +104,11 @@ impl<A> Table<A> {
     async fn look_at_once<'k>(&self, keys: &[&'k RowKey], reading: Consistency) -> Result<Vec<(&'k RowKey, Lookup)>> {
         let mut open: Vec<&RowKey> = keys.to_vec();
         let mut rows: Vec<Row> = Vec::with_capacity(keys.len());
-        for attempt in 1..=MAX_ATTEMPTS {
+        let mut attempts = Attempts::default();
+        loop {
             let keys = open.iter().map(|key| to_key(key)).collect();
-            let (items, unprocessed) = match self.batch_get_items(&self.table, keys, reading, None).await {
+            let got = self.batch_get_items(&self.table, keys, reading, None, &mut attempts).await;
+            let (items, unprocessed) = match got {
                 Ok(answer) => answer,
                 Err(error) if error.is_passing() => break,
                 Err(error) => return Err(error),
@@ -114,13 +116,12 @@ impl<A> Table<A> {
             rows.extend(items.into_iter().filter_map(to_row));
             let unprocessed: Vec<RowKey> = unprocessed.into_iter().filter_map(to_row).map(|row| row.key).collect();
             open.retain(|key| unprocessed.contains(key));
-            if open.is_empty() || attempt == MAX_ATTEMPTS {
+            if open.is_empty() || attempts.made >= MAX_ATTEMPTS {
                 break;
             }
             // Keys come back unprocessed when the table is out of capacity.
             self.throttled(Direction::Read);
-            self.count(|usage| usage.retries += 1);
-            self.back_off(Phase::Work, attempt).await?;
+            self.back_off(Phase::Work, attempts.made).await?;
         }
         let mut by_key: HashMap<RowKey, Row> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
         Ok(keys
@@ -144,6 +145,7 @@ impl<A> Table<A> {
         keys: Vec<Item>,
         reading: Consistency,
         attribute: Option<&str>,
+        attempts: &mut Attempts,
     ) -> Result<(Vec<Item>, Vec<Item>)> {
         #[expect(clippy::cast_precision_loss, reason = "at most a hundred keys")]
         let reserved = keys.len() as f64 * reading.price();
@@ -161,7 +163,7 @@ impl<A> Table<A> {
                 code: "a request without keys".to_owned(),
             })?;
         let answer = self
-            .call("BatchGetItem", Phase::Work, || {
+            .call_again("BatchGetItem", Phase::Work, attempts, || {
                 self.client
                     .batch_get_item()
                     .request_items(table, request.clone())

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::{ConsumedCapacity, ReturnConsumedCapacity};
 use serde_json::json;
 
 use super::attributes::Write;
-use super::call::Phase;
+use super::call::{Attempts, Phase};
 use super::convert::{ID, Item, text, to_key};
 use super::pace::Direction;
 use super::{Dynamo, Table};
@@ -78,7 +78,7 @@ impl ReadActors for Dynamo {
         for chunk in wanted.chunks(self.pace.lookup_batch()) {
             let keys: Vec<Item> = chunk.iter().map(|id| Item::from([(ID.to_owned(), text(*id))])).collect();
             let (items, unprocessed) = self
-                .batch_get_items(&table, keys, Consistency::Strong, Some(ID))
+                .batch_get_items(&table, keys, Consistency::Strong, Some(ID), &mut Attempts::default())
                 .await
                 .map_err(|error| about(error, &table))?;
             let id = |mut item: Item| item.remove(ID).and_then(|id| id.as_s().ok().cloned());

@@ -12,6 +12,7 @@ use aws_sdk_dynamodb::types::{
 };
 use bed::Testbed;
 use bed::engine::{EngineKind, kinds, shared as engine};
+use bed::fault::Fault;
 use bed::fixture::{self, Fate, Specimen};
 use bed::proxy::{self, Proxy};
 use bed::tables::{create_table, write_rows};
@@ -41,6 +42,7 @@ bed::on_both_engines!(
     a_table_of_another_application_is_refused,
     a_table_whose_last_known_row_was_deleted_is_still_accepted,
     survives_throttling_and_lost_responses,
+    faults_of_two_kinds_share_the_attempts_of_one_request,
     a_read_error_is_never_taken_as_absence,
     uses_at_most_half_of_the_units_of_a_provisioned_table,
     refuses_when_the_delete_share_cannot_be_determined,
@@ -360,6 +362,34 @@ async fn survives_throttling_and_lost_responses(kind: EngineKind) {
     assert_eq!(report.outcome, Outcome::Complete);
     assert_eq!(report.counts.rows_deleted(), dead as u64, "a delete whose response was lost is counted once");
     assert!(report.usage.throttles > 0 && report.usage.retries > 0);
+}
+
+/// A request that fails, and an answer that leaves a part of its batch undone, are retried within one limit.
+async fn faults_of_two_kinds_share_the_attempts_of_one_request(kind: EngineKind) {
+    bed::clock::pause();
+    for operation in ["BatchGetItem", "BatchExecuteStatement"] {
+        let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 1, 1)).await;
+        let mut requests = 0;
+        let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+            if request.operation != operation {
+                return proxy::Fate::Forward;
+            }
+            requests += 1;
+            match operation {
+                _ if requests % 2 == 1 => Fault::InternalError.fate(),
+                "BatchGetItem" => proxy::unprocessed(request),
+                _ => {
+                    let throttled = json!({"Error": {"Code": "ThrottlingError", "Message": "injected fault"}});
+                    let statements = request.body.matches("\"Statement\":").count();
+                    proxy::Fate::Answer(200, json!({"Responses": vec![throttled; statements]}).to_string())
+                }
+            }
+        });
+        // One piece of work after another, so that the faults of a request alternate.
+        let event = json!({"max_deletes": 1_000_000});
+        let _ = bed.through(&proxy).await.daily_cleanup(event, EpochSeconds::new(NOW), None).await;
+        assert_eq!(proxy.most_attempts(operation), 8, "{operation}");
+    }
 }
 
 async fn a_read_error_is_never_taken_as_absence(kind: EngineKind) {

@@ -97,11 +97,7 @@ async fn play(scene: &Scene, check: Check) -> Figures {
 
 fn most_repeats(proxy: &Proxy, when: When) -> u64 {
     let (When::Nth(attacked, _) | When::From(attacked, _)) = when else { return 0 };
-    let mut times: BTreeMap<String, u64> = BTreeMap::new();
-    for request in proxy.requests().into_iter().filter(|request| request.operation == attacked) {
-        *times.entry(request.body).or_default() += 1;
-    }
-    times.into_values().max().unwrap_or(0)
+    proxy.most_attempts(attacked)
 }
 
 /// The operations in which retiring differs from deleting: the only ones that `make test` attacks in retiring runs.

@@ -1,5 +1,6 @@
 //! A proxy in front of an engine: records every request, and can delay it, answer it itself, or reset the connection.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -157,6 +158,18 @@ impl Proxy {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.in_flight.load(Ordering::SeqCst) == 0
+    }
+
+    /// How often the most repeated request of an operation was sent. The order of its keys does not matter.
+    #[must_use]
+    pub fn most_attempts(&self, operation: &str) -> u64 {
+        let mut attempts: HashMap<String, u64> = HashMap::new();
+        for request in self.requests().into_iter().filter(|request| request.operation == operation) {
+            let mut body: Value = serde_json::from_str(&request.body).expect("a request is JSON");
+            body.sort_all_objects();
+            *attempts.entry(body.to_string()).or_default() += 1;
+        }
+        attempts.into_values().max().unwrap_or(0)
     }
 
     /// The operations so far, in order.
