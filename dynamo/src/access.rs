@@ -1,11 +1,11 @@
-//! What may be done with an open table: a type, so that the compiler keeps it.
+//! Access to an open table, as a type that the compiler enforces.
 
 use super::Table;
 
 /// A table that can be read and written.
 pub type Dynamo = Table<Whole>;
 
-/// The table of a run that reads: no trait that deletes or writes is implemented.
+/// The table of a read-only run: it implements no trait that deletes or writes.
 ///
 /// ```
 /// # use dynamo::{Dynamo, ReadOnly};
@@ -46,7 +46,7 @@ pub type Dynamo = Table<Whole>;
 /// fn restores(_: &impl RestoreClient) {}
 /// fn pass(table: &ReadOnly) { restores(table) }
 /// ```
-/// nor TTL switched:
+/// nor TTL enabled:
 /// ```compile_fail,E0277
 /// # use {dynamo::ReadOnly, jobs::store::SwitchTtl};
 /// fn switches(_: &impl SwitchTtl) {}
@@ -58,13 +58,13 @@ pub type Dynamo = Table<Whole>;
 /// fn streams(_: &impl SwitchStream) {}
 /// fn pass(table: &ReadOnly) { streams(table) }
 /// ```
-/// nor a row's TTL be written:
+/// nor a row's TTL written:
 /// ```compile_fail,E0277
 /// # use {dynamo::ReadOnly, jobs::store::WriteTtl};
 /// fn dates(_: &impl WriteTtl) {}
 /// fn pass(table: &ReadOnly) { dates(table) }
 /// ```
-/// nor is it ever the other table:
+/// nor does it convert to the writable table:
 /// ```compile_fail,E0308
 /// # use dynamo::{Dynamo, ReadOnly};
 /// fn take_out(table: ReadOnly) -> Dynamo { table }

@@ -1,4 +1,4 @@
-//! Rows that the janitor writes itself: its state, and a restored client's index row. Spelled as ActingWeb spells them.
+//! Rows that the janitor writes itself: its state, and a restored client's index row. Formatted as ActingWeb formats them.
 
 use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 use serde_json::Value;
@@ -15,12 +15,12 @@ use shared::row::RowKey;
 pub(super) enum Write<'a> {
     Always,
     IfAbsent,
-    /// Absent, or not a row of this bucket that can be read.
+    /// The row is absent, of another bucket, or without text in `data`.
     IfUnreadable,
     IfText(&'a str),
 }
 
-/// The error code with which DynamoDB answers a condition that does not hold.
+/// DynamoDB's error code for a condition that does not hold.
 pub(super) const CONDITION_FAILED: &str = "ConditionalCheckFailedException";
 
 impl Dynamo {
@@ -68,7 +68,7 @@ impl Dynamo {
         self.written(put.map(|answer| answer.consumed_capacity.and_then(|capacity| capacity.capacity_units)))
     }
 
-    /// A condition that did not hold is an answer, not an error.
+    /// Counts a write, and returns whether its condition held: if not, that is not an error.
     pub(super) fn written(&self, result: Result<Option<f64>>) -> Result<bool> {
         let (used, held) = match result {
             Ok(used) => (used, true),
@@ -79,7 +79,7 @@ impl Dynamo {
         Ok(held)
     }
 
-    /// Counts what a write cost, by its size where the server does not say.
+    /// Counts the cost of a write, estimated if the server does not report it.
     pub(super) fn used_writing(&self, reported: Option<f64>, estimated: f64) {
         self.count(|usage| {
             usage.write_units += reported.unwrap_or(estimated);

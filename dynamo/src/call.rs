@@ -1,4 +1,4 @@
-//! One request: bounded in attempts and time, paced, counted, and its failure put into words.
+//! One request: limited in attempts and time, paced, counted, and its failure described.
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
@@ -15,28 +15,28 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 const CLOSE_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Attempts at a request that the server throttles or fails on. With the backoff below: some fifteen seconds.
+/// Attempts at a request that the server throttles or fails. With the backoff below, the waits add up to at most 11 seconds.
 pub(super) const MAX_ATTEMPTS: u32 = 8;
-/// Attempts at reaching an endpoint that does not answer at all.
+/// Attempts to reach an endpoint that does not answer at all.
 const MAX_CONNECT_ATTEMPTS: u32 = 3;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_MOST: Duration = Duration::from_secs(5);
 
-/// Which clock limits a request: the work stops before the deadline, the shutdown may use the time that is left.
+/// Which time limit applies to a request: work stops before the deadline, the shutdown may use the time that is left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Work,
     Close,
 }
 
-/// What was sent so far of one request, or of one batch.
+/// The attempts so far at one request, or at one batch.
 ///
-/// An answer may leave a part of a batch undone. A batch still has no more attempts than any other request, whatever went wrong with each.
+/// An answer may leave a part of a batch undone. Whatever the failures, a batch has no more attempts than any other request.
 #[derive(Default)]
 pub(super) struct Attempts {
     pub(super) made: u32,
-    /// One of them was sent and not answered, or not in time: it may have acted.
+    /// One of them was not answered, or not in time: it may have taken effect.
     pub(super) may_have_acted: bool,
 }
 
@@ -54,7 +54,7 @@ impl<A> Table<A> {
         self.call_again(operation, phase, &mut Attempts::default(), send).await
     }
 
-    /// The same after some attempts.
+    /// Like `call`, but continues after earlier attempts.
     pub(super) async fn call_again<T, E, F>(
         &self,
         operation: &'static str,
@@ -73,7 +73,7 @@ impl<A> Table<A> {
                 usage.requests += 1;
                 usage.retries += u64::from(attempt > 1);
             });
-            // Boxed: an SDK request is a deep and large future, and every caller would carry it.
+            // Boxed: the future of an SDK request is large, and every caller's future would contain it.
             let fault = match self.attempt(phase, Box::pin(send())).await? {
                 Some(Ok(answer)) => {
                     self.answered.store(true, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl<A> Table<A> {
                 None => Fault::Passing("no answer in time".to_owned()),
             };
             let fault = match fault {
-                // Somebody was there a moment ago: a fault of the moment.
+                // The endpoint answered earlier in this run: a transient failure.
                 Fault::Unreachable(cause) if self.answered.load(Ordering::Relaxed) => Fault::Passing(cause),
                 fault => fault,
             };
@@ -104,7 +104,7 @@ impl<A> Table<A> {
         }
     }
 
-    /// One attempt. The shutdown has little time: an attempt that hangs there ends early, as `None`, and is repeated.
+    /// One attempt. The shutdown has little time: there, an attempt that hangs ends early, as `None`, and is retried.
     async fn attempt<T>(&self, phase: Phase, request: impl Future<Output = T>) -> Result<Option<T>> {
         match phase {
             Phase::Work => self.within(phase, request).await.map(Some).ok_or(StoreError::OutOfTime),
@@ -115,7 +115,7 @@ impl<A> Table<A> {
         }
     }
 
-    /// Notes a throttled answer and slows down.
+    /// Counts a throttled answer and slows down.
     pub(super) fn throttled(&self, direction: impl Into<Option<Direction>>) {
         self.count(|usage| usage.throttles += 1);
         if let Some(direction) = direction.into() {
@@ -123,14 +123,14 @@ impl<A> Table<A> {
         }
     }
 
-    /// Waits before attempt `attempt + 1`: exponential with full jitter, so that containers do not knock in step.
+    /// Waits before attempt `attempt + 1`: exponential backoff with jitter, so that concurrent runs do not retry in step.
     pub(super) async fn back_off(&self, phase: Phase, attempt: u32) -> Result<()> {
         let most = BACKOFF_FIRST.saturating_mul(1 << attempt.min(10)).min(BACKOFF_MOST);
         let wait = most.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.within(phase, tokio::time::sleep(wait)).await.ok_or(StoreError::OutOfTime)
     }
 
-    /// Runs `work` until the phase's time is over; `None` when it was not done by then.
+    /// Runs `work` within the time of the phase; `None` if it did not finish.
     pub(super) async fn within<T>(&self, phase: Phase, work: impl Future<Output = T>) -> Option<T> {
         let left = match phase {
             Phase::Work => self.clock.time_left(),
@@ -153,7 +153,7 @@ impl<A> Table<A> {
         self.within(Phase::Work, tokio::time::sleep(wait)).await.ok_or(StoreError::OutOfTime)
     }
 
-    /// A request that makes no sense, or an answer that makes none.
+    /// The error for an invalid request, or for an unexpected answer.
     pub(super) fn rejected(&self, operation: &'static str, code: &str) -> StoreError {
         StoreError::Rejected { operation, table: self.table.clone(), code: code.to_owned() }
     }

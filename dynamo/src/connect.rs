@@ -1,5 +1,5 @@
-//! A client of DynamoDB from an environment: Lambda passes a function its keys and its region there, and nothing else is
-//! searched. `sign_in` has the operator's ways.
+//! Makes a DynamoDB client from the environment, where Lambda passes a function its keys and its region; no other source is
+//! used. `sign_in` makes the operator's client.
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::retry::RetryConfig;
@@ -10,7 +10,7 @@ use aws_smithy_http_client::tls;
 use super::call;
 use shared::settings::{self, Environment};
 
-/// A local engine serves every region: which one is signed for does not matter, but one has to be.
+/// A local engine serves every region, but requests have to be signed for one.
 pub(crate) const ANY_REGION: &str = "us-east-1";
 
 /// The client of a function.
@@ -28,14 +28,14 @@ pub fn connect(environment: &Environment) -> Client {
     Client::from_conf(config.build())
 }
 
-/// The client of a local engine, which accepts any credentials.
+/// The client for a local engine, which accepts any credentials.
 pub fn connect_locally(endpoint: &str, region: Option<&str>) -> Client {
     let credentials = Credentials::new("local", "local", None, None, "a local engine");
     let config = limited(Some(endpoint), region.or(Some(ANY_REGION))).credentials_provider(credentials);
     Client::from_conf(config.build())
 }
 
-/// The SDK's own retries are off: [`super::Table::call`] retries, where throttles can be seen, counted and slowed down for.
+/// The SDK's own retries are off: [`super::Table::call`] retries, because throttles must be counted and slow the run down.
 fn limited(endpoint: Option<&str>, region: Option<&str>) -> Builder {
     let mut config = Builder::new()
         .behavior_version(BehaviorVersion::latest())

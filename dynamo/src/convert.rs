@@ -1,4 +1,4 @@
-//! Items to rows and back, losing nothing that a condition needs.
+//! Converts items to rows and back, without losing anything that a condition needs.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub(super) fn to_row(mut item: Item) -> Option<Row> {
     Some(Row { key: RowKey { owner, sort }, bucket, data, ttl, retired_from, bytes })
 }
 
-/// What a row must still be when it is written: all that was judged.
+/// The attributes that must be unchanged when the row is written: all that it was judged by.
 pub(super) fn guards(row: &Row) -> [(&'static str, &Raw); 4] {
     [(BUCKET, &row.bucket), (DATA, &row.data), (TTL, &row.ttl), (RETIRED, &row.retired_from)]
 }
@@ -49,7 +49,7 @@ fn to_raw(value: AttributeValue) -> Raw {
         AttributeValue::Ss(texts) => Raw::TextSet(texts),
         AttributeValue::Ns(numbers) => Raw::NumberSet(numbers),
         AttributeValue::Bs(blobs) => Raw::BytesSet(blobs.into_iter().map(Blob::into_inner).collect()),
-        // A type that this SDK does not know yet cannot be compared; as a null it never equals what is stored.
+        // Null, or a type that this SDK does not know: as null, the latter never equals the stored value.
         _ => Raw::Null,
     }
 }
@@ -74,7 +74,7 @@ pub(super) fn to_value(raw: &Raw) -> Option<AttributeValue> {
     })
 }
 
-/// Bytes as DynamoDB bills them, near enough for a unit of a kilobyte.
+/// Size as DynamoDB bills it, accurate enough for units of a kilobyte.
 fn size(value: &AttributeValue) -> usize {
     match value {
         AttributeValue::S(text) => text.len(),

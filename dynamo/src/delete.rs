@@ -1,5 +1,5 @@
-//! Conditional deletes and retirements, in batches: PartiQL's `BatchExecuteStatement`, because it is the one batch in which every
-//! write carries its own condition. HTTP 200 is not success: each statement has its own answer.
+//! Conditional deletes and retirements, in batches of PartiQL statements: outside transactions, only `BatchExecuteStatement`
+//! allows a condition per write. HTTP 200 is not success: each statement has its own answer.
 
 use aws_sdk_dynamodb::types::{
     BatchStatementError, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
@@ -30,7 +30,7 @@ impl RetireRows for Dynamo {
     }
 }
 
-/// How a row ends.
+/// What to do with a row.
 #[derive(Clone, Copy)]
 pub(super) enum End<'a> {
     Delete(&'a Row),
@@ -46,10 +46,10 @@ impl End<'_> {
     }
 }
 
-/// What becomes of deletes that were begun when the run is asked to stop.
+/// Whether a series of deletes can be interrupted when the run has to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
-    /// No further batch is begun.
+    /// No further batch is sent.
     MayStop,
     /// All of them are sent: half of them would be worse than none.
     #[cfg(feature = "revoke")]
@@ -57,7 +57,7 @@ pub(super) enum Begun {
 }
 
 impl Dynamo {
-    /// Ends each row on the condition that it is still what was read.
+    /// Deletes or retires each row on the condition that it has not changed since it was read.
     pub(super) async fn end_as_read<'r>(&self, rows: impl Iterator<Item = End<'r>>, begun: Begun) -> Deletes {
         let rows: Vec<End<'r>> = rows.collect();
         let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
@@ -65,7 +65,7 @@ impl Dynamo {
         let all: Vec<usize> = (0..rows.len()).collect();
         let mut batches: Vec<&[usize]> = all.chunks(size).rev().collect();
         while let Some(batch) = batches.pop() {
-            // The other batches of a piece would be interrupted in flight, and nobody would know their outcome.
+            // Otherwise a batch would be interrupted in flight, with an unknown outcome.
             let done = if begun == Begun::MayStop && self.time_is_up() {
                 Err(StoreError::OutOfTime)
             } else {
@@ -79,7 +79,7 @@ impl Dynamo {
                     }
                 }
                 (Ok(Batch::Refused), [one]) => outcomes[*one] = DeleteOutcome::Refused,
-                // One row is enough for that: it is found by halving, and the others are deleted.
+                // A single row can cause this: it is found by bisection, and the others are deleted.
                 (Ok(Batch::Refused), many) => {
                     let (first, second) = many.split_at(many.len() / 2);
                     batches.extend([second, first]);
@@ -91,22 +91,22 @@ impl Dynamo {
     }
 }
 
-/// What a batch came to.
+/// The result of a batch.
 enum Batch {
     /// Each row has its outcome.
     Answered,
-    /// Refused as a whole for what is in it, before anything was done.
+    /// Rejected as a whole for its content, before anything was done.
     Refused,
 }
 
-/// What one statement of a batch came to.
+/// The result of one statement of a batch.
 enum Answer {
     Done(DeleteOutcome),
     TryAgain,
 }
 
 impl Dynamo {
-    /// One batch, its throttled statements tried again within the bounds of any other retry.
+    /// One batch. Its throttled statements are retried within the same limit as any request.
     async fn end_at_once(&self, rows: &[End<'_>], batch: &[usize], outcomes: &mut [DeleteOutcome]) -> Result<Batch> {
         let mut open = batch.to_vec();
         let mut attempts = Attempts::default();
@@ -121,7 +121,7 @@ impl Dynamo {
                     return Ok(Batch::Refused);
                 }
                 Err(error) => {
-                    // Sent, and its fate is not known: these rows may be gone.
+                    // Sent, but the outcome is unknown: these rows may be deleted.
                     let unknown = matches!(
                         error,
                         StoreError::OutOfTime | StoreError::Unavailable { .. } | StoreError::Unreachable { .. }
@@ -189,7 +189,7 @@ impl Dynamo {
             .collect())
     }
 
-    /// The condition restates everything that the judgement saw: the bucket, the raw data, the raw TTL, `retired_from`.
+    /// The condition repeats everything that was judged: the bucket, the raw data, the raw TTL, `retired_from`.
     fn statement(&self, end: &End<'_>) -> Result<BatchStatementRequest> {
         let row = end.row();
         debug_assert!(row.bucket != Raw::Absent, "what is ended is of a known bucket");
@@ -211,7 +211,7 @@ impl Dynamo {
                 None => conditions.push(format!(r#""{attribute}" IS MISSING"#)),
             }
         }
-        // What a lost answer did can be seen in the row, unless it is gone.
+        // After a lost answer, the row shows whether it was retired.
         let returned = matches!(end, End::Retire(_)).then_some(ReturnValuesOnConditionCheckFailure::AllOld);
         BatchStatementRequest::builder()
             .set_return_values_on_condition_check_failure(returned)
@@ -222,7 +222,7 @@ impl Dynamo {
     }
 
     fn read_answer(&self, end: &End<'_>, response: &BatchStatementResponse, acted_before: bool) -> Result<Answer> {
-        // With the IAM action that it takes.
+        // With the IAM action that it requires.
         let (done, operation) = match end {
             End::Delete(_) => (DeleteOutcome::Deleted, "BatchExecuteStatement (PartiQLDelete)"),
             End::Retire(_) => (DeleteOutcome::Retired, "BatchExecuteStatement (PartiQLUpdate)"),
@@ -234,7 +234,7 @@ impl Dynamo {
             return Ok(Answer::Done(match end {
                 _ if !acted_before => DeleteOutcome::LostRace,
                 End::Retire(retirement) if found().is_some_and(|row| retirement.made(&row)) => DeleteOutcome::Retired,
-                // The row changed, or the attempt that was not heard of again ended it: nobody knows which.
+                // Either the row changed, or an unanswered attempt succeeded.
                 End::Delete(_) | End::Retire(_) => DeleteOutcome::Unknown,
             }));
         }

@@ -12,8 +12,8 @@ use super::skew::{self, Exchange};
 use jobs::store::{Billing, InspectRecovery, InspectTable, Recovery, Result, StoreError, TableFigures, TtlSetting};
 
 impl<A> Table<A> {
-    /// The table's figures, once it is known to have ActingWeb's keys, and the seconds that this machine's clock is ahead of
-    /// the table's, negative if it is behind.
+    /// Checks the table's keys and the local clock. Returns the table's figures and the seconds by which the local clock is
+    /// ahead of the table's, negative if it is behind.
     pub(super) async fn check(&self) -> Result<(TableFigures, i64)> {
         let exchange = Exchange::default();
         let answer = self
@@ -61,7 +61,7 @@ impl<A> InspectTable for Table<A> {
             Some(TimeToLiveStatus::Enabling) => TtlSetting::Enabling { attribute },
             Some(TimeToLiveStatus::Disabling) => TtlSetting::Disabling { attribute },
             None | Some(TimeToLiveStatus::Disabled) => TtlSetting::Off,
-            // A status that this SDK does not know is not one to guess at.
+            // A status that this SDK does not know: do not guess.
             Some(_) => return Err(self.rejected("DescribeTimeToLive", "a TTL status that is not known")),
         })
     }
@@ -87,7 +87,7 @@ impl<A> InspectRecovery for Table<A> {
     }
 }
 
-/// `None` when the table has ActingWeb's keys.
+/// The table's keys, unless they are ActingWeb's.
 fn foreign_keys(table: &TableDescription) -> Option<String> {
     let types: Vec<_> =
         table.attribute_definitions().iter().map(|of| (of.attribute_name(), of.attribute_type())).collect();
@@ -101,7 +101,7 @@ fn foreign_keys(table: &TableDescription) -> Option<String> {
     })
 }
 
-/// A stream that was switched off is named for a day, and is no stream any more.
+/// The ARN of the enabled stream. A disabled stream is still listed for a day.
 fn stream(table: &TableDescription) -> Option<String> {
     let on = table.stream_specification().is_some_and(aws_sdk_dynamodb::types::StreamSpecification::stream_enabled);
     table.latest_stream_arn().filter(|_| on).map(str::to_owned)
@@ -117,7 +117,7 @@ pub(super) fn billing(table: &TableDescription) -> Billing {
             write_units: units.write_capacity_units().unwrap_or(1) as f64,
         },
         _ => {
-            // -1 is no maximum.
+            // -1 means no maximum.
             let most = |units: Option<i64>| units.filter(|units| *units > 0).map(|units| units as f64);
             let own = table.on_demand_throughput();
             Billing::OnDemand {

@@ -1,14 +1,14 @@
-//! What a failed request means: worth another try, and how to call it. The service's own words are not passed on: they
-//! can quote the request, and a request holds tokens. Its error codes cannot.
+//! Classifies failed requests: whether to retry, and how to report them. The service's messages are not passed on: they can
+//! quote the request, which contains tokens. Error codes cannot.
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 use jobs::store::StoreError;
 
-/// A request that HTTP refuses for its size.
+/// Our code for HTTP status 413.
 const TOO_LARGE: &str = "RequestEntityTooLarge";
 
-/// Whether a request was refused for what is in it: a part of it may be accepted.
+/// Whether a request was rejected for its content: a part of it may be accepted.
 pub(super) fn refuses_content(error: &StoreError) -> bool {
     let codes = ["ValidationException", "SerializationException", TOO_LARGE];
     matches!(error, StoreError::Rejected { code, .. } if codes.contains(&code.as_str()))
@@ -16,13 +16,13 @@ pub(super) fn refuses_content(error: &StoreError) -> bool {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Too fast: slow down, then try again.
+    /// Slow down, then retry.
     Throttled(String),
-    /// The server's trouble, or a reply that got lost: try again.
+    /// A server error or a lost reply: retry.
     Passing(String),
-    /// Nobody is there.
+    /// The endpoint does not answer.
     Unreachable(String),
-    /// Trying again changes nothing.
+    /// A retry would fail too.
     Final(String),
 }
 
@@ -43,7 +43,7 @@ pub(super) fn classify<E: ProvideErrorMetadata + std::error::Error + 'static>(er
             } else if cause.contains("connect error") {
                 Fault::Unreachable("no connection".to_owned())
             } else {
-                // A connection that broke under a request: the server is, or was a moment ago, there.
+                // The connection broke during a request, so the server was reachable.
                 Fault::Passing("a broken connection".to_owned())
             }
         }
@@ -51,7 +51,7 @@ pub(super) fn classify<E: ProvideErrorMetadata + std::error::Error + 'static>(er
             let status = service.raw().status().as_u16();
             by_code(service.err().code(), status)
         }
-        // Construction failures are ours; credentials that cannot be loaded arrive as one, too.
+        // Construction failures are our own, but credentials that cannot be loaded are reported as one, too.
         other => {
             let cause = chain(Some(other));
             if cause.contains("credential") {
@@ -65,7 +65,7 @@ pub(super) fn classify<E: ProvideErrorMetadata + std::error::Error + 'static>(er
     }
 }
 
-/// The same for an error code, of a request or of one statement in a batch.
+/// Classifies an error code, of a request or of one statement in a batch.
 pub(super) fn by_code(code: Option<&str>, status: u16) -> Fault {
     let unnamed = if status == 413 { TOO_LARGE } else { "an error without a code" };
     let code = code.unwrap_or(unnamed).to_owned();
@@ -86,7 +86,7 @@ pub(super) fn by_code(code: Option<&str>, status: u16) -> Fault {
     }
 }
 
-/// The lower-case text of an error and its sources, to recognise a cause by. It is never shown.
+/// The lower-case text of an error and its sources, to recognize its cause. It is never shown.
 fn chain(error: Option<&dyn std::error::Error>) -> String {
     let mut text = String::new();
     let mut next = error;

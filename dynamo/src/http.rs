@@ -10,16 +10,16 @@ const MAX_ATTEMPTS: u32 = 4;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 const BACKOFF_FIRST: Duration = Duration::from_millis(200);
 
-/// Why an attempt failed. The words are ours: an error of the client can quote the address.
+/// Why an attempt failed, in our own words: the client's error can quote the address.
 enum Fault {
     Passing(String),
     Final(String),
 }
 
-/// Delivers `body`, within `left`.
+/// Sends `body`, within `left`.
 ///
 /// # Errors
-/// In a few words, why it did not arrive.
+/// A short description of the failure.
 pub async fn put(url: &str, body: &str, left: Duration) -> Result<(), String> {
     let connector =
         Connector::builder().tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring)).build();
@@ -56,13 +56,13 @@ const NO_ADDRESS: &str = "the ResponseURL is not a valid address";
 
 fn request(url: &str, body: &str) -> Result<HttpRequest, Fault> {
     let mut request = HttpRequest::empty();
-    // As it came, byte for byte: it is signed.
+    // Unchanged, byte for byte: it is signed.
     let is_set = request.set_uri(url).is_ok() && request.set_method("PUT").is_ok();
     let is_http = ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
     if !(is_set && is_http) {
         return Err(Fault::Final(NO_ADDRESS.to_owned()));
     }
-    // The address is signed for a body without a type.
+    // The address is signed for an empty content type.
     request.headers_mut().insert("content-type", "");
     *request.body_mut() = body.into();
     Ok(request)

@@ -1,6 +1,6 @@
 //! The table in DynamoDB: the only crate that imports the AWS SDK.
 //!
-//! Every request goes through [`Table::call`], which paces, retries within bounds, and counts what it cost.
+//! Every DynamoDB request goes through [`Table::call`], which retries within limits and counts; requests for rows are paced.
 
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
@@ -46,20 +46,20 @@ use shared::settings::Settings;
 pub struct Table<A> {
     client: Client,
     table: String,
-    /// For error texts: where the requests go.
+    /// Where the requests go, for error messages.
     endpoint: String,
     clock: RunClock,
     figures: TableFigures,
     pace: Pace,
     usage: Mutex<Usage>,
-    /// Whether anybody has answered in this run.
+    /// Whether any request has been answered in this run.
     answered: AtomicBool,
     stopped: AtomicBool,
     access: PhantomData<A>,
 }
 
 impl<A> Table<A> {
-    /// The table, not looked at yet and not paced: for its set-up, and for tools that write fixtures.
+    /// The table, unchecked and unpaced: for its setup, and for tools that write fixtures.
     pub fn new(client: Client, table: impl Into<String>, endpoint: Option<&str>, clock: RunClock) -> Self {
         let billing = Billing::OnDemand { max_read_units: None, max_write_units: None };
         Self {
@@ -76,10 +76,10 @@ impl<A> Table<A> {
         }
     }
 
-    /// The table of a run: checked to be ActingWeb's by its keys, and paced by the settings and by how it is paid for.
+    /// The table of a run: its keys are checked to be ActingWeb's, and requests are paced by the settings and the billing mode.
     ///
     /// # Errors
-    /// When it cannot be described, or is another kind of table.
+    /// If it cannot be described, or does not have ActingWeb's keys.
     pub async fn open(client: Client, settings: &Settings, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
         let table = Self::open_unpaced(client, &settings.table, endpoint, clock).await?;
         let pace = Pace::new(settings, &table.figures);
@@ -89,10 +89,10 @@ impl<A> Table<A> {
         Ok(Self { pace, ..table })
     }
 
-    /// The table of a set-up, which reads and writes no rows: checked in the same way.
+    /// The table of a setup, which reads and writes no rows: checked in the same way, but unpaced.
     ///
     /// # Errors
-    /// When it cannot be described, or is another kind of table.
+    /// If it cannot be described, or does not have ActingWeb's keys.
     pub async fn open_unpaced(client: Client, table: &str, endpoint: Option<&str>, clock: RunClock) -> Result<Self> {
         let table = Self::new(client, table, endpoint, clock);
         let (figures, offset) = table.check().await?;
@@ -111,9 +111,9 @@ impl<A> Table<A> {
         &self.clock
     }
 
-    /// Adds to what the run has cost.
+    /// Updates the usage of the run.
     fn count(&self, add: impl FnOnce(&mut Usage)) {
-        // The lock is never held across an await, and a poisoned count is still the best count there is.
+        // The lock is never held across an await, and a poisoned count is better than none.
         add(&mut self.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 }
@@ -142,7 +142,7 @@ impl<A> Budget for Table<A> {
     }
 
     fn page_units(&self) -> f64 {
-        // No page is larger than the table, as far as that is known.
+        // No page is larger than the table, if its size is known.
         let reading = Consistency::Eventual;
         let page = self.pace.page_units(self.pace.whole_page_rows(reading), reading);
         match u32::try_from(self.figures.bytes) {
@@ -156,7 +156,7 @@ impl<A> Budget for Table<A> {
     }
 }
 
-/// An endpoint as it may be shown: scheme, host and port, without what else was typed into it.
+/// An endpoint for display: scheme, host and port. The rest may contain a secret.
 pub fn shown(endpoint: &str) -> String {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

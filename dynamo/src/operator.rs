@@ -1,4 +1,4 @@
-//! What only the operator's tool asks for: deletes of rows that are alive, and of clients that nobody uses.
+//! Operations of the CLI only: deletes of live rows and of unused clients.
 
 use serde_json::json;
 

@@ -1,6 +1,6 @@
-//! Leaves the application its capacity: two token buckets, filled at the pace, that slow down when throttled.
+//! Limits a run's rate, to leave capacity for the application: two token buckets that slow down when throttled.
 //!
-//! Pure bookkeeping on the run's elapsed time; the waiting is done in `call`.
+//! Pure bookkeeping on the run's elapsed time; `call` does the waiting.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,36 +10,36 @@ use jobs::store::{Billing, Consistency, TableFigures};
 use shared::row::Row;
 use shared::settings::Settings;
 
-/// Half of what one item collection takes before DynamoDB splits it: all system-actor rows are one.
+/// Half of what one partition serves: all rows of a system actor are in one item collection.
 const ON_DEMAND_WRITE: f64 = 500.0;
 const ON_DEMAND_READ: f64 = 1_500.0;
-/// What may be used at once: more would be taken from the burst that DynamoDB saves up for the application.
+/// Limit of a burst: a longer one would use the burst capacity that DynamoDB holds for the application.
 const BURST_SECONDS: f64 = 1.0;
-/// Units a second: below this a batch would wait for minutes.
+/// Units per second: below this, a batch would wait for minutes.
 const SLOWEST: f64 = 0.1;
-/// Of what a table can take, a cleaner takes half.
+/// By default, a run uses half of a table's capacity.
 fn share(units: f64) -> f64 {
     units / 2.0
 }
 
-/// The most that DynamoDB takes in one request.
+/// DynamoDB's limits per request.
 const MOST_LOOKUPS: usize = 100;
 const MOST_DELETES: usize = 25;
 
-/// Rows to a page: enough that a request costs little beside its rows, and few enough that a page is never much memory.
+/// Rows per page: enough that a request costs little compared with its rows, and few enough that a page needs little memory.
 const MOST_PAGED: usize = 1_000;
 const LEAST_PAGED: usize = 10;
 
-/// Of a token row, where the table does not say.
+/// Assumed row size if the table's figures are unknown: that of a token row.
 const USUAL_ROW_BYTES: usize = 400;
 
-/// What the cheapest read costs.
+/// Cost of the cheapest read.
 const LEAST_UNIT: f64 = 0.5;
 
-/// What DynamoDB gives at once.
+/// DynamoDB's limit per page.
 const WHOLE_PAGE_BYTES: f64 = 1_048_576.0;
 
-/// After a throttle the pace is halved, down to this share of it, and comes back over this time.
+/// A throttle halves the rate, down to this share of it; the rate recovers over this time.
 const SLOWEST_SHARE: f64 = 1.0 / 64.0;
 const RECOVERY: Duration = Duration::from_mins(1);
 
@@ -51,7 +51,7 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    /// `None` for what uses no units: its throttles are no sign of a busy table.
+    /// `None` for a request that uses no units: a throttle does not mean that the table is busy.
     pub(super) fn of(operation: &str) -> Option<Self> {
         match operation {
             "BatchExecuteStatement" | "PutItem" | "UpdateItem" | "DeleteItem" => Some(Direction::Write),
@@ -64,17 +64,17 @@ impl Direction {
 pub(super) struct Pace {
     read: Option<Mutex<TokenBucket>>,
     write: Option<Mutex<TokenBucket>>,
-    /// How large a row is, about.
+    /// Estimated size of a row.
     row_bytes: AtomicUsize,
 }
 
 struct TokenBucket {
     rate: f64,
     burst: f64,
-    /// Units that may be used now; below zero is a debt that the next one waits for.
+    /// Units that may be used now; if negative, a debt that the next request waits for.
     level: f64,
     filled_at: Duration,
-    /// Share of the rate in force, below 1 after throttles.
+    /// Share of the rate that the last throttle left, or 1.
     share: f64,
     throttled_at: Duration,
 }
@@ -84,9 +84,9 @@ impl Pace {
         Self { read: None, write: None, row_bytes: AtomicUsize::new(USUAL_ROW_BYTES) }
     }
 
-    /// What the settings say, or a default that fits how the table is paid for.
+    /// The rates of the settings, or defaults for the table's billing mode.
     pub(super) fn new(settings: &Settings, figures: &TableFigures) -> Self {
-        // A provisioned table's operator may ask for more; an on-demand table's own maximum is the operator's word as well.
+        // A setting may exceed half of the provisioned units, but not half of an on-demand table's own maximum.
         let (read, write, most_read, most_write) = match &figures.billing {
             Billing::OnDemand { max_read_units, max_write_units } => {
                 (ON_DEMAND_READ, ON_DEMAND_WRITE, max_read_units.map(share), max_write_units.map(share))
@@ -95,7 +95,7 @@ impl Pace {
         };
         let bucket = |requested: Option<f64>, default: f64, most: Option<f64>| {
             let rate = requested.unwrap_or(default).min(most.unwrap_or(f64::INFINITY));
-            // The floor is shared as well: many slow ones concurrently are not slow.
+            // The minimum is shared as well: many slow runs together would not be slow.
             let rate = rate.max(SLOWEST) / f64::from(settings.pace_shared_by.max(1));
             Some(Mutex::new(TokenBucket::new(rate, BURST_SECONDS)))
         };
@@ -116,37 +116,37 @@ impl Pace {
         self.on(Direction::Write, |bucket| bucket.rate)
     }
 
-    /// Rows to look up at a time, about a unit each.
+    /// Rows per lookup batch, about a unit each.
     pub(super) fn lookup_batch(&self) -> usize {
         self.rows_in_a_second(Direction::Read, 1.0, MOST_LOOKUPS)
     }
 
-    /// Rows to delete at a time, about a unit each.
+    /// Rows per delete batch, about a unit each.
     pub(super) fn delete_batch(&self) -> usize {
         self.rows_in_a_second(Direction::Write, 1.0, MOST_DELETES)
     }
 
-    /// Rows to page at a time, so that a page stays inside a second's worth of the pace: by how large rows have been.
+    /// Rows per page, so that a page costs at most a second of the rate, by the estimated row size.
     pub(super) fn page_rows(&self, reading: Consistency) -> i32 {
         let rows_a_unit = f64::from(reading.bytes_a_unit()) / self.row_bytes();
         let rows = self.rows_in_a_second(Direction::Read, rows_a_unit, MOST_PAGED);
         i32::try_from(rows.max(LEAST_PAGED)).unwrap_or(i32::MAX)
     }
 
-    /// The same for a page as large as DynamoDB makes it: no limit, if all of it stays inside a second's worth of the pace.
+    /// The same for a page as large as DynamoDB allows: no limit if all of it costs at most a second of the rate.
     pub(super) fn whole_page_rows(&self, reading: Consistency) -> Option<i32> {
         let units = self.page_units(None, reading);
         let has_room = self.on(Direction::Read, |bucket| bucket.rate >= units).unwrap_or(true);
         (!has_room).then(|| self.page_rows(reading))
     }
 
-    /// What a page of so many rows, or of as many as DynamoDB gives at once, is likely to cost.
+    /// Estimated cost of a page of this many rows, or of one as large as DynamoDB allows.
     pub(super) fn page_units(&self, rows: Option<i32>, reading: Consistency) -> f64 {
         let bytes = rows.map_or(WHOLE_PAGE_BYTES, |rows| (f64::from(rows) * self.row_bytes()).min(WHOLE_PAGE_BYTES));
         (bytes / f64::from(reading.bytes_a_unit())).max(LEAST_UNIT)
     }
 
-    /// Learns from a page how large rows are: at once when they are larger than thought, slowly when they are smaller.
+    /// Updates the estimated row size from a page: at once if rows are larger, slowly if they are smaller.
     pub(super) fn learn(&self, rows: &[Row]) {
         let bytes: usize = rows.iter().map(|row| row.bytes).sum();
         let Some(mean) = bytes.checked_div(rows.len()) else { return };
@@ -159,12 +159,12 @@ impl Pace {
         self.row_bytes.load(Ordering::Relaxed).max(1) as f64
     }
 
-    /// Takes `units` and says how long to wait before using them.
+    /// Takes `units` and returns how long to wait before using them.
     pub(super) fn reserve(&self, direction: Direction, units: f64, elapsed: Duration) -> Duration {
         self.on(direction, |bucket| bucket.reserve(units, elapsed)).unwrap_or_default()
     }
 
-    /// Puts a reservation right once the real cost is known.
+    /// Corrects a reservation once the actual cost is known.
     pub(super) fn settle(&self, direction: Direction, reserved: f64, used: f64) {
         self.on(direction, |bucket| bucket.level += reserved - used);
     }
@@ -173,7 +173,7 @@ impl Pace {
         self.on(direction, |bucket| bucket.throttled(elapsed));
     }
 
-    /// `None` where nothing limits the pace.
+    /// `None` if the rate is unlimited.
     fn on<T>(&self, direction: Direction, use_it: impl FnOnce(&mut TokenBucket) -> T) -> Option<T> {
         let bucket = match direction {
             Direction::Read => &self.read,

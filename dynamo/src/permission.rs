@@ -1,8 +1,8 @@
-//! Whether an action is allowed, by asking for it: DynamoDB has no dry run, and a simulated policy knows neither the
-//! organisation's policies nor the table's own.
+//! Checks whether an action is allowed by trying it: DynamoDB has no dry run, and a policy simulation covers neither the
+//! organization's policies nor the table's own.
 //!
-//! Nothing here can change the table. IAM decides before a condition is looked at, and each write has a condition that no row
-//! and no absence meets, on a key of our own that nobody writes. A PartiQL delete of an absent row deletes nothing,
+//! Nothing here can change the table. IAM decides before a condition is evaluated, and each write has a condition that neither
+//! a row nor its absence meets, on a key of our own that is never written. A PartiQL delete of an absent row deletes nothing,
 //! and an update of one fails: it never creates a row.
 
 use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
@@ -19,7 +19,7 @@ use shared::row::RowKey;
 
 /// The state row that is never written.
 const NEVER: &str = "never-written";
-/// A row has its key, and an absent row has none.
+/// A row has its key; an absent row does not.
 const IMPOSSIBLE: &str = "attribute_exists(#id) AND attribute_not_exists(#id)";
 
 impl AskPermission for Dynamo {
@@ -54,7 +54,7 @@ impl AskPermission for Dynamo {
             }
             Permission::PartiQLDelete => match self.execute(operation, format!(r#"DELETE FROM "{table}""#), &key).await
             {
-                // Of an absent row.
+                // The row is absent.
                 Ok(()) => Ok(()),
                 answer => self.condition_failed(operation, answer),
             },
@@ -67,7 +67,7 @@ impl AskPermission for Dynamo {
 }
 
 impl Dynamo {
-    /// The statement, on the condition that the row is in a bucket that none is in: rows of ours are in the bucket of states.
+    /// Executes the statement on the condition that the row is in a bucket that does not exist.
     async fn execute(&self, operation: &'static str, verb: String, key: &RowKey) -> Result<()> {
         let execute = || {
             let statement = format!(r#"{verb} WHERE "{ID}" = ? AND "{SORT}" = ? AND "{BUCKET}" = ?"#);
@@ -78,7 +78,7 @@ impl Dynamo {
         self.call(operation, Phase::Work, execute).await.map(drop)
     }
 
-    /// The condition that cannot hold did not: the action itself is allowed.
+    /// A failed condition means that the action itself is allowed.
     fn condition_failed<T>(&self, operation: &'static str, answer: Result<T>) -> Result<()> {
         match answer {
             Err(StoreError::Rejected { code, .. }) if code == CONDITION_FAILED => Ok(()),

@@ -21,7 +21,7 @@ impl<A> ReadRows for Table<A> {
             PageSize::Paced => Some(self.pace.page_rows(of.reading)),
             PageSize::Rows(rows) => Some(rows),
         };
-        // What it really costs is settled afterwards, and the next request waits for it.
+        // The actual cost is settled afterwards; the next request waits for the difference.
         let reserved = self.pace.page_units(limit, of.reading);
         self.wait_to(Direction::Read, reserved).await?;
         let answer = self
@@ -33,14 +33,14 @@ impl<A> ReadRows for Table<A> {
                     .consistent_read(of.reading == Consistency::Strong)
                     .expression_attribute_names("#id", ID)
                     .expression_attribute_values(":owner", text(&of.owner));
-                // DynamoDB takes no empty string for the beginning of a key.
+                // DynamoDB rejects an empty prefix.
                 let query = match (of.prefix.as_str(), of.until.as_deref()) {
                     ("", _) => query.key_condition_expression("#id = :owner"),
                     (prefix, None) => query
                         .key_condition_expression("#id = :owner AND begins_with(#sort, :prefix)")
                         .expression_attribute_names("#sort", SORT)
                         .expression_attribute_values(":prefix", text(prefix)),
-                    // What is not before the prefix and not after a key that begins with it begins with it.
+                    // Every key between the prefix and a key that begins with it begins with it, too.
                     (prefix, Some(until)) => query
                         .key_condition_expression("#id = :owner AND #sort BETWEEN :prefix AND :until")
                         .expression_attribute_names("#sort", SORT)
@@ -69,7 +69,7 @@ impl<A> ReadRows for Table<A> {
 }
 
 impl<A> Table<A> {
-    /// The rows of a page, from which the pace learns their size, and the key to go on after.
+    /// Converts a page to rows, passes their sizes to the pace, and returns them with the key to continue after.
     pub(super) fn to_page(&self, items: Option<Vec<Item>>, last: Option<Item>) -> Page<RowKey> {
         let rows: Vec<Row> = items.unwrap_or_default().into_iter().filter_map(to_row).collect();
         self.pace.learn(&rows);
@@ -78,18 +78,18 @@ impl<A> Table<A> {
 
     async fn look_up(&self, keys: &[RowKey], reading: Consistency) -> Result<Vec<Lookup>> {
         let mut found: HashMap<&RowKey, Lookup> = HashMap::with_capacity(keys.len());
-        // A batch may not name a key twice; two rows may well point at one.
+        // A batch must not contain a key twice, but two rows can point at the same one.
         let mut wanted: Vec<&RowKey> = keys.iter().filter(|key| key.is_storable()).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        // Asking for a key that no row can have fails the whole batch, and its answer is known.
+        // A key that DynamoDB cannot store would fail the whole batch, and is certainly absent.
         found.extend(keys.iter().filter(|key| !key.is_storable()).map(|key| (key, Lookup::Absent)));
         let mut batches: Vec<&[&RowKey]> = wanted.chunks(self.pace.lookup_batch()).collect();
         while let Some(batch) = batches.pop() {
             match (self.look_at_once(batch, reading).await, batch) {
                 (Ok(lookups), _) => found.extend(lookups),
                 (Err(error), [_]) if refuses_content(&error) => {}
-                // One key is enough for that: it is found by halving, and stays unread.
+                // A single key can cause this: it is found by bisection, and remains unread.
                 (Err(error), many) if refuses_content(&error) => {
                     let (first, second) = many.split_at(many.len() / 2);
                     batches.extend([first, second]);
@@ -100,7 +100,7 @@ impl<A> Table<A> {
         Ok(keys.iter().map(|key| found.get(key).cloned().unwrap_or(Lookup::Unread)).collect())
     }
 
-    /// One BatchGetItem, with its unprocessed keys asked for again within the bounds of any other retry.
+    /// One BatchGetItem. Its unprocessed keys are retried within the same limit as any request.
     async fn look_at_once<'k>(&self, keys: &[&'k RowKey], reading: Consistency) -> Result<Vec<(&'k RowKey, Lookup)>> {
         let mut open: Vec<&RowKey> = keys.to_vec();
         let mut rows: Vec<Row> = Vec::with_capacity(keys.len());
@@ -119,7 +119,7 @@ impl<A> Table<A> {
             if open.is_empty() || attempts.made >= MAX_ATTEMPTS {
                 break;
             }
-            // Keys come back unprocessed when the table is out of capacity.
+            // Keys are left unprocessed when the table is out of capacity.
             self.throttled(Direction::Read);
             self.back_off(Phase::Work, attempts.made).await?;
         }
@@ -129,7 +129,7 @@ impl<A> Table<A> {
             .map(|key| {
                 let lookup = match by_key.remove(*key) {
                     Some(row) => Lookup::Found(row),
-                    // Still open: the store never answered for this key, and that is not absence.
+                    // DynamoDB never answered for this key, which is not absence.
                     None if open.contains(key) => Lookup::Unread,
                     None => Lookup::Absent,
                 };
@@ -138,7 +138,7 @@ impl<A> Table<A> {
             .collect())
     }
 
-    /// The items of a table, or one attribute of each, and the keys that were not processed.
+    /// Reads items, or one attribute of each; returns them and the unprocessed keys.
     pub(super) async fn batch_get_items(
         &self,
         table: &str,
@@ -177,7 +177,7 @@ impl<A> Table<A> {
         Ok((items.collect(), unprocessed.collect()))
     }
 
-    /// Counts what a read cost, and settles what was reserved for it.
+    /// Counts the cost of a read, and settles its reservation.
     pub(super) fn used_reading(&self, reserved: f64, reported: Option<f64>) {
         let used = reported.unwrap_or(reserved);
         self.pace.settle(Direction::Read, reserved, used);

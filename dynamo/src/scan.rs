@@ -1,4 +1,4 @@
-//! Scan, and what only the index repair asks for: the actors, and a client's index row.
+//! Scan, and operations of the index repair only: reading actors, and writing a client's index row.
 
 use std::collections::HashSet;
 
@@ -14,11 +14,11 @@ use jobs::store::{ActorLookup, Consistency, Page, ReadActors, RestoreClient, Res
 use shared::bucket::OAUTH_OWNER;
 use shared::row::RowKey;
 
-/// What every sibling table's name ends with in place of the other.
+/// The names of a deployment's tables differ only in their suffix.
 const ATTRIBUTES_SUFFIX: &str = "_attributes";
 const ACTORS_SUFFIX: &str = "_actors";
 
-/// The bucket under which ActingWeb from 3.10 looks clients up.
+/// The bucket in which ActingWeb 3.10 and later looks up clients.
 const CLIENT_INDEX: &str = "_client_index";
 
 impl<A> ScanTable for Table<A> {
@@ -106,7 +106,7 @@ impl Dynamo {
     }
 }
 
-/// The same error, about the table that it is about.
+/// The same error, with the actors table's name.
 fn about(error: StoreError, actors: &str) -> StoreError {
     let actors = actors.to_owned();
     match error {

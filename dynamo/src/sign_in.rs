@@ -1,5 +1,5 @@
-//! The operator's credentials, as the AWS CLI finds them: a profile (keys, SSO, a role, a credential process), or the
-//! environment, or the machine's role. Functions are not linked with any of this.
+//! The operator's credentials, as the AWS CLI finds them: a profile (keys, SSO, a role, a credential process), the environment,
+//! or the machine's role. Functions are not compiled with this module.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -19,26 +19,26 @@ use aws_sdk_sts::error::ProvideErrorMetadata;
 use super::connect::{self, ANY_REGION, http, timeouts, value};
 use shared::settings::Environment;
 
-/// A machine without a role must not be waited for: the AWS CLI asks for a second, once.
+/// Most machines have no role: like the AWS CLI, try once, for a second.
 const INSTANCE_PATIENCE: Duration = Duration::from_secs(1);
-/// Long enough for a credential process that asks for a code or a touch.
+/// Long enough for a credential process that prompts for a code or a touch.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How long STS may take to say who the caller is.
+/// Timeout for the caller's identity from STS.
 const STS_PATIENCE: Duration = Duration::from_secs(5);
-/// Profiles that name each other as their source.
+/// Profiles can name each other as their source, even in a cycle.
 const LONGEST_CHAIN: usize = 8;
 
-/// Where to, and as whom.
+/// Where to connect, and with which credentials.
 #[derive(Clone, Copy, Debug)]
 pub struct SignIn<'a> {
     pub environment: &'a Environment,
     pub endpoint: Option<&'a str>,
     pub region: Option<&'a str>,
-    /// By the flag: its credentials and no others.
+    /// From the flag: only its credentials are used.
     pub profile: Option<&'a str>,
 }
 
-/// Why there are no credentials to sign with. No text quotes a file or a program's output: either may hold a secret.
+/// Why there are no credentials. No text quotes a file or a program's output: either may contain a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignInError {
     #[error("profile {0} is not in the AWS configuration files: `aws configure list-profiles` lists those that are")]
@@ -67,7 +67,7 @@ pub enum SignInError {
     OutOfTime(String, u64),
 }
 
-/// A client that signs, and whose credentials it signs with.
+/// A client with credentials.
 pub struct SignedIn {
     pub client: Client,
     /// Where the credentials came from.
@@ -79,7 +79,7 @@ impl SignIn<'_> {
     /// Finds region and credentials; sends nothing to DynamoDB.
     ///
     /// # Errors
-    /// When there are none, naming what is missing.
+    /// If either is missing.
     pub async fn sign_in(self) -> Result<SignedIn, SignInError> {
         let files = self.profiles().await?;
         let name = files.selected_profile().to_owned();
@@ -138,10 +138,10 @@ impl SignIn<'_> {
 }
 
 impl SignedIn {
-    /// The ARN of whoever these credentials belong to, by STS.
+    /// The ARN of the caller, from STS.
     ///
     /// # Errors
-    /// In a few words, why STS did not say.
+    /// A short description of the failure.
     pub async fn caller(&self) -> Result<String, String> {
         let asking = aws_sdk_sts::Client::new(&self.config).get_caller_identity().send();
         match tokio::time::timeout(STS_PATIENCE, asking).await {
@@ -155,7 +155,7 @@ impl SignedIn {
     }
 }
 
-/// By the profile itself: the SDK's words can quote a file, or what a program printed.
+/// Describes an error by the profile: the SDK's message can quote a file or a program's output.
 fn in_words(
     error: &CredentialsError,
     files: &ProfileSet,
@@ -174,14 +174,14 @@ fn in_words(
     } else if matches!(error, CredentialsError::InvalidConfiguration(_)) {
         SignInError::Failed(who())
     } else if is_named {
-        // Whatever else was asked, the last was the machine's role, which most machines do not have.
+        // The SDK's error is about the last source, the machine's role, which most machines do not have.
         SignInError::NoneInProfile(profile)
     } else {
         SignInError::NoCredentials
     }
 }
 
-/// A profile, and those that it takes its credentials from.
+/// A profile and its chain of source profiles.
 fn chain<'f>(files: &'f ProfileSet, name: &str) -> impl Iterator<Item = &'f Profile> {
     let next = |profile: &&'f Profile| {
         let source = profile.get("source_profile").filter(|source| *source != profile.name())?;
@@ -204,7 +204,7 @@ fn source(credentials: &Credentials, profile: &str) -> String {
     }
 }
 
-/// The credentials that were loaded first, then the provider's: a process that asks for a code asks once.
+/// Provides the credentials of the sign-in first, then the provider's: a process that prompts for a code does so once.
 #[derive(Debug)]
 struct Loaded {
     first: Mutex<Option<Credentials>>,

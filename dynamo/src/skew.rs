@@ -1,5 +1,5 @@
-//! The clock that rows are judged and leases are written by: the table's. A laptop, or a container that was frozen, may be
-//! minutes off in either direction. Every answer carries the server's time.
+//! The offset of the local clock from the table's. Rows are judged and leases are written by the table's clock: a laptop or a
+//! frozen container may be minutes off. Every answer contains the server's time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,10 +11,10 @@ use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 
-/// AWS refuses requests that are signed five minutes off; what is further off than this is no clock to judge anything by.
+/// The largest offset that is corrected. AWS rejects requests that are signed five minutes off.
 pub(super) const MOST: i64 = 900;
 
-/// When a request left and its answer came by this machine's clock, and when the server answered by its own.
+/// When a request was sent and answered by the local clock, and when the server answered by its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exchange(Arc<Mutex<Times>>);
 
@@ -22,12 +22,12 @@ pub(super) struct Exchange(Arc<Mutex<Times>>);
 struct Times {
     sent: Option<SystemTime>,
     received: Option<SystemTime>,
-    /// In whole seconds, as the header has it.
+    /// In whole seconds, as in the header.
     served: Option<i64>,
 }
 
 impl Exchange {
-    /// Seconds that this machine is ahead of the server, negative if it is behind; 0 if the clocks may well agree.
+    /// Seconds by which the local clock is ahead of the server's, negative if it is behind; 0 if the clocks may agree.
     pub(super) fn offset(&self) -> i64 {
         let times = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match (times.sent, times.received, times.served) {
@@ -41,8 +41,8 @@ impl Exchange {
     }
 }
 
-/// The server answered between `sent` and `received`, in the second that it named: a clock that had passed that second when
-/// it sent is ahead, and one that had not reached it when it received is behind. Rounded up, which keeps rows longer.
+/// The server answered between `sent` and `received`, in second `served`: a clock that was past it when sending is ahead, and a
+/// clock that was before it when receiving is behind. Rounded up, which keeps rows longer.
 fn offset(sent: i64, received: i64, served: i64) -> i64 {
     let (from, until) = (served.saturating_mul(1_000), served.saturating_add(1).saturating_mul(1_000));
     let received = received.max(sent);
@@ -101,7 +101,7 @@ mod tests {
             (100_000, 100_050, 0),
             (100_950, 101_020, 0),
             (90_000, 100_000, 0),
-            // A slow answer is no clock that is ahead.
+            // A slow answer does not mean that the clock is ahead.
             (99_000, 109_000, 0),
             (100_999, 100_999, 0),
             (101_000, 101_000, 1),
@@ -109,9 +109,9 @@ mod tests {
             (104_000, 104_000, 4),
             (104_001, 104_300, 5),
             (400_000, 400_100, 301),
-            // The clock was set while the answer was on its way.
+            // The clock was changed during the request.
             (400_000, 100_100, 300),
-            // Behind, by as little as it may be.
+            // Behind, by the smallest possible amount.
             (99_900, 99_999, 0),
             (98_900, 99_000, -1),
             (97_000, 97_100, -2),

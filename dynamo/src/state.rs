@@ -1,4 +1,4 @@
-//! The janitor's own rows. State is read and written with whatever time is left.
+//! The janitor's state rows. Their requests may use all of the time that is left, also during the shutdown.
 
 use aws_sdk_dynamodb::types::{ConsumedCapacity, ReturnConsumedCapacity};
 use serde_json::Value;
@@ -27,7 +27,7 @@ impl OwnState for Dynamo {
             .await?;
         let used = answer.consumed_capacity().and_then(ConsumedCapacity::capacity_units).unwrap_or(1.0);
         self.count(|usage| usage.read_units += used);
-        // A row of another bucket under the same key is not it. One that cannot be parsed is: it can be replaced, by its text.
+        // A row of another bucket under this key does not count. An unparsable row does: it can be replaced, by its text.
         let row = answer.item.and_then(to_row).filter(is_state);
         let text = row.and_then(|row| row.data.text().map(str::to_owned));
         Ok(text.map(|text| Stored { value: serde_json::from_str(&text).unwrap_or_default(), text }))
@@ -43,7 +43,7 @@ impl OwnState for Dynamo {
         let row = [JANITOR_OWNER, STATE_BUCKET, name];
         match (expected, value) {
             (Some(expected), Some(value)) => self.put_row(Phase::Close, row, value, Write::IfText(expected)).await,
-            // What `read_state` takes for absent must be replaceable, or a damaged lease would block every run for ever.
+            // A row that `read_state` treats as absent must be replaceable, or a damaged lease would block every run forever.
             (None, Some(value)) => self.put_row(Phase::Close, row, value, Write::IfUnreadable).await,
             (Some(expected), None) => self.delete_state(name, expected).await,
             (None, None) => Ok(true),
@@ -63,7 +63,7 @@ impl OwnState for Dynamo {
 }
 
 impl Dynamo {
-    /// Deletes a state row with this text, and returns whether it was there.
+    /// Deletes a state row if it has this text, and returns whether it did.
     async fn delete_state(&self, name: &str, expected: &str) -> Result<bool> {
         let key = to_key(&state_key(name));
         let deleted = self

@@ -1,4 +1,4 @@
-//! UpdateTimeToLive, and UpdateTable for the stream: each to on, and never to off.
+//! Enables TTL (UpdateTimeToLive) and the stream (UpdateTable), and never disables them.
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{StreamSpecification, StreamViewType, TableStatus, TimeToLiveSpecification};
@@ -30,7 +30,7 @@ impl SwitchStream for Dynamo {
             .call("DescribeTable", Phase::Work, || self.client.describe_table().table_name(&self.table).send())
             .await?;
         let table = answer.table.ok_or_else(|| StoreError::TableMissing { table: self.table.clone() })?;
-        // The ARN of a stream that was switched off stays in the description; the specification says whether it is on.
+        // The description keeps the ARN of a disabled stream; the specification says whether it is enabled.
         let on = table.stream_specification.as_ref().filter(|stream| stream.stream_enabled);
         let setting = match (on, &table.latest_stream_arn) {
             (None, _) | (Some(_), None) => StreamSetting::Off,
@@ -44,7 +44,7 @@ impl SwitchStream for Dynamo {
 
     async fn enable_stream(&self) -> Result<EnableAnswer> {
         let operation = "UpdateTable";
-        // Old images, and no more: what is new in a row is nobody's business here.
+        // Old images only: new ones are not needed.
         let wanted = StreamSpecification::builder().stream_enabled(true).stream_view_type(StreamViewType::OldImage);
         let wanted = wanted.build().map_err(|_| self.rejected(operation, NOT_BUILT))?;
         self.call(operation, Phase::Work, || {
@@ -61,8 +61,8 @@ fn answer<T, E: ProvideErrorMetadata>(sent: Result<T, SdkError<E>>) -> Result<En
     error.as_service_error().and_then(|e| refusal(e.code(), e.message())).ok_or(error)
 }
 
-/// The refusals that are no faults. DynamoDB has one code for all that it finds wrong with a request: only its words
-/// tell these apart. They are compared, and not passed on.
+/// Rejections that are not failures. DynamoDB has one code for every invalid request, so its message is compared, but never
+/// shown.
 fn refusal(code: Option<&str>, words: Option<&str>) -> Option<EnableAnswer> {
     const ON: [&str; 3] = ["already enabled", "different attribute", "already has an enabled stream"];
     let words = words.unwrap_or_default().to_lowercase();

@@ -1,4 +1,4 @@
-//! UpdateItem of `ttl_timestamp` and `retired_from`, conditional on everything that was read of the row.
+//! UpdateItem of `ttl_timestamp` and `retired_from`, on the condition that the row has not changed since it was read.
 
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{ConsumedCapacity, ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure};
@@ -12,10 +12,10 @@ use shared::row::{Raw, Row};
 
 const OPERATION: &str = "UpdateItem";
 
-/// How DynamoDB took it.
+/// DynamoDB's answer.
 enum Answer {
     Written(Option<f64>),
-    /// The condition did not hold; the row as it is, where the server tells.
+    /// The condition did not hold; the row as it is, if the server returns it.
     Refused(Option<Item>),
 }
 
@@ -23,7 +23,7 @@ impl WriteTtl for Dynamo {
     async fn write_ttl(&self, row: &Row, ttl: &Raw) -> Result<bool> {
         let units = f64::from(row.write_units());
         self.wait_to(Direction::Write, units).await?;
-        // Without the first condition an update of a row that is gone would make a new one.
+        // Without the first condition, updating a deleted row would create one.
         let mut conditions = vec![format!("attribute_exists(#{ID})")];
         for (attribute, raw) in guards(row) {
             conditions.push(match raw {
@@ -77,7 +77,7 @@ impl WriteTtl for Dynamo {
             .await?;
         let (reported, written) = match answer {
             Answer::Written(reported) => (reported, true),
-            // An answer that got lost is asked for again, and then our own write is what is in the way.
+            // After a lost answer, the retry fails because of our own write.
             Answer::Refused(item) => (None, item.and_then(to_row).is_some_and(|found| is_ours(&found, row, ttl))),
         };
         self.pace.settle(Direction::Write, units, reported.unwrap_or(units));
@@ -86,7 +86,7 @@ impl WriteTtl for Dynamo {
     }
 }
 
-/// Whether the row that is there is the one that was read, with the TTL that was to be written.
+/// Whether the found row is the one that was read, with the new TTL.
 fn is_ours(found: &Row, read: &Row, ttl: &Raw) -> bool {
     found.bucket == read.bucket && found.data == read.data && found.ttl == *ttl && found.retired_from == Raw::Absent
 }

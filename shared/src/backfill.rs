@@ -1,7 +1,7 @@
-//! Which TTL a row should have: pure decisions, from the row's own fields and from those of the rows it belongs to.
+//! Which TTL a row should have. Pure decisions, by the row's own fields and those of related rows.
 //!
-//! It is the one that ActingWeb 3.15.1 gives when it writes the row: the moment of writing, the storage TTL, and an hour
-//! for skew. Never earlier than that hour after the row's own `expires_at`: a TTL must not end what is alive.
+//! It is the TTL that ActingWeb 3.15.1 writes: the time of writing, plus the storage TTL, plus an hour for clock skew. It is
+//! never earlier than `expires_at` plus that hour: TTL must not remove a live row.
 
 use crate::bucket::{self, Bucket, Rule, TTL_SKEW_SECONDS};
 use crate::index;
@@ -9,46 +9,46 @@ use crate::integrity::{self, Lookup};
 use crate::row::{Field, Fields, Raw, Row, RowKey, TTL_TOO_OLD_SECONDS, Ttl};
 use crate::time::EpochSeconds;
 
-/// Why a row is left as it is.
+/// Why a row is not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum LeaveReason {
-    /// Nobody's business.
+    /// Not a row of a known bucket.
     Unknown,
-    /// Has one, which is never changed.
+    /// The row has a TTL, which is never changed.
     HasTtl,
-    /// Has one that DynamoDB never acts on; an operator's to decide.
+    /// The row has a TTL that DynamoDB never acts on; the operator decides.
     MalformedTtl,
-    /// A bucket whose rows have none.
+    /// Rows of this bucket have no TTL.
     Permanent,
     /// Its fields cannot be read.
     Malformed,
-    /// Nothing in it tells when it was written.
+    /// The row does not say when it was written.
     NoTime,
-    /// Consumed, and nothing tells when.
+    /// Consumed at an unknown time.
     UsedUnknownWhen,
-    /// An index row that leads nowhere; the index repair deletes it.
+    /// A dangling index row; the index repair deletes it.
     TargetAbsent,
-    /// An index row whose target does not tell its age.
+    /// An index row whose target does not say when it was written.
     TargetUnreadable,
     /// A provider row that no token names; the index repair deletes it.
     Unreferenced,
-    /// So old that DynamoDB would never act on the TTL; the cleanups delete it.
+    /// So old that DynamoDB would never act on the TTL; the cleanup deletes it.
     TooOld,
 }
 
-/// What is to be done about a row's TTL.
+/// What to do about a row's TTL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
     Leave(LeaveReason),
     Set(EpochSeconds),
-    /// The row that an index row points at tells.
+    /// Depends on the target of the index row.
     AskTarget(RowKey),
-    /// The tokens of the actor that name this provider row tell.
+    /// Depends on the actor's tokens that name this provider row.
     AskReferrers,
 }
 
-/// What the row by itself asks for.
+/// The plan by the row alone.
 pub fn plan(row: &Row, now: EpochSeconds) -> (Option<&'static Bucket>, Plan) {
     let Some(bucket) = row.known_bucket() else { return (None, Plan::Leave(LeaveReason::Unknown)) };
     let leave = |reason| Plan::Leave(reason);
@@ -76,10 +76,10 @@ pub fn plan(row: &Row, now: EpochSeconds) -> (Option<&'static Bucket>, Plan) {
     (Some(bucket), plan)
 }
 
-/// The TTL of a row that carries its times itself.
+/// The TTL of a row with times of its own, without the skew hour.
 fn by_fields(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds, LeaveReason> {
     match bucket.rule {
-        // Fetching a session writes it anew, with a TTL of that moment.
+        // Fetching a session rewrites it, with a TTL from that time.
         Rule::SinceCreated { .. } => match (fields.created_at, fields.retrieved_at) {
             (Field::Is(created), Field::Is(retrieved)) => Ok(created.max(retrieved).plus(ttl)),
             (Field::Is(created), Field::Missing) => Ok(created.plus(ttl)),
@@ -88,7 +88,7 @@ fn by_fields(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds,
         Rule::ExpiresAt | Rule::ExpiresAtIfPresent => end_of(fields, bucket, ttl),
         Rule::Refresh => match (fields.used, fields.used_at, fields.expires_at) {
             (Field::Missing | Field::Is(false), ..) => end_of(fields, bucket, ttl),
-            // A tripwire until both have passed: releases before 3.8.2 answer reuse as theft until the row expires.
+            // A tripwire until both have passed: releases before 3.8.2 treat reuse as theft until the row expires.
             (Field::Is(true), Field::Is(used_at), Field::Is(expires)) => {
                 Ok(used_at.plus(bucket.consumed_ttl.unwrap_or(ttl)).max(expires))
             }
@@ -106,8 +106,8 @@ fn by_fields(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds,
     }
 }
 
-/// When the storage TTL of an unused token ends. The single-page application's tokens and the tickets are stored for as
-/// long as they live; an MCP token for the bucket's time from its creation, and by us for no less than it lives.
+/// When the storage TTL of an unused token ends. SPA tokens and tickets are stored until they expire; MCP tokens for the
+/// bucket's TTL after their creation, and here at least until they expire.
 fn end_of(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds, LeaveReason> {
     match (fields.expires_at, fields.created_at, bucket.owner) {
         (Field::Is(expires), _, bucket::Owner::System(_)) => Ok(expires),
@@ -118,19 +118,19 @@ fn end_of(fields: &Fields, bucket: &Bucket, ttl: i64) -> Result<EpochSeconds, Le
     }
 }
 
-/// Adds the hour, and refuses what DynamoDB would not act on.
+/// Adds the skew hour, and rejects a TTL that DynamoDB would not act on.
 fn settle(end: EpochSeconds, now: EpochSeconds) -> Plan {
     let at = end.plus(TTL_SKEW_SECONDS);
     match Ttl::read(&Raw::Number(at.to_string())) {
         Ttl::At(_) if now.since(at) > TTL_TOO_OLD_SECONDS => Plan::Leave(LeaveReason::TooOld),
         Ttl::At(at) => Plan::Set(at),
-        // A time of another unit, or none at all.
+        // A time in another unit, or not a time.
         Ttl::Absent | Ttl::Malformed => Plan::Leave(LeaveReason::Malformed),
     }
 }
 
-/// The TTL of an index row, by its target: both are written in one breath, and the index row for two hours more. `None`
-/// when the store could not tell.
+/// The TTL of an index row, by its target: both are written together, the index row's TTL two hours later. `None` if the target
+/// could not be read.
 pub fn plan_by_target(index_bucket: &Bucket, target: &Lookup, now: EpochSeconds) -> Option<Plan> {
     let row = match target {
         Lookup::Unread => return None,
@@ -146,7 +146,7 @@ pub fn plan_by_target(index_bucket: &Bucket, target: &Lookup, now: EpochSeconds)
     Some(end().map_or(Plan::Leave(LeaveReason::TargetUnreadable), |end| settle(end, now)))
 }
 
-/// The TTL of a provider row, by the earliest of the tokens that name it: it is written just before that one.
+/// The TTL of a provider row, by the earliest token that names it: the provider row is written just before that token.
 pub fn plan_by_referrers(written: Option<EpochSeconds>, now: EpochSeconds) -> Plan {
     match (written, bucket::provider().ttl) {
         (Some(written), Some(ttl)) => settle(written.plus(ttl), now),
@@ -154,7 +154,7 @@ pub fn plan_by_referrers(written: Option<EpochSeconds>, now: EpochSeconds) -> Pl
     }
 }
 
-/// When a token row that names the provider row `name` was written.
+/// When a token row was written, if it names the provider row `name`.
 pub fn written_with(row: &Row, name: &str) -> Option<EpochSeconds> {
     row.known_bucket().filter(|bucket| bucket::can_refer(bucket))?;
     let fields = Fields::read(&row.data).filter(|fields| fields.google_token_key.as_deref() == Some(name))?;
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// 3.7.4 to 3.8.1 answer reuse as theft for as long as the row is there.
+    /// 3.7.4 to 3.8.1 treat reuse as theft as long as the row exists.
     #[test]
     fn a_tripwire_is_never_ended_by_the_ttl_that_it_gets() {
         for (what, used_at, expires_at, end) in [

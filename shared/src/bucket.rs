@@ -1,4 +1,4 @@
-//! The closed list of buckets that this project knows: the table of docs/rows.md, once.
+//! The closed list of known buckets: the table of docs/rows.md.
 //!
 //! A row whose `(owner, bucket)` is not in [`BUCKETS`] is unknown, and an unknown row is never touched.
 
@@ -7,46 +7,46 @@ use crate::time::EpochSeconds;
 /// Added by ActingWeb to every storage TTL, for clock skew between its servers.
 pub const TTL_SKEW_SECONDS: i64 = 3_600;
 
-/// How far an application server's clock may be behind the table's: AWS refuses requests that are signed further off.
-/// A row is judged by its own fields as of this long ago.
+/// How far an application server's clock may be behind the table's: AWS rejects requests that are signed further off. A row's
+/// own fields are judged as of this many seconds ago.
 pub const CLOCK_SLACK_SECONDS: i64 = 300;
 
-/// How long ActingWeb treats a consumed refresh token that comes back as theft.
+/// How long ActingWeb treats the reuse of a consumed refresh token as theft.
 pub const REUSE_WINDOW_SECONDS: i64 = 172_800;
 
-/// How old an unreachable row is before it goes, unless an operator says otherwise.
+/// Default minimum age of an unreachable row before it is deleted.
 pub const GRACE_SECONDS: i64 = 3_600;
 
-/// How long a retired row can be restored, unless an operator says otherwise.
+/// Default number of days for which a retired row can be restored.
 pub const RETIRE_DAYS: i64 = 7;
 
-/// The attribute that the table's TTL has to be on.
+/// The attribute that the table's TTL must use.
 pub const TTL_ATTRIBUTE: &str = "ttl_timestamp";
 
-/// The attribute of a retired row that holds the end of the retirement, and the TTL that the row had.
+/// The attribute of a retired row that holds the end of the retirement, and the row's TTL before it.
 pub const RETIRED_ATTRIBUTE: &str = "retired_from";
 
 /// The owner of this project's own state rows.
 pub const JANITOR_OWNER: &str = "_actingweb_janitor";
 
-/// Their bucket.
+/// The bucket of the state rows.
 pub const STATE_BUCKET: &str = "state";
 
-/// Owners with this prefix are ActingWeb's own; a bucket of an actor is never looked for under them.
+/// Owners with this prefix are ActingWeb's own; of these, only [`OAUTH_OWNER`] has buckets of an actor.
 const SYSTEM_PREFIX: &str = "_actingweb_";
 
-/// The owners that ActingWeb 3.2.1 kept its indexes under.
+/// The owners of the indexes of ActingWeb 3.2.1.
 pub const LEGACY_OWNERS: [&str; 2] = ["_mcp_system", "_mcp_global"];
 
-/// Whose partition a bucket lives in.
+/// Whose partition holds a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// One of the system actors, by its id.
     System(&'static str),
-    /// Any actor that is not one of ActingWeb's own; and the OAuth system actor, which is the actor of every client that
-    /// registered itself: its client record and its `client_credentials` tokens are there.
+    /// Any actor that is not one of ActingWeb's own, and the OAuth system actor, which holds the records and the
+    /// `client_credentials` tokens of clients that registered themselves.
     Actor,
-    /// The owners that ActingWeb 3.2.1 kept its indexes under; nothing has read them since 3.3.
+    /// [`LEGACY_OWNERS`]; nothing has read their rows since ActingWeb 3.3.
     Legacy,
 }
 
@@ -60,8 +60,8 @@ impl Owner {
     }
 }
 
-/// When a row of the bucket is dead by its own fields, `now` being [`CLOCK_SLACK_SECONDS`] ago. The storage TTL is judged
-/// beside it, in `expiry`.
+/// When a row of the bucket is dead by its own fields, where `now` is [`CLOCK_SLACK_SECONDS`] ago. `expiry` combines this with
+/// the storage TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// `now - created_at > seconds`
@@ -72,17 +72,17 @@ pub enum Rule {
     ExpiresAtIfPresent,
     /// `now > expires_at`; once consumed, the row is a tripwire and the reuse window counts as well.
     Refresh,
-    /// `exp != 0 and exp + seconds <= now`; `exp` 0 leaves the TTL.
+    /// `exp != 0 and exp + seconds <= now`; if `exp` is 0, only the TTL counts.
     ReplayMarker { seconds: i64 },
-    /// No time of its own: the storage TTL alone.
+    /// No time of its own: only the TTL counts.
     TtlOnly,
     /// Points at a row of an actor, which decides.
     Pointer { target: &'static str },
-    /// A provider's answer: the TTL, or no row of the actor that names it.
+    /// A provider's answer: dead when its TTL is past, or when no row of its actor names it.
     Provider,
     /// A permanent record: never dead.
     Never,
-    /// Unread by every release since: dead when an operator says so.
+    /// Not read since ActingWeb 3.3: dead only at the operator's request.
     Unread,
 }
 
@@ -100,7 +100,7 @@ pub enum Family {
     Other,
 }
 
-/// Release line that reads the bucket under this name.
+/// The releases that read the bucket under this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Generation {
     /// Up to ActingWeb 3.9.2.
@@ -111,11 +111,11 @@ pub enum Generation {
     Both,
 }
 
-/// What the library makes the names of a bucket's rows of: a prefix, and random characters that are spread evenly.
+/// How the library names the rows of a bucket: a prefix, and evenly distributed random characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
     pub prefix: &'static str,
-    /// In the order in which DynamoDB sorts.
+    /// In DynamoDB's sort order.
     pub alphabet: &'static str,
 }
 
@@ -148,7 +148,7 @@ impl Bucket {
         format!("{}:{name}", self.name)
     }
 
-    /// What `bucket_name` of every row of this bucket begins with. Other buckets' rows may begin with it too.
+    /// The prefix of every `bucket_name` in this bucket. Rows of other buckets may have it too.
     pub fn sort_prefix(&self) -> String {
         self.sort_key("")
     }
@@ -167,7 +167,7 @@ const OAUTH: Owner = Owner::System(OAUTH_OWNER);
 const SYSTEM: Owner = Owner::System(SYSTEM_OWNER);
 const DELETED: Owner = Owner::System(DELETED_OWNER);
 
-/// Two hours by which an index row outlives what it points at.
+/// Seconds by which an index row's TTL exceeds its target's.
 const INDEX_BUFFER: i64 = 7_200;
 
 const fn row(
@@ -216,7 +216,7 @@ const CODE: Names = url_safe("ac_");
 const TOKEN: Names = url_safe("aw_");
 const RENEWAL: Names = url_safe("rt_");
 const CLIENT: Names = hex("mcp_");
-/// Followed by its code, or by `access_`: not even, but an actor's rows are never cut apart.
+/// Followed by a code, or by `access_`: not evenly distributed, but an actor's rows are never divided.
 const PROVIDER: Names = url_safe("google_token_");
 
 /// Every bucket of docs/rows.md, both generations. There is no second list.
@@ -259,7 +259,7 @@ pub fn of_actor(name: &str) -> Option<&'static Bucket> {
     BUCKETS.iter().find(|known| known.owner == Owner::Actor && known.name == name)
 }
 
-/// What the name of every bucket begins with whose rows can name a provider row: one Query of an actor finds them all.
+/// The prefix of every bucket whose rows can name a provider row: one Query per actor finds them all.
 pub const REFERRERS_PREFIX: &str = "mcp_";
 
 /// Whether rows of the bucket can name a provider row.

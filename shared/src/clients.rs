@@ -1,7 +1,7 @@
-//! Which registered clients nobody uses (docs/clients.md).
+//! Which registered clients are unused (docs/clients.md).
 //!
 //! A client is unused if it registered itself, long enough ago, and no token, refresh token (consumed ones too) or code of any
-//! owner names it. [`Clients`] learns from every row of a table, in any order; what it holds is a few words per client.
+//! owner names it. [`Clients`] takes every row of a table, in any order, and holds a few bytes per client.
 
 use std::collections::HashMap;
 
@@ -13,11 +13,11 @@ use crate::mask::plain;
 use crate::row::{Field, Fields, Members, Row, RowKey};
 use crate::time::EpochSeconds;
 
-/// What the library puts before the 32 hex digits of a client's id.
+/// A client id is this prefix and 32 hexadecimal digits.
 const PREFIX: &str = "mcp_";
 const DIGITS: usize = 32;
 
-/// The id of a client as the library makes it. A client with another one was not registered by itself, and is kept.
+/// A client id as the library generates it. A client with any other id did not register itself, and is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId([u8; DIGITS / 2]);
 
@@ -28,7 +28,7 @@ impl ClientId {
         u128::from_str_radix(digits, 16).ok().map(|id| Self(id.to_be_bytes()))
     }
 
-    /// Every id in a text, whatever is around it: a row that cannot be read as JSON may still name a client.
+    /// Every id in a text, whatever surrounds it: a row that cannot be read as JSON may still name a client.
     fn all_in(text: &str) -> impl Iterator<Item = Self> {
         text.match_indices(PREFIX).filter_map(|(at, _)| Self::parse(text.get(at..at + PREFIX.len() + DIGITS)?))
     }
@@ -40,17 +40,17 @@ impl std::fmt::Display for ClientId {
     }
 }
 
-/// What is known of a client so far. Small: each client of the table has one in memory.
+/// What is known about a client so far. Small, because every client of the table has one in memory.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the client, in one byte")]
 struct Known {
-    /// A second before the year 2106, or [`NO_AGE`]: then the client is kept.
+    /// Seconds since 1970, before the year 2106, or [`NO_AGE`]: then the client is kept.
     registered: u32,
-    /// Place in the list of names.
+    /// Index into the list of names.
     name: u16,
-    /// There is a record of owner `_actingweb_oauth2`.
+    /// It has a record under owner `_actingweb_oauth2`.
     registered_itself: bool,
-    /// There is a record of another owner.
+    /// It has a record under another owner.
     is_actors_own: bool,
     named_by_live: bool,
     named_by_dead: bool,
@@ -73,7 +73,7 @@ impl Known {
     }
 }
 
-/// Who registered clients, and who uses them.
+/// Numbers of clients, by the tokens that name them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Use {
     pub with_live_tokens: u64,
@@ -87,10 +87,10 @@ impl Use {
     }
 }
 
-/// Clients that registered themselves, by age.
+/// Numbers of clients of one age range that registered themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Age {
-    /// `None` is all that is older, or has no age.
+    /// `None`: older clients, and clients of unknown age.
     pub up_to_days: Option<i64>,
     pub clients: u64,
     pub unused: u64,
@@ -101,18 +101,18 @@ pub struct Counts {
     pub clients: u64,
     pub registered_themselves: Use,
     pub of_actors: Use,
-    /// Clients whose id is not one that the library makes: kept.
+    /// Clients whose id the library did not generate: kept.
     pub other_ids: u64,
     pub unused: u64,
     pub ages: Vec<Age>,
 }
 
-/// A client that nobody uses. Only [`Clients`] makes these, and only they make rows that can be deleted.
+/// An unused client. Only [`Clients`] creates these, and only they create a [`Pruned`], which can be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unused<'a> {
     pub id: ClientId,
     pub registered: EpochSeconds,
-    /// As the client called itself, made plain; empty where there were too many names to hold.
+    /// The client's own name, escaped for display; empty if there were too many names to store.
     pub name: &'a str,
 }
 
@@ -135,14 +135,14 @@ impl Pruned {
 
 const DAY: i64 = 86_400;
 const AGES: [i64; 5] = [1, 7, 30, 90, 365];
-/// Names that are held. Tools register again and again under the same few.
+/// Maximum number of stored names. Tools register repeatedly under the same few.
 const MOST_NAMES: usize = 10_000;
 const LONGEST_NAME: usize = 60;
 
-/// The clients of a table, as its rows pass.
+/// The clients of a table, collected row by row.
 pub struct Clients {
     now: EpochSeconds,
-    /// Seconds since the registration of an unused client.
+    /// Minimum age of an unused client, in seconds.
     unused_for: i64,
     known: HashMap<ClientId, Known>,
     other_ids: u64,
@@ -162,7 +162,7 @@ impl Clients {
         }
     }
 
-    /// Clients that are held.
+    /// Number of client ids in memory.
     pub fn len(&self) -> usize {
         self.known.len()
     }
@@ -231,14 +231,14 @@ impl Clients {
         known.registered_itself && !known.is_actors_own && is_old && !is_named
     }
 
-    /// The client, if nobody uses it by all that was seen so far.
+    /// The client, if it is unused according to the rows so far.
     pub fn unused(&self, id: ClientId) -> Option<Unused<'_>> {
         let known = self.known.get(&id).filter(|known| self.judge(known))?;
         let name = self.names.get(usize::from(known.name));
         Some(Unused { id, registered: known.registered()?, name: name.map_or("", |name| name) })
     }
 
-    /// The clients that nobody uses, the oldest first.
+    /// The unused clients, oldest first.
     pub fn all_unused(&self) -> Vec<ClientId> {
         let unused = self.known.iter().filter(|(_, known)| self.judge(known));
         let mut unused: Vec<(EpochSeconds, ClientId)> =
@@ -275,7 +275,7 @@ impl Clients {
 }
 
 impl Unused<'_> {
-    /// Where the client's record is, and its index rows of both generations.
+    /// The keys of the client's record and of its index rows of both generations.
     pub fn keys(&self) -> (RowKey, Vec<RowKey>) {
         let bucket = bucket::BUCKETS.iter().find(|bucket| bucket.rule == Rule::Never);
         let bucket = bucket.expect("the table has a client bucket");
@@ -284,7 +284,7 @@ impl Unused<'_> {
         (record, index)
     }
 
-    /// The client's index row, if that is what this row is. One that leads elsewhere is not.
+    /// The row, if it is the client's index row and leads to its record.
     pub fn index_row(&self, row: Row) -> Option<Pruned> {
         let bucket = row.known_bucket().filter(|bucket| is_client_index(bucket))?;
         let is_its = row.name_in(bucket).and_then(ClientId::parse) == Some(self.id);
@@ -292,7 +292,7 @@ impl Unused<'_> {
         (is_its && leads_to_it).then_some(Pruned { row, bucket })
     }
 
-    /// The client's record, if it still says what it was judged by.
+    /// The row, if it is the client's record, still with the same registration time.
     pub fn record(&self, row: Row) -> Option<Pruned> {
         let bucket = row.known_bucket().filter(|bucket| bucket.rule == Rule::Never)?;
         let is_its = row.key.owner == OAUTH_OWNER && row.name_in(bucket).and_then(ClientId::parse) == Some(self.id);
@@ -304,18 +304,18 @@ fn is_client_index(bucket: &Bucket) -> bool {
     bucket.name.trim_start_matches('_') == "client_index"
 }
 
-/// Without the time of its registration nobody knows how old a client is.
+/// When a client was registered; its age is unknown without it.
 fn registered(row: &Row) -> Option<EpochSeconds> {
     Fields::read(&row.data)?.created_at.value()
 }
 
-/// A row of a token bucket under an owner that has none: nothing reads it, and it keeps its client.
+/// Whether the row looks like a token under an owner that has none. Nothing reads such a row, but it keeps its client.
 fn claims_to_be_a_token(row: &Row) -> bool {
     let tokens = || bucket::BUCKETS.iter().filter(|bucket| bucket::can_refer(bucket));
     tokens().any(|bucket| row.bucket.text() == Some(bucket.name) || row.name_in(bucket).is_some())
 }
 
-/// Consumed refresh tokens are dead here: they show that a client was used.
+/// Consumed refresh tokens count as dead here: they show that a client was used, not that it is in use.
 fn is_live_row(row: &Row, now: EpochSeconds) -> bool {
     let used = Fields::read(&row.data).is_some_and(|fields| fields.used == Field::Is(true));
     let is_dead = row

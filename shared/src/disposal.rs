@@ -1,16 +1,15 @@
-//! What is done with a dead row: it is deleted, left to its TTL, or retired. Who is dead is decided before, in one way for all three.
+//! What to do with a dead row: delete it, leave it to its TTL, or retire it. The verdict is the same for all three.
 //!
-//! A retired row has a TTL some days ahead; `retired_from` holds that TTL and the one that the row had. DynamoDB removes it for free;
-//! until then it can be restored. It is judged by the TTL that it had, so it is as dead as before, and its own TTL is near: it is left
-//! to it.
+//! A retired row has a TTL some days ahead; `retired_from` holds that TTL and the one before. DynamoDB removes the row for
+//! free; until then it can be restored. It is judged by the TTL before, so it is still dead, and is left to its new TTL.
 
 use crate::bucket::Bucket;
 use crate::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
 use crate::row::{Raw, Row, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
-/// A row that a decision of this crate found dead, with what was read of it. Only decisions make these, and only these can be deleted
-/// or retired, on the condition that the row is still what was judged.
+/// A row that a decision of this crate found dead, as it was read. Only decisions create these, and only these can be deleted
+/// or retired, on the condition that the row has not changed.
 ///
 /// ```compile_fail,E0624
 /// # use shared::{bucket::Bucket, disposal::Condemned, expiry::DeleteReason, row::Row};
@@ -34,7 +33,7 @@ impl Condemned {
         &self.row
     }
 
-    /// The row, which can be judged again.
+    /// The row, to judge it again.
     pub fn into_row(self) -> Row {
         self.row
     }
@@ -48,12 +47,12 @@ impl Condemned {
     }
 }
 
-/// A verdict, with the row handed on.
+/// A verdict, with the row.
 #[derive(Debug)]
 pub enum Judged {
     Dead(Condemned),
     Kept(Row, KeepReason),
-    /// A row that decides over it could not be read.
+    /// A row that the verdict depends on could not be read.
     Unknown(Row),
 }
 
@@ -67,10 +66,10 @@ impl Judged {
     }
 }
 
-/// [`expiry::judge`], with the row handed on when it is dead.
+/// [`expiry::judge`], returning the row if it is dead.
 ///
 /// # Errors
-/// The reason for which the row stays.
+/// The reason for keeping the row.
 pub fn condemn(row: Row, bucket: &'static Bucket, now: EpochSeconds, policy: &Policy) -> Result<Condemned, KeepReason> {
     match expiry::judge(&row, bucket, now, policy) {
         Verdict::Delete(reason) => Ok(Condemned::new(row, bucket, reason)),
@@ -78,7 +77,7 @@ pub fn condemn(row: Row, bucket: &'static Bucket, now: EpochSeconds, policy: &Po
     }
 }
 
-/// What is done with a dead row.
+/// What to do with a dead row.
 #[derive(Debug)]
 pub enum Disposal {
     Delete(Condemned),
@@ -87,7 +86,7 @@ pub enum Disposal {
     Retire(Retirement),
 }
 
-/// A dead row, and the TTL that it gets.
+/// A dead row, and its new TTL.
 #[derive(Clone, Debug)]
 pub struct Retirement {
     condemned: Condemned,
@@ -103,18 +102,18 @@ impl Retirement {
         &self.condemned.row
     }
 
-    /// The row's `ttl_timestamp` from now on.
+    /// The row's new `ttl_timestamp`.
     pub fn ttl(&self) -> Raw {
         Raw::Number(self.until.to_string())
     }
 
-    /// The row's `retired_from` from now on.
+    /// The row's new `retired_from`.
     pub fn retired_from(&self) -> Raw {
         let had = Some(self.row().ttl_before()).filter(|had| **had != Raw::Absent);
         Raw::List([self.ttl()].into_iter().chain(had.cloned()).collect())
     }
 
-    /// Whether the row is what this retirement makes of it.
+    /// Whether the row is the result of this retirement.
     pub fn made(&self, row: &Row) -> bool {
         let judged = self.row();
         row.bucket == judged.bucket
@@ -134,13 +133,13 @@ impl Condemned {
     }
 }
 
-/// Whether DynamoDB removes the row, dead or alive, before a retirement that began now would end: there is nothing to write, and
-/// nothing to find out. Nothing is left to TTL where rows are deleted.
+/// Whether DynamoDB removes the row, dead or alive, before a retirement started now would end: nothing has to be written or
+/// found out. Always false where dead rows are deleted.
 pub fn is_left_to_ttl(row: &Row, now: EpochSeconds, policy: &Policy) -> bool {
     let Some(seconds) = policy.retire else { return false };
     match (row.stored_ttl(), row.stored_ttl().state(now)) {
         (_, TtlState::Past) => true,
-        // A retirement keeps its end, also when `RETIRE_DAYS` is lowered.
+        // A retirement keeps its end, even if `RETIRE_DAYS` is lowered.
         (Ttl::At(at), TtlState::Future) => at <= now.plus(seconds) || row.is_retired(),
         (_, TtlState::Future | TtlState::Absent | TtlState::Malformed) => false,
     }

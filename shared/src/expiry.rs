@@ -1,17 +1,17 @@
-//! When a row is dead: pure decisions on what was read. No I/O, no clock.
+//! Whether a row is dead. Pure decisions: no I/O, no clock.
 
 use crate::bucket::{Bucket, CLOCK_SLACK_SECONDS, GRACE_SECONDS, REUSE_WINDOW_SECONDS, Rule};
 use crate::row::{Field, Fields, Row, TtlState};
 use crate::time::EpochSeconds;
 
-/// What an operator may widen. Nothing here can make a row die earlier than docs/rows.md says.
+/// The operator's choices. None of them makes a row dead earlier than docs/rows.md says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// How long a consumed refresh row is kept as a tripwire. Never less than the library's own window.
     pub reuse_window: i64,
-    /// How old a row must be before it can be deleted for being unreachable: it may be half-written until then.
+    /// Minimum age of an unreachable row before it is deleted: until then it may be half-written.
     pub grace: i64,
-    /// Delete what only ActingWeb 3.2.1 read.
+    /// Delete rows that only ActingWeb 3.2.1 read.
     pub remove_legacy: bool,
     /// Retire dead rows for this number of seconds instead of deleting them. Only where the table's TTL is on.
     pub retire: Option<i64>,
@@ -24,7 +24,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The same rules, with dead rows deleted: who is dead does not depend on what is done with the dead.
+    /// The same rules, with dead rows deleted instead of retired: the verdicts are the same.
     #[must_use]
     pub fn deleting(&self) -> Self {
         Self { retire: None, ..*self }
@@ -37,7 +37,7 @@ pub enum Verdict {
     Delete(DeleteReason),
 }
 
-/// Why a row stays.
+/// Why a row is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum KeepReason {
@@ -53,51 +53,51 @@ pub enum KeepReason {
     WithoutTtl,
     /// A permanent record.
     Permanent,
-    /// A row of another bucket under a key that begins alike: its stored `bucket` says so.
+    /// A row of another bucket with the same key prefix, according to its stored `bucket`.
     Foreign,
-    /// An index row whose own TTL says that its target lives.
+    /// An index row whose own TTL says that its target is alive.
     NotDue,
-    /// An index row whose target is there, and not dead.
+    /// An index row whose target exists and is not dead.
     TargetKept,
-    /// An index row with a row of another bucket under the key that it points at: not absence, and no target.
+    /// An index row that points at a row of another bucket: its target is neither present nor absent.
     TargetForeign,
-    /// An index row of the name that was looked for, which leads to another actor.
+    /// An index row with the name of a removed token that points at another actor.
     Elsewhere,
-    /// A provider row that a row which is not dead still names.
+    /// A provider row that is named by a row that is not dead.
     Referenced,
-    /// DynamoDB's TTL removes it within `RETIRE_DAYS`, so nothing else has to be known or written.
+    /// DynamoDB's TTL removes it within `RETIRE_DAYS`, so nothing else has to be read or written.
     LeftToTtl,
     /// Unreachable, but young enough to be half-written.
     Young,
-    /// Unreachable and of unknown age: goes when it is seen so again, the grace period later.
+    /// Unreachable and of unknown age: deleted if it is still unreachable after the grace period.
     SeenOnce,
-    /// The daily cleanup's to judge.
+    /// Left to the daily cleanup.
     LeftToDaily,
-    /// Read by ActingWeb 3.2.1 only, and left until an operator says so.
+    /// Only read by ActingWeb 3.2.1, and kept unless the operator requests its removal.
     Legacy,
 }
 
-/// Why a row goes.
+/// Why a row is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum DeleteReason {
     /// Dead by its own fields.
     Expired,
-    /// Its `ttl_timestamp` is past, and nothing in it says otherwise.
+    /// Its `ttl_timestamp` is past, and its own fields do not say that it is alive.
     TtlPast,
     /// A consumed refresh row past its reuse window and its expiry.
     Consumed,
     /// An index row whose target is absent on a consistent read.
     Dangling,
-    /// An index row whose target is dead and goes with it.
+    /// An index row whose target is dead and is deleted with it.
     TargetDead,
     /// A provider row that no live row of its actor names any more.
     Unreferenced,
     /// A token that no index row leads to: unusable, and possibly revoked.
     Unindexed,
-    /// An old-name index row of a client that a new-name one leads to, on request.
+    /// A client's old-name index row that a new-name one replaces, on request.
     Replaced,
-    /// Read by ActingWeb 3.2.1 only, and the operator said so.
+    /// Only read by ActingWeb 3.2.1, and the operator requested its removal.
     Legacy,
 }
 
@@ -115,25 +115,24 @@ impl DeleteReason {
     }
 }
 
-/// What the row's own fields say, before its TTL is asked.
+/// What the row's own fields say, regardless of its TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
     Alive,
-    /// Alive by its time, but used up: its TTL may still end it.
+    /// Not expired, but used: a past TTL makes it dead.
     Spent,
-    /// A consumed refresh row that is still guarding its chain.
+    /// A consumed refresh row, kept to detect its reuse.
     Tripwire,
-    /// The same, in a window that the operator made longer than the library's: its TTL, which knows only the library's,
-    /// does not end it.
+    /// The same, in a window that is longer than the library's. Its TTL is ignored: it covers only the library's window.
     LongTripwire,
     Dead(DeleteReason),
-    /// The bucket's rows carry no time of their own.
+    /// Rows of the bucket have no time of their own.
     Silent,
-    /// The bucket's rows should carry one, and this one's cannot be read.
+    /// The row should have a time, which cannot be read.
     Unreadable,
 }
 
-/// Judges a row by its own fields and its TTL. Rows that other rows decide over are kept here: `integrity` judges them.
+/// Judges a row by its own fields and its TTL. Rows that depend on other rows are kept here: `integrity` judges them.
 pub fn judge(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Verdict {
     if !row.is_of(bucket) {
         return Verdict::Keep(KeepReason::Foreign);
@@ -157,7 +156,7 @@ pub fn judge(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> 
     }
 }
 
-/// The row's own word against its TTL's.
+/// Combines the row's own fields and its TTL.
 fn weigh(own: Own, ttl: TtlState) -> Verdict {
     use {DeleteReason as D, KeepReason as K, Verdict::Delete, Verdict::Keep};
     match (own, ttl) {
@@ -180,7 +179,7 @@ fn own(row: &Row, rule: Rule, now: EpochSeconds, policy: &Policy) -> Own {
         return Own::Silent;
     }
     let Some(fields) = Fields::read(&row.data) else { return Own::Unreadable };
-    // The application decides by its own clock, which may be behind: every comparison below is made as of then.
+    // The application uses its own clock, which may be behind: every comparison below is made as of that time.
     let now = now.plus(-CLOCK_SLACK_SECONDS);
     match rule {
         Rule::SinceCreated { seconds } => match fields.created_at {
@@ -202,9 +201,9 @@ fn own(row: &Row, rule: Rule, now: EpochSeconds, policy: &Policy) -> Own {
     }
 }
 
-/// The first second in which [`judge`] finds the row dead, as it is written now; `None` when it never will by itself.
+/// The first second in which [`judge`] finds the row dead if it is not written again; `None` if it never does.
 ///
-/// A TTL more than five years past is malformed again: then the row died at that second and is kept all the same.
+/// A TTL more than five years past counts as malformed: then the row is kept, although it was dead from that second.
 pub fn dead_from(row: &Row, bucket: &Bucket, policy: &Policy) -> Option<EpochSeconds> {
     if !row.is_of(bucket) || matches!(bucket.rule, Rule::Never | Rule::Unread | Rule::Pointer { .. }) {
         return None;
@@ -228,7 +227,7 @@ pub fn dead_from(row: &Row, bucket: &Bucket, policy: &Policy) -> Option<EpochSec
             (Field::Missing | Field::Is(false), _, _) => by_expiry,
             (Field::Is(true), Field::Is(used_at), Field::Is(expires_at)) => {
                 let window = used_at.plus(policy.reuse_window);
-                // A window that the operator made longer outlasts the TTL.
+                // A longer window takes precedence over the TTL.
                 let is_longer = policy.reuse_window > REUSE_WINDOW_SECONDS;
                 let by_ttl = by_ttl.map(|at| if is_longer { at.max(after(window)) } else { at });
                 sooner(after(window.max(expires_at)), by_ttl)
@@ -252,7 +251,7 @@ fn expires_at(fields: &Fields, now: EpochSeconds) -> Own {
     }
 }
 
-/// A consumed row is the theft tripwire: presented again within the window it revokes its whole chain.
+/// A consumed row is a tripwire: if it is presented again within the window, its whole chain is revoked.
 fn refresh(fields: &Fields, now: EpochSeconds, policy: &Policy) -> Own {
     match (fields.used, fields.used_at, fields.expires_at) {
         (Field::Missing | Field::Is(false), _, _) => expires_at(fields, now),

@@ -4,12 +4,12 @@ use crate::bucket::{self, BUCKETS, Bucket, CLOCK_SLACK_SECONDS, OAUTH_OWNER, Own
 use crate::row::{Row, RowKey, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
-/// The four buckets that index rows point at, in the table's order, read off the pointer rules.
+/// The four buckets that index rows point at, in the order of [`BUCKETS`], derived from the pointer rules.
 pub fn targets() -> impl Iterator<Item = &'static Bucket> {
     BUCKETS.iter().filter(|bucket| bucket.owner == Owner::Actor && pointing_at(bucket).next().is_some())
 }
 
-/// The index buckets of a target bucket, one of each generation of names, the older one first.
+/// The index buckets of a target bucket, one per generation of names, the older one first.
 pub fn pointing_at(target: &Bucket) -> impl Iterator<Item = &'static Bucket> + use<> {
     let name = target.name;
     BUCKETS.iter().filter(move |index| matches!(index.rule, Rule::Pointer { target } if target == name))
@@ -21,8 +21,8 @@ pub fn keys_of(token: &RowKey, bucket: &Bucket) -> impl Iterator<Item = (&'stati
     pointing_at(bucket).filter_map(move |index| Some((index, RowKey::in_bucket(OAUTH_OWNER, index, name.as_deref()?))))
 }
 
-/// Whether a row of the bucket that TTL removes leaves rows behind: an index row that points at it, a provider row that it
-/// alone named.
+/// Whether a row of the bucket, removed by TTL, leaves rows behind: an index row that points at it, or a provider row that only
+/// it named.
 pub fn leaves_rows_behind(bucket: &Bucket) -> bool {
     let hung_on = bucket::can_refer(bucket) || pointing_at(bucket).next().is_some();
     hung_on && bucket.owner == Owner::Actor && bucket.ttl.is_some()
@@ -38,9 +38,9 @@ pub fn target_of(index: &Bucket) -> Option<&'static Bucket> {
 
 /// Whether the target of an index row can be dead yet, by the index row's own TTL.
 ///
-/// The library gives both rows their TTL in one breath and the index row two hours more, so the target's own expiry is
-/// at `ttl - lead`. Before it, and in the slack after it, the target is alive and need not be read; after it the target decides. A TTL that says
-/// nothing (absent, malformed) makes the row due.
+/// The library sets both TTLs at the same time, the index row's two hours later, so the target expires at `ttl - lead`. Until
+/// then, and during the slack, the target is alive and need not be read; after that, the target decides. An absent or malformed
+/// TTL makes the row due.
 pub fn is_due(row: &Row, index: &Bucket, now: EpochSeconds) -> bool {
     match (row.ttl(), row.ttl().state(now)) {
         (Ttl::At(at), TtlState::Future) => now > at.plus(CLOCK_SLACK_SECONDS - lead(index)),
@@ -48,8 +48,8 @@ pub fn is_due(row: &Row, index: &Bucket, now: EpochSeconds) -> bool {
     }
 }
 
-/// Whether an index row has outlived its own TTL, or has none that DynamoDB acts on: it is part of the backlog. Every overdue
-/// row is due; rows of buckets without a TTL are due on every run, and never overdue.
+/// Whether an index row's TTL is past, or one that DynamoDB never acts on: the row is part of the backlog. Every overdue row is
+/// due; rows of buckets without a TTL are due on every run, and never overdue.
 pub fn is_overdue(row: &Row, index: &Bucket, now: EpochSeconds) -> bool {
     target_of(index).is_some() && index.ttl.is_some() && row.ttl().state(now) != TtlState::Future
 }

@@ -1,5 +1,5 @@
 //! Decisions on rows that point at each other: index row, target, provider row. Pure, as in `expiry`. The cleanup, the repair
-//! and `explain` all decide by these functions.
+//! and `explain` share these functions.
 
 use crate::bucket::{self, Bucket, Rule};
 use crate::disposal::{self, Judged};
@@ -8,25 +8,25 @@ use crate::index;
 use crate::row::{Field, Fields, Raw, Row, RowKey, Ttl, TtlState};
 use crate::time::EpochSeconds;
 
-/// The result of reading one key. Only `Absent`, from a consistent read that succeeded, may delete anything.
+/// The result of reading one key. `Absent` justifies a delete only if it comes from a successful consistent read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     Found(Row),
     Absent,
-    /// The store could not answer. Never absence.
+    /// The store did not answer. This is not absence.
     Unread,
 }
 
 /// What has to be read before an index row can be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Nothing: it is kept, whatever it points at.
+    /// Nothing: the row is kept, whatever it points at.
     Settled(KeepReason),
     /// The row at this key decides.
     LookAt(RowKey),
 }
 
-/// Whether an index row's target has to be read, and where it is.
+/// Whether an index row's target has to be read, and its key.
 pub fn ask(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Question {
     if row.is_of(index_bucket) && !index::is_due(row, index_bucket, now) {
         return Question::Settled(KeepReason::NotDue);
@@ -34,26 +34,26 @@ pub fn ask(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy)
     ask_anyway(row, index_bucket, now, policy)
 }
 
-/// The same for the repair, which reads the target of every index row, due or not: a target can be deleted early.
+/// Like [`ask`], for the repair, which reads the target of every index row, due or not: a target can be deleted early.
 pub fn ask_anyway(row: &Row, index_bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Question {
     if index::target_of(index_bucket).is_none() || !row.is_of(index_bucket) {
         return Question::Settled(KeepReason::Foreign);
     }
-    // DynamoDB will remove it for free whatever its target says: reading the target would only cost.
+    // DynamoDB removes the row for free, whatever its target says: reading the target would only cost.
     if disposal::is_left_to_ttl(row, now, policy) {
         return Question::Settled(KeepReason::LeftToTtl);
     }
     target_key(row, index_bucket).map_or(Question::Settled(KeepReason::Malformed), Question::LookAt)
 }
 
-/// The key that an index row points at, due or not; `None` when it does not say, or says what no row can have.
+/// The key that an index row points at, due or not; `None` if it names none, or one that DynamoDB cannot store.
 pub fn target_key(row: &Row, index_bucket: &Bucket) -> Option<RowKey> {
     let (target, name) = (index::target_of(index_bucket)?, row.name_in(index_bucket)?);
     Some(RowKey::in_bucket(pointed_actor(&row.data)?, target, name)).filter(RowKey::is_storable)
 }
 
-/// Whether a row under the index key of a token leads to another row than the token. One that cannot be read may lead
-/// anywhere; one that leads elsewhere is no way to the token, and may be dangling and gone the next moment.
+/// Whether the row under a token's index key points at a row other than the token. An unreadable row may point anywhere, the
+/// token included. A row that points elsewhere does not index the token, and may be dangling itself.
 fn leads_elsewhere(index_row: &Row, token: &RowKey) -> bool {
     let target = index_row.known_bucket().and_then(|bucket| target_key(index_row, bucket));
     target.is_some_and(|target| target != *token)
@@ -65,7 +65,7 @@ pub fn pointed_actor(data: &Raw) -> Option<String> {
     (!actor.is_empty()).then_some(actor)
 }
 
-/// Judges an index row by what its target's key holds. `None` is a row that could not be judged: skipped, not kept.
+/// Judges an index row by the result of reading its target. `None` if it cannot be judged: the row is then skipped, not kept.
 pub fn compare(
     row: &Row,
     index_bucket: &Bucket,
@@ -89,23 +89,23 @@ pub fn compare(
     })
 }
 
-/// [`compare`], with the row handed on.
+/// [`compare`], returned with the row.
 pub fn condemn_index(row: Row, bucket: &'static Bucket, target: &Lookup, now: EpochSeconds, policy: &Policy) -> Judged {
     let verdict = compare(&row, bucket, target, now, policy);
     Judged::new(row, bucket, verdict)
 }
 
-/// Whether the cleanup comes to a token through this index row: the row is due, and points at the token.
+/// Whether the cleanup reaches a token through this index row: the row is due and points at the token.
 pub fn reaches(row: &Row, index_bucket: &Bucket, token: &RowKey, now: EpochSeconds, policy: &Policy) -> bool {
     matches!(ask(row, index_bucket, now, policy), Question::LookAt(key) if key == *token)
 }
 
-/// Which rows that are not dead themselves name a provider row.
+/// Whether any row that is not dead names a provider row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Referrers {
     None,
     Some,
-    /// Not looked for, or could not be looked for.
+    /// Not searched for, or the search failed.
     Unknown,
 }
 
@@ -118,13 +118,13 @@ pub fn judge_provider(row: &Row, referrers: Referrers, now: EpochSeconds, policy
     })
 }
 
-/// [`judge_provider`], with the row handed on.
+/// [`judge_provider`], returned with the row.
 pub fn condemn_provider(row: Row, referrers: Referrers, now: EpochSeconds, policy: &Policy) -> Judged {
     let verdict = judge_provider(&row, referrers, now, policy);
     Judged::new(row, bucket::provider(), verdict)
 }
 
-/// Whether an unreachable row of unknown age was already seen so, at least the grace period ago.
+/// Whether an unreachable row of unknown age was already unreachable more than the grace period ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sighting {
     First,
@@ -132,7 +132,7 @@ pub enum Sighting {
 }
 
 impl Sighting {
-    /// By when the row was first seen.
+    /// From the time when the row was first seen unreachable.
     pub fn since(first: Option<EpochSeconds>, now: EpochSeconds, grace: i64) -> Self {
         match first {
             Some(first) if now.since(first) > grace => Sighting::Again,
@@ -143,8 +143,8 @@ impl Sighting {
 
 /// Judges a token row that no index row of either generation leads to.
 ///
-/// Every lookup goes through the index, so the token is unusable; it may have been revoked, which removes the index row
-/// first. **No index row is ever written for it.** It may also be a moment old, its index row still to come: hence the age.
+/// Every lookup goes through the index, so the token is unusable; it may have been revoked, which removes the index row first.
+/// **No index row is ever written for it.** It may also be new, with its index row not yet written: hence the minimum age.
 pub fn judge_unindexed(row: &Row, bucket: &Bucket, sighting: Sighting, now: EpochSeconds, policy: &Policy) -> Verdict {
     let kept = match expiry::judge(row, bucket, now, policy) {
         verdict @ Verdict::Delete(_) => return verdict,
@@ -155,7 +155,7 @@ pub fn judge_unindexed(row: &Row, bucket: &Bucket, sighting: Sighting, now: Epoc
     let created = fields.map_or(Field::Missing, |fields| fields.created_at);
     match (kept, used, created, sighting) {
         (KeepReason::Foreign | KeepReason::Permanent, ..) => Verdict::Keep(kept),
-        // A consumed refresh row, or one that may be: inside its window, or only by its TTL.
+        // Consumed, or possibly consumed: kept for its reuse window, or until its TTL.
         (_, Field::Is(true) | Field::Malformed, ..) if bucket.rule == Rule::Refresh => Verdict::Keep(kept),
         (_, _, Field::Is(created), _) if now.since(created) > policy.grace => Verdict::Delete(DeleteReason::Unindexed),
         (_, _, Field::Is(_), _) => Verdict::Keep(KeepReason::Young),
@@ -164,8 +164,8 @@ pub fn judge_unindexed(row: &Row, bucket: &Bucket, sighting: Sighting, now: Epoc
     }
 }
 
-/// Judges a provider row that was met by itself. It is written before its referrer, so it must be old enough; its age is in
-/// its TTL, and without one it has to be seen unreferenced twice.
+/// Judges a provider row that was found without its token. It is written before its referrer, so it must be old enough. Its age
+/// follows from its TTL; without a TTL, it must be seen unreferenced twice.
 pub fn judge_lone_provider(
     row: &Row,
     referrers: Referrers,
@@ -185,7 +185,7 @@ pub fn judge_lone_provider(
     })
 }
 
-/// How long ago a provider row was written, by its TTL.
+/// Seconds since a provider row was written, derived from its TTL.
 pub fn provider_age(row: &Row, now: EpochSeconds) -> Option<i64> {
     match (row.ttl(), row.ttl().state(now)) {
         (Ttl::At(at), TtlState::Future) => bucket::provider().created_at(at).map(|created| now.since(created)),
@@ -193,10 +193,10 @@ pub fn provider_age(row: &Row, now: EpochSeconds) -> Option<i64> {
     }
 }
 
-/// Whether a token row has to be looked for in the index at all: one that would stay without an index row need not be.
+/// Whether the index has to be searched for a token row: not if the row would be kept even without an index row.
 ///
 /// # Errors
-/// The reason for which it stays.
+/// The reason for keeping the row.
 pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy: &Policy) -> Result<(), KeepReason> {
     match judge_unindexed(row, bucket, Sighting::Again, now, policy) {
         Verdict::Delete(_) if disposal::is_left_to_ttl(row, now, policy) => Err(KeepReason::LeftToTtl),
@@ -205,12 +205,12 @@ pub fn could_go_unindexed(row: &Row, bucket: &Bucket, now: EpochSeconds, policy:
     }
 }
 
-/// The provider row that a row needs which is not dead itself.
+/// The provider row that a row needs. A dead row needs none.
 #[derive(Clone, Debug)]
 pub enum Needs<'r> {
     Nothing,
     Named(String),
-    /// Malformed data, which may name any row whose name is in it: that row is kept.
+    /// Malformed data: any provider row whose name occurs in it is kept.
     Unreadable(&'r Raw),
 }
 
@@ -233,11 +233,11 @@ pub fn needs<'r>(row: &'r Row, now: EpochSeconds, policy: &Policy) -> Needs<'r> 
     }
 }
 
-/// An eventually consistent Scan may be a moment behind, not minutes.
+/// Assumed maximum staleness of an eventually consistent Scan.
 const SETTLED_SECONDS: i64 = 300;
 
-/// Whether a Scan of the whole actor has seen every row that names this provider row. A referrer is written within the grace
-/// period after the provider row: minutes later the Scan has seen it.
+/// Whether a Scan of the whole actor must have seen every row that names this provider row: they are written within the grace
+/// period after it, and a Scan is at most `SETTLED_SECONDS` stale.
 pub fn scan_saw_referrers(row: &Row, now: EpochSeconds, policy: &Policy) -> bool {
     provider_age(row, now).is_some_and(|age| age > policy.grace.saturating_add(SETTLED_SECONDS))
 }
@@ -246,7 +246,7 @@ pub fn scan_saw_referrers(row: &Row, now: EpochSeconds, policy: &Policy) -> bool
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairPart {
     Index,
-    /// By themselves: records, and rows that only ActingWeb 3.2.1 read.
+    /// Judged without other rows: client records, and rows that only ActingWeb 3.2.1 read.
     Alone,
     Token,
     Provider,
@@ -268,7 +268,7 @@ pub fn repair_part(bucket: &Bucket) -> RepairPart {
     }
 }
 
-/// [`compare`] for the repair: it deletes what leads nowhere, and leaves an index row with a dead target to the cleanup.
+/// [`compare`] for the repair: it deletes dangling index rows, and leaves an index row with a dead target to the cleanup.
 pub fn repair_index(
     row: &Row,
     index_bucket: &Bucket,
@@ -282,7 +282,7 @@ pub fn repair_index(
     })
 }
 
-/// [`repair_index`], with the row handed on.
+/// [`repair_index`], returned with the row.
 pub fn condemn_dangling(
     row: Row,
     bucket: &'static Bucket,
@@ -294,7 +294,7 @@ pub fn condemn_dangling(
     Judged::new(row, bucket, verdict)
 }
 
-/// Judges the old-name index row of a client, where replaced rows are to be deleted: does a new-name row lead to the client?
+/// Judges a client's old-name index row where replaced rows are deleted. `is_replaced`: a new-name row leads to the client.
 pub fn condemn_replaced(row: Row, old: &'static Bucket, is_replaced: bool) -> Judged {
     let verdict = if !row.is_of(old) {
         Verdict::Keep(KeepReason::Foreign)
@@ -306,7 +306,7 @@ pub fn condemn_replaced(row: Row, old: &'static Bucket, is_replaced: bool) -> Ju
     Judged::new(row, old, Some(verdict))
 }
 
-/// Whether an index row leads to a token. Ordered: of two index rows the greater one decides.
+/// Whether an index row leads to a token. Ordered: of two results, the greater one decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Indexed {
     No,
@@ -315,12 +315,12 @@ pub enum Indexed {
 }
 
 impl Indexed {
-    /// By the row under one of the token's index keys.
+    /// From the result of reading one of the token's index keys.
     pub fn by(found: &Lookup, token: &RowKey) -> Self {
         match found {
-            // Whether this run has deleted it already or not, it does not lead to the token.
+            // It does not lead to the token, whether or not this run has deleted it already.
             Lookup::Found(row) if leads_elsewhere(row, token) => Indexed::No,
-            // Whatever is there, the key is not empty.
+            // Any other row counts, even an unreadable one.
             Lookup::Found(_) => Indexed::Yes,
             Lookup::Unread => Indexed::Unread,
             Lookup::Absent => Indexed::No,
@@ -347,7 +347,7 @@ pub fn repair_token(
     }
 }
 
-/// [`repair_token`], with the row handed on.
+/// [`repair_token`], returned with the row.
 pub fn condemn_token(
     row: Row,
     bucket: &'static Bucket,
@@ -360,7 +360,7 @@ pub fn condemn_token(
     Judged::new(row, bucket, verdict)
 }
 
-/// Judges a provider row for the repair. One that a deleted token names is as old as that token, and is deleted with it.
+/// Judges a provider row for the repair. A row named by a deleted token is as old as that token, and is deleted with it.
 pub fn repair_provider(
     row: &Row,
     referrers: Referrers,
@@ -369,7 +369,7 @@ pub fn repair_provider(
     now: EpochSeconds,
     policy: &Policy,
 ) -> Option<Verdict> {
-    // Referrers and a second sighting would only cost: DynamoDB removes it.
+    // DynamoDB removes the row: searching for referrers would only cost.
     if disposal::is_left_to_ttl(row, now, policy) {
         Some(Verdict::Keep(KeepReason::LeftToTtl))
     } else if named_by_deleted {
@@ -379,7 +379,7 @@ pub fn repair_provider(
     }
 }
 
-/// [`repair_provider`], with the row handed on.
+/// [`repair_provider`], returned with the row.
 pub fn condemn_lone_provider(
     row: Row,
     referrers: Referrers,
@@ -420,7 +420,7 @@ mod tests {
     use crate::row::{Raw, Row, RowKey};
     use crate::time::EpochSeconds;
 
-    /// A writer may take the grace period between a provider row and the row that names it, and a Scan be minutes behind.
+    /// A writer may take up to the grace period between a provider row and its referrer, and a Scan may be minutes stale.
     #[test]
     fn a_scan_has_seen_the_referrers_of_a_provider_row_minutes_after_the_grace_period() {
         let policy = Policy::default();
@@ -438,7 +438,7 @@ mod tests {
         }
     }
 
-    /// The second in which the writer may still write is not over.
+    /// In the last second of the grace period, the writer may still write.
     #[test]
     fn a_row_is_seen_again_once_more_than_the_grace_period_has_passed() {
         let since = |seconds| Sighting::since(Some(EpochSeconds::new(0)), EpochSeconds::new(seconds), 3_600);

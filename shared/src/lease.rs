@@ -1,18 +1,18 @@
-//! Whose a lease is: decisions on the state row in which a run says that it is at work, and until when.
+//! Who holds the lease: decisions on its state row, which names the run that holds it and its expiry.
 
 use serde_json::{Value, json};
 
 use crate::time::EpochSeconds;
 
-/// How long a lease holds without being renewed.
+/// How long a lease is valid without being renewed.
 pub const LEASE_SECONDS: i64 = 60;
-/// And one that the parts of an execution share: longer than a part waits before it is tried again.
+/// The same for a lease that the runs of an execution share: longer than a run waits before it is retried.
 pub const SHARED_SECONDS: i64 = 600;
 
-/// A holder that cannot be read.
+/// Stands for a holder that cannot be read.
 pub const ANOTHER: &str = "another run";
 
-/// The other run that has the lease, for this number of seconds more unless it renews.
+/// The run that holds the lease, and the seconds until it expires, unless it is renewed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]
 #[error(
     "another run ({by}) holds the lease for another {seconds} s; nothing was deleted. If that run was killed, try again after that"
@@ -27,26 +27,25 @@ pub fn lease(holder: &str, until: EpochSeconds) -> Value {
     json!({"holder": holder, "until": until.get()})
 }
 
-/// Whether the lease is this run's, lapsed or not.
+/// Whether the lease is this run's, expired or not.
 pub fn is_of(lease: &Value, run: &str) -> bool {
     lease["holder"] == run
 }
 
-/// The other run that keeps this one from the lease. `None`: this run may write it,
-/// on the condition that it is still what was read.
+/// The other run that holds the lease. `None`: this run may write it, on the condition that it is still what was read.
 pub fn held_by_another(lease: &Value, run: &str, now: EpochSeconds) -> Option<Holder> {
     holder(lease, now).filter(|_| !is_of(lease, run))
 }
 
-/// Who holds the lease of this state row. `None` when it has lapsed or cannot be read.
+/// Who holds the lease of this state row. `None` when it has expired or cannot be read.
 pub fn holder(lease: &Value, now: EpochSeconds) -> Option<Holder> {
     let seconds = lease["until"].as_i64()?.saturating_sub(now.get());
-    // A lease further ahead than any lease is written came from a clock that was wrong; it must not block for ever.
+    // A lease that expires later than any run would write was written by a wrong clock; it must not block forever.
     let held = (0..=2 * SHARED_SECONDS).contains(&seconds);
     held.then(|| Holder { by: shown(lease["holder"].as_str().unwrap_or(ANOTHER)), seconds })
 }
 
-/// A holder as it is shown: of an execution's ARN, the state machine and the name.
+/// The holder for display: of an execution's ARN, the state machine and the name.
 fn shown(holder: &str) -> String {
     let name = [":execution:", ":express:"].iter().find_map(|part| holder.split_once(part)).map(|(_, name)| name);
     name.unwrap_or(holder).chars().take(100).collect()

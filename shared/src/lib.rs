@@ -1,23 +1,23 @@
-//! What a row of an ActingWeb attributes table is, and when it is dead. Pure: no I/O, no async, no clock, no environment.
+//! Rows of an ActingWeb attributes table, and the decisions about them. Pure: no I/O, no async, no clock, no environment.
 //!
-//! Each module uses only those above it:
+//! Each module uses only modules above it:
 //!
 //! ```text
 //! time        whole seconds; `now` is taken once per run and passed in
 //! bucket      the table of known buckets, both generations, with owner, TTL and expiry rule
-//! mask        how a secret is shown
+//! mask        how a secret is masked
 //! pyjson      JSON as Python writes it
 //! row         rows as they were read, with the raw values that a delete is conditional on
 //! index       which index bucket points at which bucket, and when an index row is due
-//! lease       whether a run may start, by the state row of the run at work
+//! lease       who holds the lease, by its state row
 //! segment     ranges of rows that can be cleaned concurrently
 //! ----------  decisions
-//! expiry      is a row dead by its own fields and its TTL
-//! disposal    what is done with a dead row: deleted, left to its TTL, or retired
-//! integrity   what rows that point at each other say
+//! expiry      whether a row is dead by its own fields and its TTL
+//! disposal    what to do with a dead row: delete it, leave it to its TTL, or retire it
+//! integrity   rows that point at each other: index row, target, provider row
 //! revocation  which rows belong to an actor, a client, a chain or a token, alive or not
-//! clients     which clients nobody uses
-//! cascade     what depends on a token that TTL removed
+//! clients     which clients are unused
+//! cascade     rows that depended on a token that TTL removed
 //! backfill    the TTL that a row without one should have
 //! ----------
 //! settings    the table of settings, and how environment, event and flags become `Settings`

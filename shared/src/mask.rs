@@ -1,13 +1,13 @@
-//! How a secret is shown: its first few characters and a short hash, enough to match it, useless to use it.
+//! Masks secrets: shows the first few characters and a short hash, enough to recognize a secret but not to use it.
 
 use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// Characters of the secret itself that are shown.
+/// Maximum number of characters of the secret that are shown.
 const SHOWN: usize = 6;
 
-/// Shows a token, code, session id, key or actor id without letting it out.
+/// Shows a token, code, session id, key or actor id without revealing it.
 ///
 /// A range key keeps its bucket readable: the part before the first `:` is never a secret in a known bucket.
 pub struct Masked<'a>(pub &'a str);
@@ -21,7 +21,7 @@ impl fmt::Display for Masked<'_> {
         if !bucket.is_empty() {
             write!(f, "{bucket}:")?;
         }
-        // Short text would be shown whole by its first few characters: then only a third of it.
+        // At most a third, so that a short secret is not shown whole.
         let shown = SHOWN.min(name.chars().count() / 3);
         let head: String = name.chars().take(shown).filter(|c| is_plain(*c)).collect();
         let digest = Sha256::digest(name.as_bytes());
@@ -29,12 +29,12 @@ impl fmt::Display for Masked<'_> {
     }
 }
 
-/// Whether a terminal shows the character as itself: no control, and nothing that turns, hides or joins text.
+/// Whether a terminal prints the character as it is: no control character, and none that reverses, hides or combines text.
 fn is_plain(c: char) -> bool {
     matches!(c, '"' | '\'' | '\\') || c.escape_debug().eq([c])
 }
 
-/// Text out of a row, as it may reach a terminal: what is not plain is spelled out.
+/// Text from a row, safe for a terminal: characters that are not plain are escaped.
 pub fn plain(text: &str) -> String {
     let spelled = |c: char| if is_plain(c) { c.to_string() } else { c.escape_debug().to_string() };
     text.chars().map(spelled).collect()

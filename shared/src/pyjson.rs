@@ -1,7 +1,7 @@
 //! JSON spelled exactly as Python's `json.dumps` spells it with its defaults.
 //!
-//! ActingWeb's compare-and-swap sends back `json.dumps(json.loads(stored))` as its condition: a row in any other spelling
-//! can never be consumed. What this project writes as `data` therefore goes through here, and nothing rewrites `data`.
+//! ActingWeb's compare-and-swap uses `json.dumps(json.loads(stored))` as its condition: a row in any other spelling can never
+//! be consumed. All `data` that this project writes is therefore serialized here, and existing `data` is never rewritten.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use serde_json::ser::{Formatter, Serializer};
 /// `json.dumps(value)`.
 pub fn dumps(value: &Value) -> String {
     let mut out = Vec::new();
-    // Writing a `Value` into memory has no way to fail: its keys are strings and its numbers are finite.
+    // Writing a `Value` into memory cannot fail: its keys are strings and its numbers are finite.
     let written = value.serialize(&mut Serializer::with_formatter(&mut out, Python));
     debug_assert!(written.is_ok());
     String::from_utf8(out).unwrap_or_default()
@@ -33,7 +33,7 @@ impl Formatter for Python {
         out.write_all(b": ")
     }
 
-    /// ASCII only: what is not between space and `~` is escaped, beyond the basic plane as a surrogate pair.
+    /// ASCII only: everything outside space to `~` is escaped, beyond the basic plane as a surrogate pair.
     fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
         let mut units = [0; 2];
         for c in fragment.chars() {
@@ -48,7 +48,7 @@ impl Formatter for Python {
         Ok(())
     }
 
-    /// `repr(float)`: the shortest digits, an exponent from 1e16 up and below 1e-4, of two digits at least, signed.
+    /// `repr(float)`: the shortest digits, with a signed exponent of at least two digits from 1e16 up and below 1e-4.
     fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
         let scientific = format!("{value:e}");
         let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

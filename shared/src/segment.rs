@@ -1,12 +1,12 @@
-//! A segment: one of several parts of a job's rows that can be worked on side by side.
+//! A segment: one of several parts of a job's rows that can be processed concurrently.
 //!
-//! Of the whole table it is a segment of DynamoDB's Scan. The system actors' rows are one item collection, which a Scan
-//! does not cut: there it is a range of names, the same share of every bucket, chosen from the characters that the library
-//! makes names of. Names of other characters are in the one or the other range as well, so nothing is left out.
+//! For the whole table, it is a segment of DynamoDB's Scan. The system actors' rows are one item collection, which a Scan does
+//! not divide: there it is a range of names, an equal share of every bucket, based on the characters that the library uses in
+//! names. Names with other characters fall into one of the ranges too, so no row is missed.
 
 use crate::bucket::Names;
 
-/// Segment `number`, from 0, of `of`.
+/// Segment `number`, counted from 0, of `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     number: u16,
@@ -14,25 +14,24 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// As many as two characters of the smallest alphabet tell apart with some to spare, and as one answer has room for.
+    /// Far fewer than the 256 that two hexadecimal digits distinguish, and few enough for one answer to report them all.
     pub const MOST: u16 = 64;
 
     pub fn new(number: u16, of: u16) -> Option<Self> {
         (number < of && of <= Self::MOST).then_some(Self { number, of })
     }
 
-    /// As DynamoDB's Scan counts them.
+    /// `Segment` and `TotalSegments` of a DynamoDB Scan.
     pub fn of_scan(self) -> (i32, i32) {
         (self.number.into(), self.of.into())
     }
 
-    /// The names of a bucket that are in this segment: those after the first, up to and with the second. Without the first
-    /// from the beginning, without the second to the end.
+    /// The range of a bucket's names in this segment: from the first, exclusive, to the second, inclusive. `None` is unbounded.
     pub fn range(self, names: Names) -> (Option<String>, Option<String>) {
         (self.boundary(self.number, names), self.boundary(self.number + 1, names))
     }
 
-    /// Between segment `number - 1` and segment `number`: two characters behind the prefix.
+    /// The boundary between segments `number - 1` and `number`: the prefix and two characters.
     fn boundary(self, number: u16, names: Names) -> Option<String> {
         if number == 0 || number == self.of {
             return None;
@@ -49,7 +48,7 @@ mod tests {
     use super::Segment;
     use crate::bucket::{BUCKETS, Names};
 
-    /// How many of the segments hold the name.
+    /// The number of segments that contain the name.
     fn holders(name: &str, names: Names, of: u16) -> usize {
         let segments = (0..of).filter_map(|number| Segment::new(number, of));
         let holds = |segment: &Segment| {

@@ -1,6 +1,6 @@
 //! Time as the table stores it: whole seconds since 1970.
 //!
-//! `now` is taken once per run, at the edge, and passed in; nothing in this crate's decisions looks at a clock.
+//! `now` is taken once per run, at the edge, and passed in; no decision reads a clock.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ impl EpochSeconds {
         self.0
     }
 
-    /// Saturates: a field at the edge of 64 bits stays on its side of `now` instead of wrapping to the other.
+    /// Saturates: an extreme value stays on its side of `now` instead of wrapping around.
     pub const fn plus(self, seconds: i64) -> Self {
         Self(self.0.saturating_add(seconds))
     }
@@ -31,7 +31,7 @@ impl EpochSeconds {
 /// The first second of the year 10000.
 const FIVE_DIGIT_YEARS: i64 = 253_402_300_800;
 
-/// A moment as people write it, in UTC: `2027-01-15 08:00:00 UTC`.
+/// Formats a time in UTC: `2027-01-15 08:00:00 UTC`.
 pub struct Utc(pub EpochSeconds);
 
 impl fmt::Display for Utc {
@@ -41,7 +41,7 @@ impl fmt::Display for Utc {
             return f.write_str(if seconds < 0 { "before 1970" } else { "after the year 9999" });
         }
         let (days, rest) = (seconds / 86_400, seconds % 86_400);
-        // Years that begin in March: the leap day is the last one, and the months before it have a pattern.
+        // Years start in March: the leap day is the last day, and the lengths of the months follow a pattern.
         let since_march_0000 = days + 719_468;
         let (era, day_of_era) = (since_march_0000 / 146_097, since_march_0000 % 146_097);
         let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

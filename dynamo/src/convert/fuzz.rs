@@ -1,4 +1,4 @@
-//! Any item: mutations of a corpus of items (`items.txt`, one a line, as DynamoDB spells them), and values of every type at random.
+//! Fuzzes the conversion with mutations of a corpus (`items.txt`, one item per line, in DynamoDB's JSON) and with random items.
 
 use std::collections::HashMap;
 
@@ -15,9 +15,9 @@ use shared::row::{Raw, Row};
 use shared::time::EpochSeconds;
 use shared::{backfill, cascade, integrity};
 
-/// In every name and every text that is made at random. No part of it may be shown.
+/// Part of every random name and text. It must not be shown.
 const SECRET: &str = "Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
-/// As deep as DynamoDB lets values be nested.
+/// DynamoDB's limit on nesting.
 const DEEPEST: u8 = 32;
 
 #[test]
@@ -54,7 +54,7 @@ fn any_item_is_a_row_that_loses_nothing_and_shows_nothing() {
     fuzz.end();
 }
 
-/// One item, as a row: its keys and every value that a condition is made of come back as they were.
+/// Converts an item to a row: its keys and every value in a condition must convert back unchanged.
 fn hold(item: &Item) -> Option<Row> {
     let Some(row) = to_row(item.clone()) else {
         let is_text = |name| matches!(item.get(name), Some(AttributeValue::S(_)));
@@ -77,12 +77,12 @@ fn hold(item: &Item) -> Option<Row> {
     Some(row)
 }
 
-/// Whether more of the secret is shown than the few characters by which it is recognized.
+/// Whether more of the secret is shown than a mask shows.
 fn shows(text: &str) -> bool {
     SECRET.as_bytes().windows(7).any(|part| text.as_bytes().windows(7).any(|shown| shown == part))
 }
 
-/// No decision panics, whatever a row holds and whenever it is.
+/// No decision panics, whatever the row contains and whatever the time.
 fn judged(row: &Row) {
     let policies = [Policy::default(), Policy { retire: Some(7 * 86_400), remove_legacy: true, ..Policy::default() }];
     for now in [i64::MIN, 0, 2_400_000_000, i64::MAX].map(EpochSeconds::new) {
@@ -102,7 +102,7 @@ fn judged(row: &Row) {
     }
 }
 
-/// A condition on what was read holds for no other value.
+/// Two values are equal after the conversion only if they were equal before.
 fn told_apart(one: &Item, other: &Item) {
     for name in [BUCKET, DATA, TTL, RETIRED] {
         let raw = |item: &Item| item.get(name).cloned().map_or(Raw::Absent, to_raw);
@@ -110,7 +110,7 @@ fn told_apart(one: &Item, other: &Item) {
     }
 }
 
-/// An item as DynamoDB spells it in JSON; `None` when it is none.
+/// Parses an item in DynamoDB's JSON; `None` if it is not one.
 fn read(text: &str) -> Option<Item> {
     let Value::Object(attributes) = serde_json::from_str(text).ok()? else { return None };
     attributes.iter().map(|(name, value)| Some((name.clone(), read_value(value)?))).collect()
@@ -138,7 +138,7 @@ fn read_value(value: &Value) -> Option<AttributeValue> {
     })
 }
 
-/// Any of the attributes, each of any type; as often as not an item that the table can hold.
+/// Any of the attributes, each of any type; about half of the items could be in the table.
 fn random_item(random: &mut Rng) -> Item {
     let mut item = HashMap::new();
     let bucket = &shared::bucket::BUCKETS[random.usize(..shared::bucket::BUCKETS.len())];
@@ -162,7 +162,7 @@ fn random_item(random: &mut Rng) -> Item {
 }
 
 fn random_text(random: &mut Rng) -> String {
-    // Now and then longer than a key, and than all of an item, may be.
+    // Occasionally longer than a key or an item may be.
     let length = if random.u16(..) == 0 { 410_000 } else { usize::from(random.u16(..)) >> random.u8(4..16) };
     let head: String = (0..random.usize(..4)).map(|_| random.char(..)).collect();
     format!("{head}{}{SECRET}", "y".repeat(length))
@@ -188,7 +188,7 @@ fn random_value(random: &mut Rng, depth: u8) -> AttributeValue {
         5 => AttributeValue::Ss((0..some).map(|_| random_text(random)).collect()),
         6 => AttributeValue::Ns((0..some).map(|_| random_digits(random)).collect()),
         7 => AttributeValue::Bs((0..some).map(|_| bytes(random)).collect()),
-        // One branch goes on to the bottom, the others end soon.
+        // Only the first branch is deep.
         8 | 9 => {
             AttributeValue::L((0..some).map(|nth| random_value(random, if nth == 0 { depth - 1 } else { 0 })).collect())
         }

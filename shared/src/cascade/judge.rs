@@ -7,9 +7,9 @@ use crate::integrity::{self, Lookup, Referrers};
 use crate::row::{Row, RowKey};
 use crate::time::EpochSeconds;
 
-/// An index row of the token's name, by what was under the token's own key **afterwards**: a token is written before its
-/// index row, so an index row that was seen first and then leads nowhere is never half of a token that is being written.
-/// `None` cannot be judged now.
+/// Judges an index row with the token's name. `target` must be read **after** the index row: a token is written before its
+/// index row, so an index row whose target is then absent never belongs to a token that is being written. `None` if it cannot
+/// be judged now.
 pub fn index_row(row: &Row, index: &Bucket, token: &RowKey, target: &Lookup) -> Option<Verdict> {
     if !row.is_of(index) {
         return Some(Verdict::Keep(KeepReason::Foreign));
@@ -18,14 +18,14 @@ pub fn index_row(row: &Row, index: &Bucket, token: &RowKey, target: &Lookup) -> 
         (None, _) => Verdict::Keep(KeepReason::Malformed),
         (Some(points_at), _) if points_at != *token => Verdict::Keep(KeepReason::Elsewhere),
         (Some(_), Lookup::Unread) => return None,
-        // The token was written again: it and its dependent rows are left alone.
+        // The token was written again: it and its dependent rows are kept.
         (Some(_), Lookup::Found(_)) => Verdict::Keep(KeepReason::TargetKept),
         (Some(_), Lookup::Absent) => Verdict::Delete(DeleteReason::Dangling),
     })
 }
 
-/// The provider row that the token named. Its TTL alone does not end it here, as it does in the other runs: while a row
-/// that is not dead names it, it is that row's, and DynamoDB's. `None` cannot be judged without more looking.
+/// Judges the provider row that the token named. Unlike in the other jobs, a past TTL alone does not delete it: while a row
+/// that is not dead names it, it is left to DynamoDB. `None` if it cannot be judged without more reads.
 pub fn provider_row(
     row: &Row,
     target: &Lookup,
@@ -36,7 +36,7 @@ pub fn provider_row(
     if !row.is_of(bucket::provider()) {
         return Some(Verdict::Keep(KeepReason::Foreign));
     }
-    // The token that was removed was hours old. A provider row that is not was written again, and its referrer is to come.
+    // The removed token was hours old. A younger provider row was written again, and its referrer may follow.
     let young = integrity::provider_age(row, now).is_some_and(|age| age <= policy.grace);
     Some(match (target, referrers) {
         (Lookup::Unread, _) => return None,
@@ -47,13 +47,13 @@ pub fn provider_row(
     })
 }
 
-/// [`index_row`], with the row handed on.
+/// [`index_row`], returned with the row.
 pub fn condemn_index(row: Row, index: &'static Bucket, token: &RowKey, target: &Lookup) -> Judged {
     let verdict = index_row(&row, index, token, target);
     Judged::new(row, index, verdict)
 }
 
-/// [`provider_row`], with the row handed on.
+/// [`provider_row`], returned with the row.
 pub fn condemn_provider(row: Row, target: &Lookup, referrers: Referrers, now: EpochSeconds, policy: &Policy) -> Judged {
     let verdict = provider_row(&row, target, referrers, now, policy);
     Judged::new(row, bucket::provider(), verdict)
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Its age is that of its TTL, which the library sets two hours ahead.
+    /// The age of a provider row follows from its TTL, which the library sets two hours ahead.
     #[test]
     fn only_a_provider_row_that_is_not_young_and_that_nothing_names_goes() {
         let aged = |age: i64| Row {

@@ -1,4 +1,4 @@
-//! What depends on a token that the table's TTL removed.
+//! Rows that depended on a token that the table's TTL removed.
 
 mod judge;
 mod record;

@@ -1,6 +1,6 @@
 //! Records of the table's stream, read one at a time. Pure, no I/O.
 //!
-//! Not read with `aws_lambda_events`: its types read a batch as a whole, so one malformed record would fail all of them, at
+//! `aws_lambda_events` is not used: it deserializes a batch as a whole, so one malformed record would fail all of them, on
 //! every retry, until the shard's records expire. It would also add `chrono` and `serde_dynamo` for two strings of a row.
 
 use serde_json::Value;
@@ -10,17 +10,17 @@ use crate::index;
 use crate::integrity;
 use crate::row::{Raw, Row, RowKey};
 
-/// Who removes rows whose TTL is past.
+/// The identity under which DynamoDB removes rows whose TTL is past.
 const TTL_SERVICE: (&str, &str) = ("Service", "dynamodb.amazonaws.com");
 
 /// A token row that TTL removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedToken {
-    /// What the record is reported by if it has to come again.
+    /// Identifies the record if it has to be retried.
     pub sequence: String,
     pub token: RowKey,
     pub bucket: &'static Bucket,
-    /// The provider row that it named.
+    /// The provider row that the token named.
     pub provider: Option<RowKey>,
 }
 
@@ -30,25 +30,25 @@ impl RemovedToken {
     }
 }
 
-/// What a record is.
+/// A parsed stream record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     RemovedToken(RemovedToken),
     Ignored(Ignored),
-    /// Not a record that a stream sends.
+    /// A malformed stream record.
     Malformed,
 }
 
-/// Why a record is ignored. The mapping's filter should have dropped it.
+/// Why a record is ignored. The event source mapping's filter should have dropped it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// A row was written, not removed.
     NotRemoved,
-    /// The application, an operator or the janitor removed it, and the dependent rows with it.
+    /// Removed by the application, an operator or the janitor, with its dependent rows.
     NotByTtl,
-    /// Nothing hangs on rows of its bucket, or it is nobody's.
+    /// No rows depend on rows of its bucket, or its bucket is unknown.
     NothingHangsOnIt,
-    /// Of another table than the one that this function cleans.
+    /// From a table other than the one that this function cleans.
     OtherTable,
 }
 
@@ -69,7 +69,7 @@ pub fn read(record: &Value, table: &str) -> Record {
         return Record::Ignored(Ignored::OtherTable);
     }
     let (change, image) = (&record["dynamodb"], &record["dynamodb"]["OldImage"]);
-    // Without a sequence number it could not be reported; without the image nobody knows what it was.
+    // Without a sequence number it could not be reported; without the image the row is unknown.
     let (Some(sequence), Some(row)) = (text(&change["SequenceNumber"]), to_row(&change["Keys"], image)) else {
         return Record::Malformed;
     };
@@ -87,7 +87,7 @@ fn is_stream_of(arn: &str, table: &str) -> bool {
     arn.split('/').nth(1) == Some(table)
 }
 
-/// The row as it was. Its key is in the record twice, and has to be the same.
+/// The removed row. Its key is in the record twice, and both must be equal.
 fn to_row(keys: &Value, image: &Value) -> Option<Row> {
     let text = |of: &Value, name: &str| of[name]["S"].as_str().map(str::to_owned);
     let key = RowKey::new(text(keys, "id")?, text(keys, "bucket_name")?);

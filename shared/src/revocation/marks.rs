@@ -1,14 +1,13 @@
-//! What a row says of whom it belongs to, and of the rows that it is linked with.
+//! The fields of a row that say whose it is and which rows it is linked to.
 
 use crate::bucket::{Bucket, Family, Rule};
 use crate::row::{Members, Row};
 
-/// What a row is to a revocation, in the order in which they go.
+/// The kinds of rows that a revocation deletes, in the order of the deletes.
 ///
-/// Index rows first: without them no token of an MCP client can be found, so all of them stop working. Then what works
-/// without an index row: sessions, which are found by the tokens that they name, then those tokens. What is left works
-/// no more; provider rows go before the tokens that name them, so that every half-done state is found again from what is
-/// left of it.
+/// Index rows come first: without them no MCP token can be looked up, so all of them stop working. Then rows that work without
+/// an index row: sessions, which are found by the tokens that they name, then those tokens. The remaining rows no longer work.
+/// Provider rows come before the tokens that name them, so that after an interruption the remaining rows can still be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Index,
@@ -38,24 +37,23 @@ pub(super) struct Marks {
     pub(super) actor: Option<String>,
     pub(super) client: Option<String>,
     pub(super) chain: Option<String>,
-    /// The access token that a refresh token was issued with, or that a session hands out.
+    /// The access token that a refresh token was issued with, or that a session passes to the SPA.
     pub(super) access_token: Option<String>,
-    /// The refresh token that a session hands out.
+    /// The refresh token that a session passes to the SPA.
     pub(super) refresh_token: Option<String>,
-    /// An access token's own id, or that of the one which a refresh token was issued with: all that links the two before
-    /// ActingWeb 3.15.
+    /// The id of an access token, or of the one that a refresh token was issued with: their only link before ActingWeb 3.15.
     pub(super) token_id: Option<String>,
     /// The name of the provider row.
     pub(super) provider: Option<String>,
 }
 
 impl Marks {
-    /// `None` when Python would not read `data` as an object: then nobody knows whose row it is.
+    /// `None` when Python would not read `data` as an object: then it is unknown whose row it is.
     pub(super) fn read(row: &Row, kind: Kind) -> Option<Self> {
         let fields = Members::read(row.data.text()?)?;
         Some(match kind {
-            // A session that waits for the SPA names its actor in its `token_data`; one in the middle of a sign-in has the
-            // provider's answer there, and belongs to nobody yet.
+            // A session that waits for the SPA names its actor in `token_data`. During a sign-in, `token_data` is the
+            // provider's answer, and the session has no actor yet.
             Kind::Session => match fields.raw("token_data").and_then(Members::read) {
                 Some(inner) => Self {
                     actor: inner.text("actor_id"),
@@ -91,7 +89,7 @@ mod tests {
         Marks::read(&row, kind)
     }
 
-    /// The application accepts a token in such a row, so a revocation that cannot read it leaves a live token behind.
+    /// The application accepts a token in such a row, so a revocation that cannot read the row would miss a live token.
     #[test]
     fn reads_every_data_that_python_reads() {
         let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));

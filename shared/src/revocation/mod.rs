@@ -1,5 +1,5 @@
-//! Which rows a revocation claims: every row of an actor, a client, a chain or a token, live or not. Pure decisions, as in
-//! `expiry`, but by whom a row belongs to instead of its age. Only a [`Selection`] makes a [`Revoked`].
+//! Which rows a revocation claims: every row of an actor, a client, a chain or a token, live or not. Pure, as in `expiry`, but
+//! decided by whose row it is, not by its age. Only a [`Selection`] creates a [`Revoked`].
 
 mod marks;
 mod revoked;
@@ -24,7 +24,7 @@ pub enum Selector {
     Actor(String),
     Client {
         id: String,
-        /// Its record and its index rows as well.
+        /// Whether to include its record and its index rows.
         and_record: bool,
     },
     Chain(String),
@@ -61,19 +61,19 @@ impl From<bool> for Belongs {
     }
 }
 
-/// The row's kind and name; `None` for a row that is not the bucket's, or that a revocation never touches.
+/// The row's kind and name; `None` for a row of another bucket, or a bucket that a revocation never touches.
 fn kind_and_name<'r>(row: &'r Row, bucket: &Bucket) -> Option<(Kind, &'r str)> {
     kind(bucket).zip(row.name_in(bucket)).filter(|_| row.is_of(bucket))
 }
 
-/// Whether the row belongs to the selector by what is in it, without the rows that lead to it.
+/// Whether the row belongs to the selector by its own contents, without links from other rows.
 pub fn belongs(row: &Row, bucket: &Bucket, selector: &Selector) -> Belongs {
     let Some((kind, name)) = kind_and_name(row, bucket) else { return Belongs::No };
     let says = |it: &dyn Fn(&Marks) -> bool| {
         Marks::read(row, kind).map_or(Belongs::Unreadable, |marks| Belongs::from(it(&marks)))
     };
     match (selector, kind) {
-        // The partition decides, whatever is in the row.
+        // The partition key decides, whatever the row contains.
         (Selector::Actor(id), Kind::Token | Kind::Provider) => (row.key.owner == *id).into(),
         (Selector::Actor(id), Kind::Session | Kind::Spa) => says(&|marks| marks.actor.as_ref() == Some(id)),
         (Selector::Actor(_), Kind::Index | Kind::Client) => Belongs::No,
@@ -87,7 +87,7 @@ pub fn belongs(row: &Row, bucket: &Bucket, selector: &Selector) -> Belongs {
         (Selector::Chain(_), Kind::Session | Kind::Provider | Kind::Index | Kind::Client) => Belongs::No,
         (Selector::Token(token), Kind::Session | Kind::Spa | Kind::Token) if name == token => Belongs::Yes,
         (Selector::Token(_), Kind::Spa) => Belongs::No,
-        // The token's own row may be gone, and the tokens issued with it still there.
+        // The token's own row may be deleted while tokens issued with it still exist.
         (Selector::Token(token), Kind::Session | Kind::Token) => {
             says(&|marks| [&marks.access_token, &marks.refresh_token].into_iter().flatten().any(|named| named == token))
         }
@@ -100,19 +100,19 @@ fn is_of_clients(index_bucket: &Bucket) -> bool {
     index::target_of(index_bucket).is_some_and(|target| kind(target) == Some(Kind::Client))
 }
 
-/// A selector, and the links that were found in rows so far: a search continues from them when the rows are deleted.
+/// A selector, and the links found in rows so far: a search can continue from them after the rows are deleted.
 #[derive(Clone)]
 pub struct Selection {
     selector: Selector,
     chains: HashSet<String>,
-    /// Owner and name of tokens, also of tokens that another row only names.
+    /// Owner and name of tokens, including tokens that are only named by another row.
     tokens: HashSet<(String, String)>,
     token_ids: HashSet<(String, String)>,
     /// Owner and name of provider rows.
     providers: BTreeSet<(String, String)>,
     /// Partitions that may hold more rows.
     owners: BTreeSet<String>,
-    /// The sessions and SPA tokens may hold more rows.
+    /// The session and SPA token buckets may hold more rows.
     in_spa: bool,
 }
 
@@ -151,7 +151,7 @@ impl Selection {
         self.providers.iter().map(|(owner, name)| (owner.as_str(), name.as_str()))
     }
 
-    /// Whether the row is claimed: by what is in it, or because a claimed row leads to it.
+    /// Whether the row is claimed: by its own contents, or because a claimed row leads to it.
     pub fn claims(&self, row: &Row, bucket: &Bucket) -> Belongs {
         match belongs(row, bucket, &self.selector) {
             Belongs::Yes => Belongs::Yes,
@@ -160,7 +160,7 @@ impl Selection {
         }
     }
 
-    /// Whether an actor is revoked and this session may become that actor's: its sign-in is not finished.
+    /// Whether this session may become the revoked actor's, because its sign-in is not finished.
     pub fn is_unassigned(&self, row: &Row, bucket: &Bucket) -> bool {
         matches!(self.selector, Selector::Actor(_))
             && kind_and_name(row, bucket).is_some_and(|(kind, _)| kind == Kind::Session)
@@ -181,7 +181,7 @@ impl Selection {
         }
         match self.selector {
             Selector::Chain(_) | Selector::Token(_) => {}
-            // Each of their rows names them itself, and a link must not lead to somebody else's row.
+            // Each of their rows names the actor or client itself, and a link must not lead to another's row.
             Selector::Actor(_) | Selector::Client { .. } => return false,
         }
         if self.tokens.contains(&pair(owner, name)) {
@@ -198,7 +198,7 @@ impl Selection {
             || marks.provider.is_some_and(|provider| self.providers.contains(&pair(owner, &provider)))
     }
 
-    /// Claims the row if it belongs to the selection, and follows its links. The error is never `Yes`.
+    /// Claims the row if it belongs to the selection, and records its links. The error is never `Yes`.
     pub fn take(&mut self, row: Row, bucket: &'static Bucket) -> Result<Revoked, Belongs> {
         match (self.claims(&row, bucket), kind(bucket)) {
             (Belongs::Yes, Some(kind)) => {
@@ -225,7 +225,7 @@ impl Selection {
                 }
                 return;
             }
-            // A session in the middle of a sign-in names the provider's tokens, which are not rows of this table.
+            // During a sign-in, a session names the provider's tokens, which are not rows of this table.
             Kind::Session if marks.actor.is_none() => return,
             Kind::Session | Kind::Spa => self.in_spa = true,
             Kind::Token => {

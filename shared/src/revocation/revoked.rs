@@ -7,7 +7,7 @@ use crate::integrity::pointed_actor;
 use crate::row::{Field, Fields, Row, RowKey};
 use crate::time::EpochSeconds;
 
-/// A row that a revocation claims, live or not, as it was read. Only a [`super::Selection`] makes these.
+/// A row that a revocation claims, live or not, as it was read. Only a [`super::Selection`] creates these.
 #[derive(Clone, Debug)]
 pub struct Revoked {
     row: Row,
@@ -16,13 +16,13 @@ pub struct Revoked {
     is_anchor: bool,
 }
 
-/// The state of a claimed row, for the operator who decides.
+/// The state of a claimed row, as shown to the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum State {
     Live,
-    /// A consumed refresh token: presenting it again is taken for theft.
+    /// A consumed refresh token: presenting it again is treated as theft.
     Consumed,
     Expired,
     /// Its own fields cannot be read.
@@ -56,13 +56,13 @@ impl Revoked {
         self.row.name_in(self.bucket).unwrap_or_default()
     }
 
-    /// Whether other rows are used through it. All of these are deleted before a stop is obeyed: a listed token must not keep
-    /// working because somebody stopped in between.
+    /// Whether other rows are looked up through this row. A stop takes effect only after all such rows are deleted: otherwise
+    /// some of the listed tokens would keep working.
     pub fn is_way_in(&self) -> bool {
         self.kind == Kind::Index
     }
 
-    /// The actor that the row names.
+    /// The actor that the row names or belongs to.
     pub fn actor(&self) -> Option<String> {
         match self.kind {
             Kind::Index => pointed_actor(&self.row.data),
@@ -71,8 +71,8 @@ impl Revoked {
         }
     }
 
-    /// The row's place in the order of the deletes. Rows that the selector finds by themselves come last: then a run after an
-    /// incomplete one still finds everything that is left.
+    /// The row's place in the order of the deletes. Rows that the selector finds directly come last, so that a run after an
+    /// incomplete one still finds the remaining rows.
     pub fn turn(&self) -> (bool, Kind) {
         (self.is_anchor, self.kind)
     }

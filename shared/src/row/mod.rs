@@ -9,7 +9,7 @@ use crate::bucket::{self, Bucket};
 use crate::mask::Masked;
 use crate::time::EpochSeconds;
 
-/// An attribute exactly as stored. Anything can be in a table; every type can be compared when it is deleted.
+/// An attribute exactly as stored. A row can hold any type, and every type can be compared in the condition of a delete.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Raw {
     Absent,
@@ -25,7 +25,7 @@ pub enum Raw {
     BytesSet(Vec<Vec<u8>>),
 }
 
-/// Its kind only: what is in it may be a secret.
+/// Only the type: the value may be a secret.
 impl std::fmt::Debug for Raw {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -63,7 +63,7 @@ impl RowKey {
         Self { owner: owner.into(), sort: sort.into() }
     }
 
-    /// Whether DynamoDB can hold a row under this key. Names come out of rows, and a row can hold anything.
+    /// Whether DynamoDB can store this key. Names are read from rows, which can contain anything.
     pub fn is_storable(&self) -> bool {
         (1..=2_048).contains(&self.owner.len()) && (1..=1_024).contains(&self.sort.len())
     }
@@ -73,7 +73,7 @@ impl RowKey {
         Self::new(owner, bucket.sort_key(name))
     }
 
-    /// The row's name in `bucket`; `None` when the key is not one of that bucket's.
+    /// The row's name in `bucket`; `None` for a key of another bucket.
     pub fn name_in(&self, bucket: &Bucket) -> Option<&str> {
         self.sort.strip_prefix(bucket.name)?.strip_prefix(':')
     }
@@ -91,11 +91,11 @@ pub struct Row {
     pub key: RowKey,
     pub bucket: Raw,
     pub data: Raw,
-    /// `ttl_timestamp` as it is stored: DynamoDB acts on it, and decisions read [`Row::ttl`].
+    /// `ttl_timestamp` as stored. DynamoDB acts on it; decisions read [`Row::ttl`].
     pub ttl: Raw,
-    /// `retired_from` as it is stored: `[until]` for a row that had no TTL, else `[until, had]`. See [`Row::retirement`].
+    /// `retired_from` as stored: `[until]` for a row that had no TTL, else `[until, had]`. See [`Row::retirement`].
     pub retired_from: Raw,
-    /// Size as DynamoDB counts it, for capacity that the server does not report.
+    /// Size as DynamoDB counts it, to estimate capacity that the server does not report.
     pub bytes: usize,
 }
 
@@ -106,29 +106,29 @@ impl std::fmt::Debug for Row {
 }
 
 impl Row {
-    /// The key guard: the stored `bucket` says whose row it is, because two buckets can share one `bucket_name`. A row
-    /// whose key does not begin with the bucket that it claims is nobody's.
+    /// Whether the row belongs to `bucket`, by its stored `bucket`: two buckets can have the same `bucket_name`. A row whose
+    /// key does not begin with its stored bucket belongs to none.
     pub fn is_of(&self, bucket: &Bucket) -> bool {
         bucket.owner.holds(&self.key.owner) && self.bucket.text() == Some(bucket.name) && self.name_in(bucket).is_some()
     }
 
-    /// The bucket that the row is of; `None` is an unknown row.
+    /// The row's bucket; `None` if it is unknown.
     pub fn known_bucket(&self) -> Option<&'static Bucket> {
         bucket::find(&self.key.owner, self.bucket.text()?).filter(|bucket| self.is_of(bucket))
     }
 
-    /// The row's name in `bucket`; `None` when the key is not one of that bucket's.
+    /// The row's name in `bucket`; `None` for a key of another bucket.
     pub fn name_in(&self, bucket: &Bucket) -> Option<&str> {
         self.key.name_in(bucket)
     }
 
-    /// When it was written, by its own field or by its TTL.
+    /// When the row was written, by its own field or by its TTL.
     pub fn created_at(&self, bucket: &Bucket) -> Option<EpochSeconds> {
         let own = Fields::read(&self.data).and_then(|fields| fields.created_at.value());
         own.or_else(|| bucket.created_at(self.ttl().at()?))
     }
 
-    /// The TTL that the application gave the row: retiring a row does not change how it is judged.
+    /// The TTL that the application wrote: retiring a row does not change how it is judged.
     pub fn ttl(&self) -> Ttl {
         Ttl::read(self.ttl_before())
     }
@@ -142,8 +142,8 @@ impl Row {
         self.retirement().is_some()
     }
 
-    /// The end of the row's retirement, and the raw TTL that it had before. `None` for a row that was not retired, and for one whose
-    /// TTL is another by now: the application wrote it since, perhaps in place, and it is a row like any other.
+    /// The end of the row's retirement, and its raw TTL before. `None` for a row that was not retired, and for a row whose TTL
+    /// has changed since: the application has written it, and it is no longer retired.
     pub fn retirement(&self) -> Option<(EpochSeconds, &Raw)> {
         let Raw::List(parts) = &self.retired_from else { return None };
         let (until, had) = match parts.as_slice() {
@@ -157,17 +157,17 @@ impl Row {
         }
     }
 
-    /// The raw TTL that the application gave the row.
+    /// The raw TTL that the application wrote.
     pub fn ttl_before(&self) -> &Raw {
         self.retirement().map_or(&self.ttl, |(_, had)| had)
     }
 
-    /// What writing or deleting the row costs: a unit for each kilobyte begun.
+    /// The cost of writing or deleting the row: one unit per kilobyte, rounded up.
     pub fn write_units(&self) -> u32 {
         u32::try_from(self.bytes.div_ceil(1_024).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// What is wrong with the row's TTL, so that DynamoDB never acts on it; `None` for a good one and for none.
+    /// Why DynamoDB never acts on the row's TTL; `None` for a valid or an absent TTL.
     pub fn ttl_fault(&self, now: EpochSeconds) -> Option<TtlFault> {
         let digits = match &self.ttl {
             Raw::Absent => return None,
@@ -177,7 +177,7 @@ impl Row {
         match (digits.parse::<i64>(), digits.parse::<f64>()) {
             (Ok(MILLISECONDS_FROM..), _) => Some(TtlFault::Milliseconds),
             (Ok(seconds), _) if now.get().saturating_sub(seconds) > TTL_TOO_OLD_SECONDS => Some(TtlFault::TooOld),
-            // Zero and below, for a clock that stands before 1975.
+            // Zero and below, for a clock before 1975.
             (Ok(..=0), _) => Some(TtlFault::TooOld),
             (Ok(_), _) => None,
             (Err(_), Ok(number)) if number >= 1e11 => Some(TtlFault::Milliseconds),
@@ -191,9 +191,9 @@ impl Row {
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum TtlFault {
     NotANumber,
-    /// A Number that is no whole number of seconds.
+    /// A Number that is not a whole number of seconds.
     NotWholeSeconds,
-    /// Milliseconds, or smaller still: as seconds some thousand years away.
+    /// Milliseconds or a smaller unit: as seconds, thousands of years ahead.
     Milliseconds,
     /// More than five years past.
     TooOld,
@@ -211,7 +211,7 @@ impl TtlFault {
     }
 }
 
-/// What `ttl_timestamp` says.
+/// The parsed `ttl_timestamp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
     Absent,
@@ -220,7 +220,7 @@ pub enum Ttl {
     Malformed,
 }
 
-/// A TTL seen from `now`.
+/// A TTL relative to `now`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TtlState {
@@ -230,10 +230,10 @@ pub enum TtlState {
     Malformed,
 }
 
-/// From here on a number can only be milliseconds: in seconds it is the year 5138.
+/// From this number on, a time can only be in milliseconds: in seconds it is the year 5138.
 const MILLISECONDS_FROM: i64 = 100_000_000_000;
 
-/// DynamoDB leaves rows alone whose TTL is more than five years past. Leap days are left out: the shorter span keeps more.
+/// DynamoDB keeps rows whose TTL is more than five years past. Leap days are ignored: the shorter span keeps more rows.
 pub const TTL_TOO_OLD_SECONDS: i64 = 5 * 365 * 86_400;
 
 impl Ttl {
@@ -248,7 +248,7 @@ impl Ttl {
         }
     }
 
-    /// The moment, where it does not matter why there is none.
+    /// The time, where absent and malformed make no difference.
     pub fn at(self) -> Option<EpochSeconds> {
         match self {
             Ttl::At(at) => Some(at),
@@ -267,7 +267,7 @@ impl Ttl {
     }
 }
 
-/// A field of a row's JSON. Missing and malformed are different things and stay apart.
+/// A field of a row's JSON. Missing and malformed are distinct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field<T> {
     Missing,
@@ -276,7 +276,7 @@ pub enum Field<T> {
 }
 
 impl<T> Field<T> {
-    /// The value, where it does not matter why there is none.
+    /// The value, where missing and malformed make no difference.
     pub fn value(self) -> Option<T> {
         match self {
             Field::Is(value) => Some(value),
@@ -285,32 +285,32 @@ impl<T> Field<T> {
     }
 }
 
-/// The members of a JSON object, read as Python reads them: the last of two equal keys counts, and null is as good as missing.
+/// The members of a JSON object, as Python reads them: of two equal keys the last counts, and null counts as missing.
 pub(crate) struct Members<'a>(Vec<(Cow<'a, str>, &'a str)>);
 
 impl<'a> Members<'a> {
     /// `None` when Python would not read the text as an object.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         let mut members = Vec::new();
-        // A key with half of a surrogate pair in it is no field of ours.
+        // A key with an unpaired surrogate is none of the fields read here.
         python::object(text, |key, value| members.extend(unescaped(key).map(|key| (key, value))))?;
         Some(Self(members))
     }
 
-    /// The JSON of a member.
+    /// The JSON text of a member.
     pub(crate) fn raw(&self, name: &str) -> Option<&'a str> {
         let (_, value) = self.0.iter().rfind(|(key, _)| key == name)?;
         (*value != "null").then_some(value)
     }
 
-    /// A member that is a string with something in it.
+    /// A member that is a non-empty string.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         let text: String = serde_json::from_str(self.raw(name)?).ok()?;
         (!text.is_empty()).then_some(text)
     }
 
-    /// All times are integer seconds; anything else is malformed rather than rounded. An integer beyond 64 bits is far in the
-    /// future to Python; one as far in the past is no time that anybody wrote, and proves nothing.
+    /// All times are integer seconds; anything else is malformed, not rounded. To Python, an integer beyond 64 bits is far in
+    /// the future; a negative one that large is not a real time, and proves nothing.
     fn seconds(&self, name: &str) -> Field<EpochSeconds> {
         let Some(raw) = self.raw(name) else { return Field::Missing };
         match raw.parse() {
@@ -331,7 +331,7 @@ pub struct Fields {
     pub used_at: Field<EpochSeconds>,
     /// When a replay marker was written.
     pub seen_at: Field<EpochSeconds>,
-    /// When a session was fetched, and written anew.
+    /// When a session was fetched and rewritten.
     pub retrieved_at: Field<EpochSeconds>,
     /// Name of the provider row that this row refers to.
     pub google_token_key: Option<String>,
@@ -362,7 +362,7 @@ impl Fields {
     }
 }
 
-/// A key without its quotes, its escapes resolved.
+/// Resolves the escapes in a key.
 fn unescaped(key: &str) -> Option<Cow<'_, str>> {
     if key.contains('\\') {
         serde_json::from_str(&format!("\"{key}\"")).ok().map(Cow::Owned)

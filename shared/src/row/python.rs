@@ -1,11 +1,11 @@
 //! The members of a JSON object as Python's `json.loads` reads them, because Python wrote the rows and reads them again.
 //!
-//! Python takes more than JSON allows: `NaN` and `Infinity`, any nesting, half of a surrogate pair, and of a key that is
-//! there twice the last. A row that the application reads and finds alive must not be unreadable here, or its TTL would end
-//! it. Nothing is built and nothing recurses: only the text of each member is found.
+//! Python accepts more than JSON allows: `NaN` and `Infinity`, deep nesting, an unpaired surrogate, and duplicate keys, of
+//! which the last counts. A row that the application reads as alive must be readable here too, or its TTL would decide. The
+//! parser builds no values and does not recurse: it only finds the text of each member.
 
-/// Calls `member` with the text of each key, without its quotes, and of its value. `None` when Python would not read the
-/// text, or reads it as something else than an object; then what was called before counts for nothing.
+/// Calls `member` with the text of each key, without its quotes, and of its value. `None` when Python would reject the text, or
+/// read it as something other than an object; the calls before must then be ignored.
 pub(crate) fn object<'a>(text: &'a str, mut member: impl FnMut(&'a str, &'a str)) -> Option<()> {
     let mut reader = Reader { text, at: 0 };
     reader.space();
@@ -29,7 +29,7 @@ pub(crate) fn object<'a>(text: &'a str, mut member: impl FnMut(&'a str, &'a str)
     (reader.at == text.len()).then_some(())
 }
 
-/// A place in the text, always between two characters.
+/// A position in the text, always at a character boundary.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
         self.eat_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
     }
 
-    /// A key with its colon.
+    /// Reads a key and its colon.
     fn key(&mut self) -> Option<&'a str> {
         let from = self.at + 1;
         self.string()?;
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Past one value, however deep.
+    /// Skips one value, however deeply nested.
     fn value(&mut self) -> Option<()> {
         let mut closers: Vec<u8> = Vec::new();
         loop {
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
                 }
                 _ => self.scalar()?,
             }
-            // A value has ended, and with it perhaps what it is in.
+            // A value has ended, and perhaps the arrays and objects around it.
             loop {
                 let Some(closer) = closers.last().copied() else { return Some(()) };
                 self.space();
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// In an object a key comes before the next value.
+    /// In an object, reads the key before the next value.
     fn before_next(&mut self, closer: u8) -> Option<()> {
         if closer == b'}' { self.key().map(drop) } else { Some(()) }
     }

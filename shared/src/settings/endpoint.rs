@@ -1,4 +1,4 @@
-//! Where an endpoint is, by its host. No name is looked up.
+//! Classifies an endpoint by its host, without a DNS lookup.
 
 use std::net::IpAddr;
 
@@ -31,7 +31,7 @@ pub fn reach(endpoint: &str) -> Reach {
     }
 }
 
-/// In lower case, without user, port and brackets.
+/// The host in lower case, without user, port and brackets.
 fn host(endpoint: &str) -> String {
     let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();

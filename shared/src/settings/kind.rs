@@ -1,23 +1,23 @@
-//! What a setting is: its types and their ranges.
+//! A setting, and the types and ranges of values.
 
 use serde::Serialize;
 
 use super::Purpose;
 
-/// One row of the table.
+/// One row of [`super::SETTINGS`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Setting {
     /// Also the environment variable.
     pub name: &'static str,
     /// The flag of `janitor`, then its older spellings. A setting without one is not for commands.
     pub flags: &'static [&'static str],
-    /// How help shows the flag's value.
+    /// The placeholder of the flag's value in help.
     pub value: &'static str,
     pub jobs: &'static [Purpose],
     pub kind: Kind,
     pub default: Option<&'static str>,
     pub help: &'static str,
-    /// Names that people write instead: each stops a function, with the right name in the error.
+    /// Likely wrong names: each stops a function, with the right name in the error.
     pub also_written: &'static [&'static str],
 }
 
@@ -27,7 +27,7 @@ impl Setting {
         self.name.to_lowercase()
     }
 
-    /// Whether it says where the table is or how fast it may be used: every command has such a flag.
+    /// Whether it names the table or limits the load on it: every command has these flags.
     pub fn is_common(&self) -> bool {
         self.jobs == super::ALL && !matches!(self.kind, Kind::Seconds { .. })
     }
@@ -42,7 +42,7 @@ pub enum Kind {
     Endpoint,
     /// A resource name that the template passes.
     Arn,
-    /// `true` or `false`, said where the function is set up and not by an event.
+    /// `true` or `false`, from the function's configuration only, never from an event.
     Permission,
     Choice(&'static [&'static str]),
     Flag,
@@ -57,10 +57,10 @@ pub enum Kind {
     },
 }
 
-/// Ten years: more is a typing mistake.
+/// Ten years: a larger value is a mistake.
 const MAX_SECONDS: i64 = 315_360_000;
 
-/// More is no waiting period.
+/// A larger value is a mistake.
 const MAX_DAYS: i64 = 90;
 
 impl Kind {
@@ -68,7 +68,7 @@ impl Kind {
         !matches!(self, Kind::Endpoint | Kind::Arn | Kind::Permission)
     }
 
-    /// Whether a value is in the range, and otherwise which range that is.
+    /// Checks a value; the error describes the valid range.
     pub fn check(self, value: &str) -> Result<(), String> {
         let number = |range: fn(f64) -> bool| value.parse().is_ok_and(range);
         let (ok, wanted) = match self {

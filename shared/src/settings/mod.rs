@@ -1,8 +1,7 @@
 //! Settings: one table, and how environment, event and flags become the `Settings` of one run.
 //!
-//! Strict: a setting that is unknown, malformed or out of range stops the run before its first request, with a line that
-//! names it. `kind` has the types and ranges, `names` the names that people write instead of a setting's, `endpoint` where an
-//! endpoint is.
+//! Strict: a setting that is unknown, malformed or out of range stops the run before its first request, with an error that
+//! names it. `kind` has the types and ranges, `names` detects misspelled settings, `endpoint` classifies endpoints.
 
 mod endpoint;
 mod kind;
@@ -23,7 +22,7 @@ use names::{Place, refuse_lookalikes, unknown, wrong};
 
 pub type Environment = BTreeMap<String, String>;
 
-/// Which run the settings are for: each takes only its own.
+/// Which job the settings are for: each takes only its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
@@ -51,7 +50,7 @@ const ENDING: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Metrics
 const FUNCTIONS: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Metrics, Purpose::Cascade];
 const JUDGING: &[Purpose] = &[Purpose::Cleanup, Purpose::Repair, Purpose::Cascade, Purpose::Explain];
 
-/// Every setting there is.
+/// Every setting.
 #[rustfmt::skip]
 pub const SETTINGS: &[Setting] = &[
     Setting { name: "AWS_DB_PREFIX", flags: &["prefix"], value: "PREFIX", jobs: ALL, kind: Prefix, default: None,
@@ -124,7 +123,7 @@ pub struct Settings {
     pub max_delete_share: Option<f64>,
     pub max_write_units_per_second: Option<f64>,
     pub max_read_units_per_second: Option<f64>,
-    /// How many runs share the pace: the concurrent segments of a backlog execution.
+    /// How many runs share the rate limits: the concurrent segments of a backlog execution.
     pub pace_shared_by: u16,
     pub reuse_window_seconds: i64,
     pub grace_seconds: i64,
@@ -133,7 +132,7 @@ pub struct Settings {
     pub remove_legacy: bool,
     pub scope: Scope,
     pub max_audit_units: Option<f64>,
-    /// The stream that the cascade reads, by the template.
+    /// The stream that the cascade reads, set by the template.
     pub cascade_stream: Option<String>,
 }
 
@@ -161,7 +160,7 @@ pub enum ExpiredRows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Scope {
-    /// The rows of the system actors, by Query: cheap enough for every hour.
+    /// The rows of the system actors, by Query: cheap enough to run hourly.
     System,
     /// Every row, by Scan.
     All,
@@ -190,14 +189,14 @@ pub enum ConfigError {
 }
 
 impl Settings {
-    /// The settings of a function: its environment, and the event's changes for this run. `MODE` has no default.
+    /// The settings of a function: its environment, overridden by the event. `MODE` has no default where rows are deleted.
     pub fn parse(environment: &Environment, event: &Map<String, Value>, purpose: Purpose) -> Result<Self, ConfigError> {
         refuse_lookalikes(environment, Place::Function)?;
         Given::merge(environment, event, purpose)?.read(None)
     }
 
-    /// The settings of a command: its flags, by the same keys as an event's, then the environment. Only `--apply` makes a
-    /// command delete, so `MODE` in a shell has no effect.
+    /// The settings of a command: its flags, with the keys of an event, then the environment. Only `--apply` makes a command
+    /// delete, so `MODE` in a shell has no effect.
     pub fn for_command(
         environment: &Environment,
         flags: &Map<String, Value>,
@@ -224,7 +223,7 @@ pub fn endpoint(environment: &Environment) -> Option<&str> {
     endpoints.filter_map(|setting| environment.get(setting.name)).map(|url| url.trim()).find(|url| !url.is_empty())
 }
 
-/// The values that were given, each in the range of its setting.
+/// The given values, each in the range of its setting.
 struct Given {
     values: BTreeMap<&'static str, String>,
     purpose: Purpose,
@@ -233,10 +232,10 @@ struct Given {
 impl Given {
     fn merge(environment: &Environment, overrides: &Map<String, Value>, purpose: Purpose) -> Result<Self, ConfigError> {
         let mut values = BTreeMap::new();
-        // A table in an event or a flag replaces the environment's, by whichever of its two names.
+        // A table in an event or a flag replaces the environment's, whichever of the two settings names it.
         let replaces_table = overrides.keys().any(|key| ["aws_db_prefix", "attributes_table"].contains(&key.as_str()));
         for setting in SETTINGS {
-            // An empty value is unset: templates pass parameters that were left out as empty strings.
+            // An empty value is unset: templates pass omitted parameters as empty strings.
             let value = environment.get(setting.name).map(|value| value.trim()).filter(|value| !value.is_empty());
             if let Some(value) = value.filter(|_| !(replaces_table && matches!(setting.kind, Prefix | Table))) {
                 values.insert(setting.name, value.to_owned());
@@ -289,7 +288,7 @@ impl Given {
         })
     }
 
-    /// The value that was given, or the default; nothing for a job that does not take the setting.
+    /// The given value, or the default; `None` for a job that does not take the setting.
     fn get(&self, name: &str) -> Option<&str> {
         let setting = SETTINGS.iter().find(|setting| setting.name == name)?;
         let taken = setting.jobs.contains(&self.purpose);
@@ -304,7 +303,7 @@ impl Given {
         match of_command {
             Some(mode) => Ok(mode),
             None if DELETING.contains(&self.purpose) => self.parse("MODE").ok_or(ConfigError::NoMode),
-            // The metrics job only reads; it reports on runs that delete if the stack does.
+            // The metrics job only reads; the mode tells it whether the stack deletes.
             None => Ok(self.parse("MODE").unwrap_or(Mode::DryRun)),
         }
     }

@@ -1,25 +1,26 @@
-//! Names that look like a setting's and are none, and how values are shown in errors.
+//! Names that resemble a setting's, and how values are shown in errors.
 
 use serde_json::Value;
 
 use super::{ConfigError, Environment, Kind, Purpose, SETTINGS, Setting};
 use crate::mask::Masked;
 
-/// Whose environment it is.
+/// Where the environment comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A function's: made for it, so that a name people write instead of a setting's is a mistake.
+    /// A function: its variables are meant for it, so a likely wrong name is an error.
     Function,
-    /// A shell's: `TABLE` or `PREFIX` may belong to anything, and `MODE` has no effect.
+    /// A shell: `TABLE` or `PREFIX` may belong to any program, and `MODE` has no effect.
     Shell,
 }
 
-/// A variable that shares this many letters with a setting is a typing mistake. Shorter names (`MODE`, `SCOPE`) are common words.
+/// A variable that begins with this many letters of a setting is a misspelling. Shorter names (`MODE`, `SCOPE`) are common
+/// words.
 const STEM: usize = 9;
 /// In an event, where every unknown key is an error, this many letters are enough for a suggestion.
 const EVENT_STEM: usize = 5;
 
-/// Stops at a variable that looks like a setting: otherwise the setting's default would be used silently.
+/// Rejects a variable that looks like a setting: otherwise the setting's default would be used silently.
 pub(super) fn refuse_lookalikes(environment: &Environment, place: Place) -> Result<(), ConfigError> {
     for name in environment.keys().filter(|name| SETTINGS.iter().all(|setting| setting.name != **name)) {
         let meant = match place {
@@ -33,7 +34,7 @@ pub(super) fn refuse_lookalikes(environment: &Environment, place: Place) -> Resu
     Ok(())
 }
 
-/// A key of an event, or a flag, that is no setting of this job.
+/// The error for an event key or a flag that is not a setting of this job.
 pub(super) fn unknown(key: &str, purpose: Purpose) -> ConfigError {
     let meant = same(key).or_else(|| also_written(key)).or_else(|| nearest(key, EVENT_STEM));
     let near = match meant {
@@ -50,14 +51,14 @@ pub(super) fn unknown(key: &str, purpose: Purpose) -> ConfigError {
     ConfigError::Unknown { setting: shown(key), near }
 }
 
-/// The name to write instead; `DRY_RUN` means a value as well.
+/// The name to use instead, with the value that a name such as `DRY_RUN` implies.
 fn right(name: &str, setting: &Setting) -> String {
     let choices = if let Kind::Choice(choices) = setting.kind { choices } else { &[] };
     let value = choices.iter().find(|choice| plain(choice) == plain(name));
     value.map_or_else(|| setting.name.to_owned(), |value| format!("{}={value}", setting.name))
 }
 
-/// Without case, underscores and hyphens.
+/// In lower case, without underscores and hyphens.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
 }
@@ -70,7 +71,7 @@ fn also_written(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.also_written.iter().any(|other| plain(other) == plain(name)))
 }
 
-/// The setting whose name begins most like this one. Not an endpoint: the SDK has its own variables beside those.
+/// The setting with the longest common prefix. Not an endpoint: the SDK has similar variables.
 fn nearest(name: &str, least: usize) -> Option<&'static Setting> {
     let name = plain(name);
     let common = |setting: &Setting| plain(setting.name).bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
@@ -82,9 +83,9 @@ pub(super) fn wrong(setting: &str, value: &str, problem: &str) -> ConfigError {
     ConfigError::Value { setting: setting.to_owned(), value: shown(value), problem: problem.to_owned() }
 }
 
-/// Settings are not secrets, but whatever was typed into one may be: only what looks like a setting is shown. Its words are of
-/// one kind of character each, but for a capital at the front, also joined as in `maxDeletes`, or with a digit behind them as in
-/// `key1`; the random ones of a token, or of a chain's id, are not.
+/// Settings are not secrets, but a secret may be entered as one by mistake: only text that looks like a setting is shown. Each
+/// of its words has one kind of character, apart from an initial capital; words may be joined as in `maxDeletes`, or end in a
+/// digit as in `key1`. Tokens and chain ids do not look like that.
 pub fn shown(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ');
     let of_one_kind = |word: &str| {
@@ -96,12 +97,12 @@ pub fn shown(value: &str) -> String {
             || are_joined_words(word)
     };
     let is_plain = value.len() <= 30 && value.chars().all(plain);
-    // Three characters are nobody's secret.
+    // Three characters cannot be a secret.
     let is_setting = is_plain && (value.len() < 4 || value.split(['_', '-', '.', ' ']).all(of_one_kind));
     if is_setting { value.to_owned() } else { Masked(value).to_string() }
 }
 
-/// Words of at least three letters, each but the first with a capital, and one digit at most.
+/// Words of at least three letters, capitalized except for the first, with at most one digit at the end.
 fn are_joined_words(text: &str) -> bool {
     let letters = text.strip_suffix(|c: char| c.is_ascii_digit()).unwrap_or(text);
     let starts = letters.char_indices().filter(|(i, c)| *i == 0 || c.is_ascii_uppercase()).map(|(i, _)| i);
