@@ -39,7 +39,7 @@ pub struct Found {
     pub unreadable: u64,
     /// Sessions in the middle of a sign-in, which name no actor yet. Counted when an actor is revoked.
     pub unassigned_sessions: u64,
-    /// There are more rows than [`MOST_HELD`].
+    /// The search stopped at [`MOST_HELD`] rows: there may be more.
     pub more: bool,
 }
 

@@ -23,7 +23,7 @@ use shared::time::{EpochSeconds, Utc};
 
 const NAME: &str = "pause";
 
-/// Interval between two reads of the pause during a run, equal to that of the renewals of a lease.
+/// Interval between two reads of the pause during a run, as between two renewals of its own lease.
 const LOOK: Duration = Duration::from_secs(15);
 
 /// Maximum length of the reason that is shown, in characters.
