@@ -1,6 +1,6 @@
-//! What is done with the decisions of `shared`, over small store traits. No AWS SDK.
+//! The jobs: they apply the decisions of `shared` through small store traits. No AWS SDK.
 //!
-//! Each module uses only those above it; the jobs do not use each other, except where stated.
+//! Modules above the line use only those above them. Of the jobs, only metrics, explain, restore and status use others.
 //!
 //! ```text
 //! store        ports: one trait per capability, each mirrored by an IAM action
@@ -9,17 +9,17 @@
 //! run          one run of a job: refusals, lease, deadline, cursor, state, report
 //! backlog      many runs of a job, in segments, under one lease
 //! ----------   jobs
-//! cleanup      expired rows of the system actors, and what depends on them
+//! cleanup      expired rows of the system actors, and the rows that depend on them
 //! repair       index rows and the rows behind them, over the whole table
-//! metrics      what is in the table, and whether TTL and the cleanup do their job; cannot delete
-//! cascade      what depended on a token that TTL removed, from the table's stream
+//! metrics      counts the rows of the table, and checks that TTL and the cleanup work; cannot delete
+//! cascade      rows that depended on a token that TTL removed, from the table's stream
 //! revoke       every row of an actor, a client, a chain or a token; the only job that deletes live rows
-//! clients      which clients nobody uses; for an operator, their removal
+//! clients      finds unused clients; for an operator, removes them
 //! backfill     gives rows the TTL that they should have
 //! explain      why a row is judged as it is, and what each job would do with it; cannot delete
-//! restore      puts the TTL of retired rows back
-//! status       the table, its runs and its permissions in one screen, and whether a run could work here; cannot write
-//! table_setup  makes sure that the table's TTL, and if wanted its stream, is on
+//! restore      gives retired rows the TTL that they had
+//! status       the table, its runs and its permissions on one screen; checks that a run would work; cannot write
+//! table_setup  enables the table's TTL and, on request, its stream
 //! ```
 
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]

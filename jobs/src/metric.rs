@@ -1,8 +1,8 @@
-//! What is reported to CloudWatch: six metrics, each defined once, and the embedded metric format around them.
+//! The CloudWatch metrics: six, each defined once, in the embedded metric format.
 //!
-//! A document is one line of JSON on standard output; CloudWatch makes metrics of the values that it names, and keeps the rest as fields of a
-//! log line, which Logs Insights finds. A metric costs as much as 480,000 deletes a month, a field nothing: everything but these six is a
-//! field. The alarms and the dashboard in `stack/` use these names, and a test compares the two.
+//! A document is one line of JSON on standard output. CloudWatch turns the listed values into metrics; Logs Insights
+//! can query the other fields. A metric costs as much as 480,000 deletes a month and a field nothing, so all other
+//! figures are fields. The alarms and the dashboard in `stack/` use these names, and a test compares the two.
 
 use serde_json::{Map, Value, json};
 
@@ -29,9 +29,9 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Dead rows and due index rows of the system actors that wait for a run.
+    /// Dead rows and due index rows of the system actors that are waiting for a run.
     BACKLOG = "Backlog", "Count";
-    /// For how long the row of the system actors that died first has been dead; 0 when none is.
+    /// How long the oldest dead row of the system actors has been dead; 0 if there is none.
     OLDEST_DEAD_AGE = "OldestDeadAge", "Seconds";
     /// 1 when TTL is on, or being turned on, for the right attribute.
     TTL_ON = "TtlOn", "Count";
@@ -39,11 +39,11 @@ metrics! {
     OVERDUE = "Overdue", "Count";
     /// DynamoDB's own count, up to six hours old. AWS publishes no such metric itself.
     TABLE_ROWS = "TableRows", "Count";
-    /// By one run of the cleanup or the repair. A dry run has none, nor has the cascade, which would send it in every hour.
+    /// By one run of the cleanup or the repair. Not emitted by dry runs, nor by the cascade, which would do it hourly.
     ROWS_DELETED = "RowsDeleted", "Count";
 }
 
-/// One log document: the metrics in it, and the fields around them.
+/// One log line: its metrics, and its other fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     table: String,
@@ -52,7 +52,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// `message` is what a query looks for.
+    /// Queries select documents by their `message`.
     pub fn new(table: &str, message: &str) -> Self {
         let fields = Map::from_iter([("message".to_owned(), json!(message))]);
         Self { table: table.to_owned(), values: Vec::new(), fields }
@@ -69,7 +69,7 @@ impl Document {
         self
     }
 
-    /// The line for CloudWatch. `request_id` is the invocation's, as on every log line.
+    /// The line for CloudWatch. `request_id` identifies the invocation, as on every log line.
     pub fn to_json(&self, now: EpochSeconds, request_id: Option<&str>) -> Value {
         let metrics: Vec<Value> =
             self.values.iter().map(|(metric, _)| json!({"Name": metric.name, "Unit": metric.unit})).collect();

@@ -1,7 +1,7 @@
 //! Sets the missing `ttl_timestamp` of rows that were written before ActingWeb 3.7.4, or consumed by a release that dropped
 //! it. Nothing else of a row is changed, no row is created, and a row that changes in the meantime is left alone.
 //!
-//! The table is read by Scan, in segments; rows are streamed, so memory stays flat.
+//! The table is read by Scan, in segments; rows are streamed, so memory use is constant.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -41,7 +41,7 @@ pub struct Counts {
     pub skipped: u64,
 }
 
-/// How a backfill ended. The names are those in the report.
+/// How a backfill ended. The report uses these names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Ended {
@@ -58,7 +58,7 @@ pub enum Ended {
 #[derive(Clone, Debug, Default)]
 pub struct Backfilled {
     pub buckets: BTreeMap<&'static str, Counts>,
-    /// Write units that the rows with a TTL to set cost, by their sizes.
+    /// Write units needed to set the TTLs, by the sizes of the rows.
     pub write_units: u64,
     pub ended: Ended,
 }
@@ -121,7 +121,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         *ended != Ended::Through
     }
 
-    /// The first fault is reported; it outweighs the deadline.
+    /// The first fault is reported; it takes precedence over the deadline.
     fn end(&self, error: StoreError) {
         let ended = &mut self.done.borrow_mut().ended;
         match (&*ended, error) {
@@ -170,7 +170,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         }
     }
 
-    /// Index rows, by their targets, which are read in batches.
+    /// Plans index rows by their targets, which are read in batches.
     async fn ask_targets(&self, pointers: Vec<(Row, &'static Bucket, RowKey)>, dated: &mut Vec<Dated>) -> Result<()> {
         let keys: Vec<RowKey> = pointers.iter().map(|(_, _, target)| target.clone()).collect();
         let targets = if keys.is_empty() { Vec::new() } else { self.store.get_consistent(&keys).await? };
@@ -180,7 +180,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         Ok(())
     }
 
-    /// Provider rows, by the tokens of their actor: an actor is read once for all of its provider rows on the page.
+    /// Plans provider rows by the tokens of their actor, which is read once for all of its provider rows on the page.
     async fn ask_referrers(&self, providers: Vec<Row>, dated: &mut Vec<Dated>) -> Result<()> {
         let mut by_actor: HashMap<String, Vec<Row>> = HashMap::new();
         for row in providers {
@@ -211,7 +211,6 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         while let Some(rows) = pages.try_next().await? {
             for row in &rows {
                 for (written, name) in written.iter_mut().zip(&names) {
-                    // The earliest one.
                     *written = written.iter().copied().chain(written_with(row, name)).min();
                 }
             }
@@ -261,8 +260,8 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
     }
 }
 
-/// When the row ends by its own fields, an index row by those of the row that it leads to; `None` for one that has no end
-/// of its own. An error is not the same as no end. A TTL that an operator sets is compared with it.
+/// When the row expires by its own fields, or an index row by those of its target; `None` if it never does. An
+/// operator's TTL is compared with it.
 pub async fn own_end<S: ReadRows>(store: &S, row: &Row, bucket: &Bucket) -> Result<Option<EpochSeconds>> {
     let Some(target) = integrity::target_key(row, bucket) else { return Ok(end_by_fields(row, bucket)) };
     match store.get_consistent(&[target]).await?.pop() {
@@ -272,7 +271,7 @@ pub async fn own_end<S: ReadRows>(store: &S, row: &Row, bucket: &Bucket) -> Resu
     }
 }
 
-/// A TTL before this takes a live row, or a consumed one that still watches for theft.
+/// An earlier TTL would remove a live row, or a consumed refresh token that is still a tripwire.
 fn end_by_fields(row: &Row, bucket: &Bucket) -> Option<EpochSeconds> {
     Fields::read(&row.data)?;
     expiry::dead_from(&Row { ttl: Raw::Absent, retired_from: Raw::Absent, ..row.clone() }, bucket, &Policy::default())

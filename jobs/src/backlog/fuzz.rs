@@ -1,4 +1,4 @@
-//! Any event of an execution: mutations of a corpus (`events.txt`, one a line).
+//! Events of an execution: mutations of a corpus (`events.txt`, one per line).
 
 use model::mutate::{Corpus, Fuzz};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use shared::settings::Mode;
 use super::{Request, SegmentRun, parse};
 use crate::cleanup::Cleanup;
 
-/// Whatever an event holds, no step is of a segment that is none, and no text of it reaches an answer but names that are known.
+/// Whatever an event contains, every step has a valid segment, and only known names from the event reach an answer.
 #[test]
 fn any_event_is_a_step_of_an_execution_or_refused() {
     let fuzz = Fuzz::start("events of an execution", 20_000);

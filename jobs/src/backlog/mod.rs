@@ -1,7 +1,7 @@
 //! A backlog execution: many runs of a job, one after another in each of many segments, under one lease.
 //!
-//! The state machine that drives it (`template.yaml`) knows no row and no cursor: it sends `start`, sends each `next` back
-//! until there is none, and sends the segments' results with `finish`.
+//! The state machine that drives it (`stack/backlog.asl.json`) does not interpret rows or cursors: it sends `start`,
+//! sends each `next` back until there is none, and sends the segments' results with `finish`.
 
 mod segment_run;
 mod steps;
@@ -16,7 +16,7 @@ pub use segment_run::SegmentRun;
 use shared::settings::{ConfigError, Mode, shown};
 pub use steps::{finish, run_segment, start};
 
-/// The settings that an event brings.
+/// The settings in an event.
 pub type Overrides = Map<String, Value>;
 
 /// What an event requests from a function whose job can run as a backlog execution.
@@ -33,10 +33,10 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
-    /// The execution's name, which the lease holds.
+    /// The execution's name or ARN, which is the holder in the lease.
     pub lease: String,
     pub input: Input,
-    /// How many runs the function may have at a time, if that is limited.
+    /// How many segments may run concurrently, if that is limited.
     #[serde(default)]
     pub max_concurrency: Option<u16>,
 }
@@ -270,8 +270,8 @@ impl Finish {
     }
 }
 
-/// An execution is shown in logs and stored: only the characters that Step Functions allows. Its ARN identifies it; other
-/// state machines may have executions of the same name.
+/// An execution is logged and stored, so only the characters that Step Functions allows are accepted. Its ARN
+/// identifies it; other state machines may have executions of the same name.
 fn check_lease(lease: &str) -> Result<(), String> {
     let plain = |part: &str| {
         (1..=80).contains(&part.len())
@@ -481,7 +481,7 @@ mod tests {
             json!({"finish": {"started": started(), "segments": [secret]}}),
         ] {
             let error = parse(event.clone()).expect_err(&event.to_string()).to_string();
-            // No more of it than the mask shows.
+            // No more of it than the mask allows.
             assert!(!error.contains(&secret[..7]), "{error}");
         }
     }

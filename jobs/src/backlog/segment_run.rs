@@ -11,13 +11,13 @@ use crate::run::report::{Outcome, RunReport, Totals};
 use shared::bucket::BUCKETS;
 use shared::segment::Segment;
 
-/// A segment, how far it has come, and its totals so far.
+/// A segment, its progress and its totals so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SegmentRun {
     pub index: u16,
     pub count: u16,
-    /// How many segments run at a time: they share the pace.
+    /// How many segments run concurrently: they share the pace.
     pub concurrency: Option<u16>,
     /// The lease that the segments of one execution share; without it a run acquires one of its own.
     pub lease: Option<String>,
@@ -52,7 +52,7 @@ impl SegmentRun {
         self.segment().map(drop)
     }
 
-    /// No more runs share the pace than there are segments.
+    /// Limits the concurrency to the number of segments.
     pub fn sharing(self) -> Self {
         let concurrency = self.concurrency.map(|runs| runs.min(self.count));
         Self { concurrency, ..self }
@@ -62,7 +62,7 @@ impl SegmentRun {
         let mut totals = self.totals.clone();
         totals.add(&Totals::of(report));
         let paused = report.outcome == Outcome::Paused;
-        // A run that did not start says nothing of where to continue.
+        // A run that did not start has no cursor: the last one is kept.
         let cursor = report.next.clone().or_else(|| paused.then(|| self.cursor.clone()));
         Self { done: cursor.is_none(), cursor: cursor.unwrap_or_default(), paused, totals, ..self.clone() }
     }

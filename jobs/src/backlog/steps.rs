@@ -44,7 +44,7 @@ pub async fn run_segment<S: Store, J: WalkRows<S>>(
     };
     refuse_max_deletes(settings)?;
     let mut run = Run::open(store, job, settings, clock, segment).await?;
-    // The first step has checked the share; a dry execution holds no lease that says so, and deletes nothing.
+    // The first step has checked the share. A dry execution has no lease that records this, but deletes nothing.
     run.share_is_checked = true;
     if settings.mode == Mode::DryRun {
         return run.walk().await;
@@ -96,12 +96,12 @@ pub(super) fn state_after(state: &JobState, finish: &Finish) -> Option<JobState>
     Some(JobState { last_execution: Some(execution), ..state.after_run(run, Outcome::Complete) })
 }
 
-/// Concurrent runs cannot keep to a common limit: none of them counts for all.
+/// Concurrent runs cannot keep a common limit: no run knows the deletes of the others.
 fn refuse_max_deletes(settings: &Settings) -> Result<(), RunError> {
     if settings.max_deletes.is_some() { Err(RunError::MaxDeletesInBacklog) } else { Ok(()) }
 }
 
-/// Checks the share of dead rows under the execution's lease, and writes into the lease that the execution may start. A
+/// Checks the share of dead rows under the execution's lease, and records in the lease that the execution may start. A
 /// refused execution holds no lease.
 async fn check_share<'a, S: Store, J: WalkRows<S>>(
     run: &Run<'a, S, J>,

@@ -1,17 +1,17 @@
-//! When TTL has removed a token: deletes the index rows that pointed at it and the provider row that only it named, without
-//! waiting for a run.
+//! After TTL has removed a token, deletes the index rows that pointed at it and the provider row that only it named,
+//! without waiting for a run.
 //!
-//! It needs no lease. It runs beside the cleanup, the repair and itself, and each of its deletes is right by itself: the
-//! row is what was judged (the delete's condition), and the facts that it was judged by cannot be reversed. A removed token
-//! does not come back (names are random and never reused); if one is restored from a backup, it exists before its index row,
-//! and it is read after the index row. A provider row is named only by its grant's own rows, and each of them is written
-//! while an older one exists. So the second of two runs finds the row absent or changed, and leaves it alone.
+//! It needs no lease. It runs concurrently with the cleanup, the repair and itself, and each delete is safe: its
+//! condition is the row as judged, and the facts behind the judgement cannot be reversed. A removed token does not come
+//! back (names are random and never reused); if one is restored from a backup, it exists before its index row, and it
+//! is read after the index row. A provider row is named only by its grant's own rows, and each of them is written while
+//! an older one exists. So the second of two runs finds the row absent or changed, and does nothing.
 //!
-//! While the janitor is paused, the records of a batch are done without a delete: the stream would otherwise hold them back
-//! and lose them after a day. The weekly repair deletes what they left.
+//! While the janitor is paused, the records of a batch are finished without a delete: the stream would otherwise retry
+//! them, and lose them after a day. The weekly repair deletes the rows that they leave.
 //!
-//! It needs no cursor: the stream has one. Records that could not be finished are named in the answer and are delivered again;
-//! a record that comes twice, late or out of order is judged by the rows at that time.
+//! It needs no cursor: the stream has one. Unfinished records are listed in the answer and delivered again; a record
+//! that is delivered twice, late or out of order is judged by the rows at that time.
 
 mod report;
 
@@ -41,7 +41,7 @@ const PIECE: usize = 100;
 /// Actors whose rows are read concurrently.
 const CONCURRENT_ACTORS: usize = 8;
 
-/// One event of the stream, read.
+/// A parsed event of the stream.
 #[derive(Debug)]
 pub struct Batch {
     /// Sorted by actor, so that an actor's rows are read once for all of its removals.
@@ -71,12 +71,12 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Whether there is nothing to do: then not even the table is read.
+    /// Whether there is nothing to do. Then the table is not read at all.
     pub fn is_empty(&self) -> bool {
         self.removals.is_empty()
     }
 
-    /// The records if the invocation fails: all removals are delivered again, also those that were finished.
+    /// The records if the invocation fails: all removals are delivered again, including finished ones.
     pub fn failed(&self) -> Records {
         let sequences: BTreeSet<&str> = self.removals.iter().map(|removal| removal.sequence.as_str()).collect();
         Records { failed: sequences.len() as u64, ..self.records }
@@ -137,7 +137,7 @@ struct Work<'a, S> {
     context: Context<'a, S>,
 }
 
-/// What is under the keys of removed tokens, and of the rows that can depend on them.
+/// The rows at the keys of removed tokens, and of the rows that can depend on them.
 type Seen = HashMap<RowKey, Lookup>;
 
 impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
@@ -263,7 +263,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         }
     }
 
-    /// All of a piece's deletes at once: the token is gone already, so there is no order to keep.
+    /// Deletes all rows of a piece at once: the token is already gone, so the order does not matter.
     async fn delete(
         &self,
         doomed: BTreeMap<RowKey, Condemned>,
@@ -276,7 +276,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         let left: HashSet<RowKey> = keys
             .into_iter()
             .zip(outcomes)
-            // A row that lost its race has changed since it was judged: it is not ours to delete.
+            // A row that lost its race has changed since it was judged, and is kept.
             .filter(|(_, outcome)| !matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::LostRace))
             .map(|(key, _)| key)
             .collect();

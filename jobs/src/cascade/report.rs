@@ -1,4 +1,4 @@
-//! What a batch came to: the counts, the metrics, and the answer that the stream's mapping reads.
+//! The report of a batch: the counts, and the answer that the event source mapping reads.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use crate::run::report::{Outcome, RunReport};
 use crate::store::StoreError;
 use shared::settings::Settings;
 
-/// What the records of a batch were.
+/// The records of a batch, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Records {
     pub received: u64,
     pub ignored: u64,
-    /// Of the ignored, those of another table's stream: a mapping that somebody has set up by mistake.
+    /// Ignored records of another table's stream: somebody has set up a wrong mapping.
     pub of_other_tables: u64,
     pub malformed: u64,
-    /// Removals whose row is there again, as far as anything hangs on it.
+    /// Removed tokens that exist again, among those that other rows depend on.
     pub written_again: u64,
-    /// To come again.
+    /// Records to be delivered again.
     pub failed: u64,
 }
 
@@ -30,12 +30,12 @@ pub struct Records {
 pub struct CascadeReport {
     pub run: RunReport,
     pub records: Records,
-    /// Sequence numbers of the records that have to come again.
+    /// Sequence numbers of the records to be delivered again.
     pub failed: BTreeSet<String>,
 }
 
 impl CascadeReport {
-    /// Of a batch of which nothing was done.
+    /// The report of a batch before any work.
     pub fn new(settings: &Settings, clock: &RunClock, batch: &Batch) -> Self {
         let run = RunReport::new(Outcome::Complete, settings, clock);
         Self { run, records: batch.records, failed: BTreeSet::new() }
@@ -47,7 +47,7 @@ impl CascadeReport {
         RunError::Interrupted { report: Box::new(report), cause }
     }
 
-    /// Nothing but this: a mapping takes an answer that it does not understand for the failure of the whole batch.
+    /// Contains nothing else: the mapping treats an answer that it does not understand as a failure of the whole batch.
     pub fn to_answer(&self) -> Value {
         let failures: Vec<Value> = self.failed.iter().map(|sequence| json!({"itemIdentifier": sequence})).collect();
         json!({"batchItemFailures": failures})

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-/// Characters of a name that a cursor shows: three of the kind's prefix, and enough to tell a billion tokens apart.
+/// Characters of a name that a cursor shows: the prefix of its kind (3), and enough to distinguish a billion tokens.
 const SHOWN: usize = 8;
 /// The most that it ever shows, where fewer would stop a run from making progress.
 const MOST_SHOWN: usize = 12;
@@ -28,8 +28,8 @@ impl Cursor {
     pub(super) fn blurred(mut self, began: Option<&Cursor>) -> Cursor {
         let floor = began.filter(|began| began.step == self.step).map_or("", |began| began.name.as_str());
         let head = |shown: usize| self.name.char_indices().nth(shown).map_or(self.name.len(), |(end, _)| end);
-        // Names with one common prefix, which no library writes, would stop all progress: then show some more. Rows that
-        // are alike beyond that are read again, which is always right.
+        // Names with a common prefix, which no library writes, would prevent progress, so some more characters are
+        // shown. Rows with a longer common prefix are read again, which is always safe.
         let kept = (SHOWN..=MOST_SHOWN).map(head).find(|end| self.name[..*end] > *floor);
         self.name.truncate(kept.unwrap_or_else(|| head(MOST_SHOWN)));
         self
@@ -40,7 +40,7 @@ impl Cursor {
         json!({"step": super::steps::step_name(self.step), "after": self.name})
     }
 
-    /// `None` when it is not a cursor of this release: the walk then starts at the beginning, which is always right.
+    /// `None` when it is not a cursor of this release: the walk then starts at the beginning, which is always safe.
     pub(super) fn from_json(value: &Value) -> Option<Self> {
         let step = super::steps::step_named(value.get("step")?.as_str()?)?;
         Some(Self { step, name: value.get("after")?.as_str()?.to_owned() })

@@ -1,5 +1,5 @@
 //! The cleanup: reads every bucket of the system actors in pages, looks up the rows that due index rows point at, and
-//! deletes what is dead.
+//! deletes dead rows.
 
 mod cursor;
 mod source;
@@ -42,7 +42,7 @@ impl Job for Cleanup {
     }
 }
 
-/// The buckets that a run which stopped here has not finished, or not reached.
+/// The buckets that a run which stopped at this cursor has not finished or not reached.
 pub fn not_reached(next: &Value) -> Vec<&'static str> {
     Cursor::from_json(next).map_or_else(Vec::new, |cursor| steps::names_from(cursor.step))
 }

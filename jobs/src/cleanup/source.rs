@@ -1,4 +1,4 @@
-//! The steps of the walk and the rows of each, in order, as pieces of work.
+//! Divides the rows of each step into pieces of work, in order.
 
 use super::cursor::Cursor;
 use super::steps::STEPS;
@@ -11,7 +11,7 @@ use shared::integrity::{self, Question};
 use shared::row::{Row, RowKey};
 use shared::segment::Segment;
 
-/// Rows that a piece examines at most, work or not, so that the deadline is noticed.
+/// Maximum number of rows that a piece examines, even if none needs work, so that the deadline is checked.
 const MOST_EXAMINED: usize = 2_000;
 
 /// A unit of work.
@@ -50,13 +50,13 @@ impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
         Cursor { step: self.step, name: self.name.clone() }
     }
 
-    /// Refresh tokens name the provider rows of access tokens. Once those are deleted, one read decides; before, it takes four.
+    /// Refresh tokens name provider rows of access tokens. Once those are deleted, one read decides instead of four.
     fn waits_for_earlier_pieces(&self) -> bool {
         let is_of_refresh_tokens = |of: &Bucket| of.owner == Owner::Actor && of.rule == Rule::Refresh;
         self.name.is_empty() && STEPS.get(self.step).is_some_and(|step| is_of_refresh_tokens(step.of))
     }
 
-    /// As many units as one lookup takes, or many rows without any.
+    /// Returns as many units as one lookup takes, or fewer after [`MOST_EXAMINED`] rows.
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
         let (mut counts, mut units) = (Tally::default(), Vec::new());
         let (most_units, mut examined) = (self.context.store.lookup_batch(), 0);
@@ -143,11 +143,11 @@ impl<'a> BucketRows<'a> {
         let name = begin.unwrap_or_default().max(from.to_owned());
         let after = (!name.is_empty()).then(|| bucket.sort_key(&name));
         let until = end.map(|name| bucket.sort_key(&name));
-        // DynamoDB rejects a start behind the end.
+        // DynamoDB rejects a start key behind the end.
         if until.is_some() && after >= until {
             return None;
         }
-        // Half the cost: a row that has changed since fails the delete's condition, and a missed one is there tomorrow.
+        // Half the cost: a row that has changed fails the delete's condition, and the next run finds a missed row.
         let all = PageOf::all(bucket.system_owner()?, bucket.sort_prefix(), Consistency::Eventual);
         Some(Self { bucket, rows: Rows::new(pages(store, PageOf { after, until, ..all })) })
     }

@@ -8,7 +8,7 @@ use shared::index;
 /// One step: a bucket judged by itself, or the index buckets that point at one bucket, both generations.
 #[derive(Debug)]
 pub(super) struct Step {
-    /// The bucket itself, or the one that is pointed at: it names the step.
+    /// The bucket itself, or the target of the index buckets; it names the step.
     pub(super) of: &'static Bucket,
     /// The buckets that are read.
     pub(super) buckets: Vec<&'static Bucket>,

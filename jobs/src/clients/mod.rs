@@ -1,4 +1,4 @@
-//! Which clients nobody uses, from one reading of the whole table; and, for an operator only, their removal.
+//! Finds unused clients by reading the whole table once; for an operator only, removes them.
 
 #[cfg(feature = "revoke")]
 mod prune;
@@ -12,7 +12,7 @@ use crate::store::{Budget, Consistency, Result, ScanTable, StoreError, scan_segm
 pub use prune::{Ended, Prune, prune};
 use shared::clients::Clients;
 
-/// As long as a refresh token lives: a client that was used since then is named by one.
+/// The lifetime of a refresh token: a client that was used since then is named by one.
 pub const UNUSED_FOR: i64 = 30 * 86_400;
 
 /// Reads the whole table once.

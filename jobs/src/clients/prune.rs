@@ -1,16 +1,16 @@
-//! Removes unused clients, so that none is lost that somebody has begun to use.
+//! Removes unused clients, but none that somebody has started to use meanwhile.
 //!
 //! A row that names a client is written by an authorisation, a token request or a refresh; each of them first finds the
 //! client through its index row. (The one exception: a user who is at the provider's sign-in page gets a code afterwards.) So:
 //!
-//! 1. The index rows are deleted, of some thousand clients. From here on nobody can begin to use these clients, and no code of
-//!    theirs can become a token.
+//! 1. The index rows of some thousand clients are deleted. From then on nobody can start to use these clients, and none
+//!    of their codes can become a token.
 //! 2. The whole table is read consistently. A row that names one of them and was written before step 1 is found: it cannot
 //!    have turned into another row since.
-//! 3. A client that is named now gets its index row back. The record of any other is deleted.
+//! 3. A client that is named now gets its index row back. The records of the others are deleted.
 //!
-//! When the work ends early, index rows of clients that were not decided are put back. A run that is killed leaves records
-//! without an index row; the next run decides them.
+//! When the work ends early, the index rows of undecided clients are written back. A killed run leaves records without
+//! an index row; the next run decides about them.
 
 use serde::Serialize;
 
@@ -31,13 +31,13 @@ use shared::row::RowKey;
 /// The holder in the lease.
 const NAME: &str = "clients";
 
-/// Clients between two reads of the table, within bounds: enough that the reads cost no more than the deletes.
+/// Bounds of the number of clients between two reads of the table, so that a read costs no more than the deletes.
 const FEWEST: u64 = 1_000;
 const MOST: u64 = 50_000;
 /// Write units per client: an index row or two, and the record.
 const UNITS: u64 = 3;
 
-/// Clients that are read at a time, with three keys each.
+/// Clients per lookup, with three keys each.
 const BATCH: usize = 33;
 
 /// How a removal ended.
@@ -51,19 +51,19 @@ pub enum Ended {
     Fault(StoreError),
 }
 
-/// What became of the unused clients.
+/// The result of a removal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Prune {
     #[serde(rename = "clients_removed")]
     pub removed: u64,
     pub rows_deleted: u64,
-    /// Named by a row that was not there when the table was first read.
+    /// Named by a row that did not exist when the table was first read.
     pub used_since: u64,
     /// Changed or deleted by somebody else since they were read.
     pub changed: u64,
     /// Could not be read or deleted.
     pub skipped: u64,
-    /// Have no index row any more, because it could not be put back.
+    /// Left without an index row, because it could not be written back.
     pub without_index: u64,
     #[serde(skip)]
     pub ended: Ended,
@@ -74,7 +74,7 @@ pub trait PruneStore: ReadRows + ScanTable + PruneClients + OwnState + InspectTa
 
 impl<S: ReadRows + ScanTable + PruneClients + OwnState + InspectTable + Budget + StopWork> PruneStore for S {}
 
-/// Removes the clients that `clients` says are unused, under the lease.
+/// Removes the unused clients of `clients`, under the lease.
 pub async fn prune<S: PruneStore>(
     store: &S,
     clock: &RunClock,
@@ -84,7 +84,7 @@ pub async fn prune<S: PruneStore>(
     let lease = acquire(store, clock, Lease::own(store, clock, NAME)).await?;
     let mut work = Work { store, allowance: max_deletes.unwrap_or(u64::MAX), open: Vec::new(), done: Prune::default() };
     let held = lease.hold(pause::stopping(store, clock, Box::pin(work.run(clients)))).await;
-    // Also without the lease: a put-back only writes what is absent.
+    // Also without the lease: only absent rows are written back.
     for open in std::mem::take(&mut work.open) {
         work.put_back(&open).await;
     }
@@ -98,7 +98,7 @@ pub async fn prune<S: PruneStore>(
     Ok(work.done)
 }
 
-/// A client whose index rows are deleted and which is not decided yet.
+/// An undecided client whose index rows are deleted.
 struct Open {
     id: ClientId,
     index: Vec<&'static Bucket>,
@@ -120,7 +120,7 @@ impl<S: PruneStore> Work<'_, S> {
         loop {
             let ended = self.close(&mut waiting, clients, at_a_time).await?;
             if !self.open.is_empty() {
-                // Step 2: what was learned before stays true, so the same `clients` learns more.
+                // Step 2. Earlier results remain valid, so they are extended.
                 survey(self.store, clients, Consistency::Strong).await?;
                 self.decide(clients).await?;
             }
@@ -145,7 +145,7 @@ impl<S: PruneStore> Work<'_, S> {
             if batch.is_empty() {
                 return Ok(Some(Ended::Complete));
             }
-            // A reading since may have found that a client is used.
+            // A later read may have found that a client is used.
             let batch: Vec<Unused<'_>> = batch.into_iter().filter_map(|id| clients.unused(id)).collect();
             if !self.close_batch(&batch).await? {
                 return Ok(Some(Ended::MaxDeletes));
@@ -197,7 +197,7 @@ impl<S: PruneStore> Work<'_, S> {
         stopped.map_or(Ok(is_within), Err)
     }
 
-    /// The client is not decided.
+    /// Leaves the client undecided.
     async fn leave(&mut self, open: &Open, has_changed: bool) {
         *(if has_changed { &mut self.done.changed } else { &mut self.done.skipped }) += 1;
         self.put_back(open).await;
@@ -261,9 +261,9 @@ impl<S: PruneStore> Work<'_, S> {
         Ok(())
     }
 
-    /// Writes the index rows of a client again that were deleted.
+    /// Writes the deleted index rows of a client back.
     async fn put_back(&mut self, open: &Open) {
-        // What was not deleted in the end does not count towards MAX_DELETES.
+        // Rows that were not deleted in the end do not count towards MAX_DELETES.
         self.allowance = self.allowance.saturating_add(open.index.len() as u64 + 1);
         for bucket in &open.index {
             if self.store.put_back(bucket, open.id).await.is_err() {
@@ -275,7 +275,7 @@ impl<S: PruneStore> Work<'_, S> {
     }
 }
 
-/// The client's rows, each of which still says what it was judged by.
+/// The client's index rows; `None` if a row is no longer what was judged.
 fn claimed(client: &Unused<'_>, record: Option<Lookup>, index: Vec<Lookup>) -> Option<Vec<Pruned>> {
     let Some(Lookup::Found(record)) = record else { return None };
     client.record(record)?;

@@ -1,4 +1,4 @@
-//! The rows around a row: everything that is read to explain it.
+//! The related rows that are read to explain a row.
 
 use std::pin::pin;
 
@@ -27,14 +27,14 @@ pub(super) struct IndexRow {
 pub(super) struct Referrer {
     pub row: Row,
     pub bucket: &'static Bucket,
-    /// It is alive, so the provider row is needed. It may name it in a text that cannot be read.
+    /// The token is alive and needs the provider row. It may name it in data that cannot be read.
     pub needs_it: bool,
-    /// It names it in a field that can be read.
+    /// The token names the provider row in a field that can be read.
     pub names_it: bool,
     pub index_rows: Vec<IndexRow>,
 }
 
-/// The rows around a row.
+/// The rows that are related to a row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Around {
     /// The index rows of both generations for a token, a code or a client.
@@ -43,7 +43,7 @@ pub(super) struct Around {
     pub targets: Vec<(Tie, RowKey, Lookup)>,
     /// The tokens that name a provider row.
     pub referrers: Vec<Referrer>,
-    /// The repair's memory of unreachable rows of unknown age.
+    /// The repair's record of unreachable rows of unknown age.
     pub seen: Option<Row>,
 }
 
@@ -82,7 +82,7 @@ impl Around {
         Ok(around)
     }
 
-    /// What an index row points at.
+    /// The target of an index row.
     pub(super) fn target(&self) -> &Lookup {
         let target = self.targets.iter().find(|(tie, ..)| *tie == Tie::Target);
         target.map_or(&Lookup::Unread, |(_, _, found)| found)

@@ -1,4 +1,4 @@
-//! What each job does with a row: the jobs' own decisions, on the rows that were read around it.
+//! What each job does with a row, by the jobs' own decisions on the related rows.
 
 use super::around::{Around, IndexRow, Referrer};
 use crate::repair;
@@ -19,11 +19,11 @@ pub enum Course {
     NotMet(NotMet),
     /// Not a row of a known bucket.
     NeverTouched,
-    /// A row that decides over it could not be read: the job skips such a row.
+    /// A row that decides about it could not be read: the job skips it.
     CouldNotTell,
 }
 
-/// Why a job does not reach a row. Ordered: of two index rows the greater one decides.
+/// Why a job does not reach a row. Ordered: of two index rows the greater reason counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotMet {
     /// No index row leads to the token.
@@ -34,11 +34,11 @@ pub enum NotMet {
     IndexNotDue,
     /// No dead token that the cleanup reaches names the provider row.
     NoDeadToken,
-    /// Rows that only ActingWeb 3.2.1 read are the repair's.
+    /// Rows that only ActingWeb 3.2.1 read are left to the repair.
     LeftToRepair,
 }
 
-/// Decides over one row, as a job that runs now would.
+/// Decides about one row, as a job that runs now would.
 #[derive(Clone, Copy)]
 pub(super) struct Decider<'a> {
     pub around: &'a Around,
@@ -50,7 +50,7 @@ impl Decider<'_> {
     /// Whether the row is dead, whichever job deletes it.
     pub(super) fn verdict(&self, row: &Row, bucket: &Bucket) -> Option<Verdict> {
         match bucket.rule {
-            // Dead or not, whatever is done with it.
+            // Whether it is dead, independent of EXPIRED_ROWS.
             Rule::Pointer { .. } => match integrity::ask_anyway(row, bucket, self.now, &self.policy.deleting()) {
                 Question::Settled(reason) => Some(Verdict::Keep(reason)),
                 Question::LookAt(_) => integrity::compare(row, bucket, self.around.target(), self.now, self.policy),
@@ -60,7 +60,7 @@ impl Decider<'_> {
         }
     }
 
-    /// What a job that comes to the row does with it.
+    /// What a job that reaches the row does with it.
     fn course(&self, row: &Row, verdict: Option<Verdict>) -> Course {
         match verdict {
             None => Course::CouldNotTell,
@@ -73,7 +73,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The cleanup pages the system actors' rows, and reaches an actor's rows through the index alone.
+    /// The cleanup pages the system actors' rows, and reaches an actor's rows only through the index.
     pub(super) fn cleanup(&self, row: &Row, bucket: &Bucket) -> Course {
         match (bucket.owner, bucket.rule) {
             (Owner::Legacy, _) => Course::NotMet(NotMet::LeftToRepair),
@@ -153,7 +153,7 @@ impl Decider<'_> {
     }
 
     fn repair_provider(&self, row: &Row) -> Option<Verdict> {
-        // The OAuth system actor has no end of rows: there each is judged alone, and only live tokens count.
+        // The OAuth system actor has too many rows to judge together: each is judged alone, and only live tokens count.
         let alone = row.key.owner == OAUTH_OWNER;
         let is_deleted = |referrer: &&Referrer| {
             let verdict = self.repair_token(&referrer.row, referrer.bucket, &referrer.index_rows);
@@ -165,7 +165,7 @@ impl Decider<'_> {
         let named_by_deleted = deleted.iter().any(|referrer| referrer.names_it);
         let sighting = || self.sighting(&row.key);
         match integrity::repair_provider(row, referrers, named_by_deleted, sighting, self.now, self.policy) {
-            // The actor's rows are read again before it is deleted: a live token may name it in a text that cannot be read.
+            // The actor's rows are read again before the delete: a live token may name it in data that cannot be read.
             Some(Verdict::Delete(DeleteReason::Unreferenced)) if kept.iter().any(|referrer| referrer.needs_it) => {
                 Some(Verdict::Keep(KeepReason::Referenced))
             }

@@ -21,7 +21,7 @@ pub enum Shown {
 }
 
 impl Shown {
-    /// A name: mostly a token.
+    /// A name, which is mostly a token.
     pub fn name(self, name: &str) -> String {
         match self {
             Shown::Masked => Masked(name).to_string(),
@@ -35,7 +35,7 @@ impl Shown {
         if is_system || owner.starts_with("_actingweb_") { plain(owner) } else { self.name(owner) }
     }
 
-    /// A bucket: a word of the application, then perhaps a colon and somebody's id.
+    /// A bucket: a word of the application, perhaps followed by a colon and an id.
     pub fn bucket(self, bucket: &str) -> String {
         match bucket.split_once(':') {
             Some((word, id)) => format!("{}:{}", plain(word), self.name(id)),
@@ -55,7 +55,7 @@ pub struct Document {
     pub purpose: Option<&'static str>,
     pub read_by: Option<&'static str>,
     pub bytes: usize,
-    /// The fields that a decision can depend on, in the order of a row's life. Absent ones are left out.
+    /// The fields that a decision can depend on, in chronological order. Absent ones are left out.
     #[serde(serialize_with = "as_map")]
     pub fields: Option<Vec<(&'static str, FieldShown)>>,
     pub ttl: TtlShown,
@@ -70,7 +70,7 @@ pub struct Document {
     pub functions: BTreeMap<&'static str, CourseShown>,
 }
 
-/// Owner, bucket and name. A row without a bucket, or with another than its key begins with, has a key and no name.
+/// Owner, bucket and name. If the bucket is absent or does not match the key, the name is the whole range key.
 #[derive(Serialize)]
 pub struct Place {
     pub owner: String,
@@ -103,7 +103,7 @@ pub struct TtlShown {
 /// A retired row: it can be restored until TTL removes it.
 #[derive(Serialize)]
 pub struct RetiredShown {
-    /// The TTL that it had; none where it had none, or one that DynamoDB never acts on.
+    /// The TTL that it had; `None` if it had none, or one that DynamoDB never acts on.
     pub from: Option<Moment>,
     pub until: Moment,
 }
@@ -258,7 +258,7 @@ impl RelationShown {
             Lookup::Absent => (bucket_of(key), "not there", None),
             Lookup::Unread => (bucket_of(key), "could not be read", None),
         };
-        // Other rows decide over an index row and a provider row.
+        // Other rows decide about an index row and a provider row.
         let judged = known.filter(|_| !matches!(tie, Tie::IndexRow | Tie::Provider));
         let judge = |(row, bucket)| expiry::judge(row, bucket, explained.now, &explained.policy);
         let verdict = judged.map(judge).map(VerdictShown::new);

@@ -1,4 +1,4 @@
-//! The rows that a bare token can be, by its name.
+//! Finds the rows that a bare token can name.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ const PROVIDER: &str = "google_token_";
 #[derive(Clone, Debug)]
 pub struct Candidates {
     pub shape: Shape,
-    /// Index rows before what they point at.
+    /// Index rows before their targets.
     pub rows: Vec<Row>,
     /// Keys that were read.
     pub looked_at: usize,
@@ -131,7 +131,7 @@ fn owners(owner: &'static Owner) -> &'static [&'static str] {
     }
 }
 
-/// What an index row leads to; with `provider`, the provider row of that name under the same actor.
+/// The target of an index row; with `provider`, the provider row of that name under the same actor.
 fn target(row: &Row, provider: Option<&str>) -> Option<RowKey> {
     let bucket = row.known_bucket()?;
     let Some(name) = provider else { return integrity::target_key(row, bucket) };

@@ -1,8 +1,8 @@
-//! Why a row is judged as it is: what it is, its rule and its times, the rows that it points at and that point at it, and what
-//! each job would do with it. It reads, and cannot delete.
+//! Explains a row: its bucket, its rule and its times, the related rows, and what each job would do with it. It cannot
+//! delete.
 //!
 //! ```text
-//! around    the rows that are read beside the row;  find: the rows that a bare token can be
+//! around    the rows related to the row;  find: the rows that a bare token can name
 //! course    what the cleanup and the repair do with the row, by their own decisions
 //! words     the sentences;  document: the explanation as a document
 //! ```
@@ -27,14 +27,14 @@ use shared::integrity::Lookup;
 use shared::row::Row;
 use shared::time::EpochSeconds;
 
-/// How two rows are tied.
+/// How two rows are related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, strum::Display, strum::IntoStaticStr)]
 #[serde(into = "&'static str")]
 pub enum Tie {
     /// An index row that leads, or would lead, to the row.
     #[strum(serialize = "index row")]
     IndexRow,
-    /// What an index row points at.
+    /// The target of an index row.
     #[strum(serialize = "target")]
     Target,
     /// The provider row that a token names.
@@ -56,17 +56,17 @@ pub struct Explanation {
     pub bucket: Result<&'static Bucket, &'static str>,
     pub now: EpochSeconds,
     pub policy: Policy,
-    /// By its own fields, its TTL, and the rows that decide over it; `None` when one of those could not be read, or when
-    /// the row is not ours.
+    /// By its own fields, its TTL, and the rows that decide about it; `None` if one of those could not be read, or if
+    /// its bucket is unknown.
     pub verdict: Option<Verdict>,
-    /// When it dies as it is written now; for an index row, when its target does.
+    /// When the row dies, unless it changes; for an index row, when its target dies.
     pub dead_from: Option<EpochSeconds>,
     pub daily: Course,
     pub repair: Course,
     around: Around,
 }
 
-/// Explains a row that was read. Reads the rows around it, consistently.
+/// Explains a row. The related rows are read consistently.
 pub async fn explain<S: ReadRows>(store: &S, row: Row, now: EpochSeconds, policy: &Policy) -> Result<Explanation> {
     let bucket = row.known_bucket().ok_or_else(|| words::not_ours(&row));
     let around = match bucket {

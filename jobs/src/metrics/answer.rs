@@ -1,4 +1,4 @@
-//! What was measured, as the answer and as metrics.
+//! The answer and the metrics of a measurement.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,7 @@ use crate::store::Billing;
 use shared::settings::{Mode, Scope};
 use shared::time::EpochSeconds;
 
-/// The answer of `metrics-emitter`: the figures that matter most, and the whole report beside them. What was not counted
-/// to the end is null, not a number.
+/// The answer of `metrics-emitter`: the most important figures, and the whole report. An incomplete count is null.
 pub fn answer(measured: &Measurement) -> Value {
     let total = measured.census.total();
     let counted = |value: Value| if measured.ended == Ended::Complete { value } else { Value::Null };
@@ -71,9 +70,9 @@ pub fn answer(measured: &Measurement) -> Value {
     })
 }
 
-/// The kinds of owners that are in the scope, each with its buckets.
+/// The kinds of owners in the scope, each with its buckets.
 fn owners(measured: &Measurement) -> Value {
-    // Rows of actors live under the OAuth system actor, too: an hourly count sees those and no others.
+    // The OAuth system actor has rows of actors' buckets, too: an hourly count includes those and no others.
     let is_in_scope = |kind: &OwnerKind| measured.scope == Scope::All || *kind != OwnerKind::Legacy;
     let of = |kind: OwnerKind| {
         let mut owner = json!(measured.census.of(kind));
@@ -97,7 +96,7 @@ fn runs(measured: &Measurement) -> Value {
     WATCHED.into_iter().map(|name| (name, measured.runs.get(name).map(run))).collect()
 }
 
-/// A state row is ours, but it is only a row: what it calls an outcome is passed on if it is one.
+/// Replaces an unknown outcome: a state row may contain any text.
 fn last_run(run: &LastRun) -> LastRun {
     let outcome = Outcome::named(&run.outcome).map_or("unknown", Outcome::name).to_owned();
     LastRun { outcome, ..run.clone() }
@@ -118,8 +117,8 @@ fn figures(measured: &Measurement) -> Value {
 }
 
 impl Measurement {
-    /// Whether a job is not being done: the cleanup or the repair has not completed for too long, since the first run that the state knows of,
-    /// or the cascade hears nothing. A job that has never run is not overdue: then its failures wait in the queue, or it is not scheduled.
+    /// Whether the cleanup or the repair has not completed for too long (since its first known run, if none completed),
+    /// or the cascade reads the wrong stream. A job that has never run is not overdue: it failed, or is not scheduled.
     pub fn is_overdue(&self) -> bool {
         self.cascade_is_deaf()
             || self.runs.iter().any(|(name, state)| {
@@ -134,8 +133,8 @@ impl Measurement {
         self.cascade_stream.is_some() && self.cascade_stream != self.figures.stream
     }
 
-    /// The metrics, and everything else that was counted as fields. A count that is not whole is none, and is left out. In a stack that
-    /// deletes nothing there are none of the metrics that an alarm takes for neglect: when it deletes one day, they begin then.
+    /// The metrics, and all other counts as fields. An incomplete count is left out. A stack that deletes nothing does
+    /// not emit the metrics that would raise an alarm until it deletes.
     pub fn document(&self) -> Document {
         let (deletes, is_whole) = (self.mode == Mode::Delete, self.ended == Ended::Complete);
         let ttl_is_on: Option<u64> = match self.ttl {
@@ -176,7 +175,7 @@ impl Measurement {
             .field("elapsed_ms", self.elapsed_ms)
     }
 
-    /// Of the system actors' rows by what they are of, both generations together: every kind, so that a query finds it.
+    /// Sums over the system actors' rows by kind, both generations together. Every kind is present, for queries.
     fn by_kind(&self, of: impl Fn(&Counts) -> u64) -> Value {
         let kind_of = |name: &str| {
             let known = KINDS.iter().find(|(bucket, _)| name.trim_start_matches('_') == *bucket);
@@ -192,7 +191,7 @@ impl Measurement {
 
 const OTHER: &str = "other";
 
-/// Buckets of the system actors that a token or a session has one row in, and what of.
+/// Buckets of the system actors with one row per token or session, and the kind that they count.
 const KINDS: [(&str, &str); 7] = [
     ("oauth_sessions", "oauth_sessions"),
     ("spa_access_tokens", "spa_access_tokens"),

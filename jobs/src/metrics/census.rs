@@ -1,4 +1,4 @@
-//! Counts of rows, as they pass: how many, how large, how many dead and for how long, and what TTL makes of them.
+//! Counts rows while they are read: number, size, dead rows and their age, and what TTL does with them.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use shared::index;
 use shared::row::{Row, Ttl, TtlFault, TtlState};
 use shared::time::EpochSeconds;
 
-/// Kinds of owners that rows are counted by. The names are those in the answer and in the metrics, fixed by its users.
+/// Kinds of owners by which rows are counted. The names are part of the answer and the metrics, so they are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum OwnerKind {
     System,
     Actor,
-    /// What only ActingWeb 3.2.1 read.
+    /// Rows that only ActingWeb 3.2.1 read.
     Legacy,
-    /// Our own state rows.
+    /// The janitor's state rows.
     Janitor,
-    /// Rows of no bucket of ours, whoever owns them.
+    /// Rows of unknown buckets, whoever owns them.
     Unknown,
 }
 
@@ -31,42 +31,42 @@ impl OwnerKind {
         [OwnerKind::System, OwnerKind::Actor, OwnerKind::Legacy, OwnerKind::Janitor, OwnerKind::Unknown];
 }
 
-/// Why DynamoDB's TTL will never remove a row. The names are those in the answer, fixed by its users.
+/// Why DynamoDB's TTL will never remove a row. The names are part of the answer, so they are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
 #[serde(into = "&'static str")]
 #[strum(serialize_all = "snake_case")]
 pub enum Never {
-    /// It has no TTL, and the library gives rows of its bucket one: written before 3.7.4, or consumed before 3.8.2.
+    /// The row has no TTL, but the library sets one in its bucket: written before 3.7.4, or consumed before 3.8.2.
     Absent,
     #[strum(transparent)]
     Fault(TtlFault),
 }
 
-/// 2010: ActingWeb kept no tokens before.
+/// 2010: ActingWeb stored no tokens before.
 const EARLIEST: i64 = 1_262_304_000;
 
-/// What is known of some rows. What is skipped is in the answer once, for all of them.
+/// The figures of some rows. The skipped fields are in the answer only once, for all rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counts {
     pub rows: u64,
     pub bytes: u64,
     pub dead: u64,
-    /// Retired: dead, and removed by TTL soon. They are not among the dead.
+    /// Retired rows: dead, and removed by TTL soon. They are not included in `dead`.
     pub retired: u64,
-    /// When the last of them is gone.
+    /// The latest TTL of the retired rows.
     #[serde(skip)]
     pub retired_until: Option<EpochSeconds>,
-    /// Index rows whose TTL is past, or says nothing: dead or not, their targets say.
+    /// Index rows whose TTL is past or unusable. Their targets decide whether they are dead.
     pub due: u64,
-    /// Of the dead and the due, those that became so after the last run.
+    /// Dead and due rows that became so after the last run.
     #[serde(skip)]
     pub since_last_run: u64,
     /// Written in the hour before the count, by their own field or their TTL.
     pub created_last_hour: u64,
-    /// For how long the one that died first has been dead.
+    /// How long the oldest dead row has been dead.
     #[serde(rename = "oldest_dead_age_seconds")]
     pub oldest_dead: Option<u64>,
-    /// For how long the dead have been dead.
+    /// How long the dead rows have been dead.
     #[serde(skip)]
     pub dead_ages: Ages,
     #[serde(rename = "ttl_lag")]
@@ -76,8 +76,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds other counts, as those of `factor` times as many rows of the same kind. The oldest age stays: of what was not read nothing
-    /// is known.
+    /// Adds other counts, multiplied by `factor`. Of the oldest ages the larger one is kept, because nothing is known
+    /// about unread rows.
     pub fn merge(&mut self, other: &Self, factor: f64) {
         let times = |n: u64| times(n, factor);
         self.rows += times(other.rows);
@@ -97,12 +97,12 @@ impl Counts {
     }
 }
 
-/// What rows are held against.
+/// The parameters by which rows are judged and counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Measure {
     pub now: EpochSeconds,
     pub policy: Policy,
-    /// When the last daily cleanup began.
+    /// When the last daily cleanup started.
     pub last_run_at: Option<EpochSeconds>,
 }
 
@@ -141,7 +141,7 @@ impl Census {
             counts.retired += 1;
             counts.retired_until = counts.retired_until.max(Some(until));
         }
-        // A row that is left to TTL waits for no run: it is part of the dead once its TTL has passed.
+        // A row that is left to TTL does not wait for a run. It counts as dead once its TTL has passed.
         let waits_for_ttl = row.is_retired() || disposal::is_left_to_ttl(row, *now, policy);
         let died = match expiry::judge(row, bucket, *now, policy) {
             Verdict::Delete(_) if waits_for_ttl => passed,
@@ -149,7 +149,7 @@ impl Census {
             Verdict::Keep(_) => None,
         };
         counts.dead += u64::from(died.is_some());
-        // A time before there were such rows is nonsense in the row, and says nothing of an age.
+        // A time before such rows existed is nonsense: the age is unknown.
         if let Some(died) = died.filter(|died| died.get() >= EARLIEST) {
             let age = seconds_since(died, *now);
             counts.oldest_dead = counts.oldest_dead.max(Some(age));
@@ -169,7 +169,7 @@ impl Census {
         }
     }
 
-    /// As [`Counts::merge`].
+    /// See [`Counts::merge`].
     pub fn merge(&mut self, other: &Self, factor: f64) {
         for (key, counts) in &other.buckets {
             self.buckets.entry(*key).or_default().merge(counts, factor);

@@ -1,4 +1,4 @@
-//! What an operator should know, in sentences: pure, from what was measured.
+//! Findings for the operator, in sentences. Pure functions of a measurement.
 
 use super::census::{Counts, Never};
 use super::forecast::{Trend, age, overdue_after};
@@ -8,26 +8,26 @@ use crate::store::{Recovery, Result, TtlSetting};
 use shared::bucket::TTL_ATTRIBUTE;
 use shared::settings::Scope;
 
-/// One thing that is not as it should be.
+/// A problem that an operator should know about.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
-    /// A stable word for it.
+    /// A stable identifier.
     pub kind: &'static str,
     pub text: String,
 }
 
-/// Whether the table's TTL does what the rows count on. The names are those in the answer, fixed by its users.
+/// Whether the table's TTL works for these rows. The names are part of the answer, so they are stable.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum TtlHealth {
     On,
-    /// On, but for another attribute than the rows carry.
+    /// On, but for another attribute than the rows have.
     OtherAttribute(String),
     Off,
-    /// Being switched, which takes up to an hour.
+    /// Being changed, which takes up to an hour.
     TurningOn,
     TurningOff,
-    /// DynamoDB would not say, and why.
+    /// The setting could not be read, and why.
     Unknown(String),
 }
 
@@ -77,7 +77,7 @@ impl TtlHealth {
     }
 }
 
-/// Said before the first delete: afterwards there is no moment before it to go back to.
+/// Reported only before the first delete: afterwards there is no earlier state to restore.
 pub fn recovery_finding(measured: &Measurement, recovery: &Result<Recovery>) -> Option<Finding> {
     let is_due = measured.runs.is_empty() && *recovery == Ok(Recovery::Off);
     is_due.then(|| Finding { kind: "recovery-off", text: RECOVERY_OFF.to_owned() })
@@ -86,12 +86,12 @@ pub fn recovery_finding(measured: &Measurement, recovery: &Result<Recovery>) -> 
 pub(crate) const RECOVERY_OFF: &str = "point-in-time recovery is off: turn it on before the first delete, so that the table can be restored to the \
      moment before it";
 
-/// DynamoDB removes a row within a few days of its TTL; later than this it is not working.
+/// DynamoDB removes a row within a few days of its TTL; a longer lag means that TTL does not work.
 const LAG_TOO_LONG: u64 = 4 * 86_400;
-/// Runs that were cut off one after another: the work does not fit.
+/// Consecutive incomplete runs after which the work is assumed not to fit.
 const CUT_OFF_TOO_OFTEN: u64 = 3;
 
-/// Fewer unused clients are not worth a word.
+/// Fewer unused clients are not reported.
 const MANY_UNUSED_CLIENTS: u64 = 1_000;
 
 pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
@@ -110,9 +110,9 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
         let cost = measured.expected_units.map(|units| format!(" (about {units} read units are needed)"));
         add("not-counted", format!("{what}{}: {remedy}", cost.unwrap_or_default()));
     }
-    // Of a part of the rows nothing is to be concluded.
+    // A partial count allows no conclusion.
     let total = if measured.ended == Ended::Complete { measured.census.total() } else { Counts::default() };
-    // A stack that cleans since today has turned TTL on today: of a neglected table TTL removes nothing at once.
+    // A stack whose first run is less than a day old has just enabled TTL, which does not remove rows at once.
     let first_run = measured.runs.get(cleanup::NAME).and_then(|state| state.first_run_at);
     let is_new = first_run.and_then(|at| age(at, measured.now)).is_some_and(|age| age < 86_400);
     let has_worked = measured.ttl == TtlHealth::On && !is_new;
@@ -159,7 +159,7 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     found
 }
 
-/// Whether a function does its job, by its state row.
+/// Findings about the runs of a function, from its state row.
 fn runs(measured: &Measurement, name: &str, add: &mut impl FnMut(&'static str, String)) {
     let state = measured.runs.get(name).cloned().unwrap_or_default();
     match state.last_complete_at.map(|at| age(at, measured.now)) {

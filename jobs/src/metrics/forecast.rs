@@ -1,5 +1,5 @@
-//! Where it is going: what has come and died since the last daily cleanup, what the cleanup deletes, and whether that is
-//! enough. Pure, from a census and from what the runs left in their state row.
+//! Forecasts the backlog: compares the rows that have died since the last cleanup with the rows that the cleanup
+//! deletes. Pure functions of a census and of the cleanup's state row.
 
 use std::collections::BTreeMap;
 
@@ -15,48 +15,48 @@ use shared::bucket::{BUCKETS, Owner};
 use shared::time::EpochSeconds;
 
 const DAY: i64 = 86_400;
-/// Sooner after a run there is no rate to speak of.
+/// Sooner after a run, no rate is computed.
 const LEAST_SECONDS: i64 = 3 * 3_600;
-/// Runs closer to each other than this are somebody's at a terminal, not a schedule's.
+/// Runs closer together than this were started by a person, not by a schedule.
 const LEAST_INTERVAL: i64 = 1_200;
 /// How far ahead of ours another machine's clock may be.
 const CLOCKS_APART: i64 = 300;
 
-/// The names are those in the answer, fixed by its users.
+/// The names are part of the answer, so they are stable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(into = "&'static str")]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Trend {
     /// The last run reached the end: the next one deletes all rows that have died since.
     ClearsWithNextRun,
-    /// The last run left dead rows to the table's TTL, as it was asked to.
+    /// The last run left dead rows to the table's TTL, as configured.
     LeftToTtl,
-    /// Runs are cut off, but delete more than dies.
+    /// Runs are incomplete, but delete more rows than die.
     Shrinks,
-    /// More dies than is deleted, or nothing is deleted any more.
+    /// More rows die than are deleted, or none are deleted any more.
     Grows,
-    /// Too few runs, or too little of them, to tell.
+    /// Too few runs, or too little data about them, for a forecast.
     #[default]
     Unknown,
 }
 
-/// All of the system actors' rows: those that the daily cleanup reads every day. The default is the forecast of a count that is
-/// not whole: one from a part of the rows would mislead.
+/// Covers all rows of the system actors, which the cleanup reads every day. The default is used for an incomplete
+/// count, because a forecast from a part of the rows would mislead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Forecast {
-    /// Dead rows and due index rows that wait for a run. What a complete run has looked at and left is not among them.
+    /// Dead rows and due index rows that wait for a run, without those that a complete run has judged and kept.
     pub backlog: u64,
     pub trend: Trend,
-    /// Where the trend is to clear it, about so many days from now.
+    /// Days until the backlog is cleared, if the trend clears it.
     pub days_until_clear: Option<f64>,
     #[serde(rename = "seconds_since_last_run")]
     pub seconds_since_run: Option<i64>,
-    /// Rows that have come since the last run over all of them, less what has gone otherwise.
+    /// Rows written since the last run over all of them, minus rows that were removed otherwise.
     #[serde(rename = "arrived_since_last_run")]
     pub arrived: Option<i64>,
     #[serde(rename = "died_since_last_run")]
     pub died: Option<u64>,
-    /// By the runs of the last day, or of the last interval if that is longer.
+    /// Rows deleted by the runs of the last day, or of the last interval if that is longer.
     #[serde(rename = "deleted_lately")]
     pub deleted: u64,
     pub died_per_day: Option<f64>,
@@ -69,20 +69,20 @@ pub fn age(at: i64, now: EpochSeconds) -> Option<i64> {
     (age >= -CLOCKS_APART).then_some(age.max(0))
 }
 
-/// How often runs come, as far as two of them tell.
+/// The time between the last two runs; `None` if it is too short for a schedule.
 pub(crate) fn interval(run: &LastRun) -> Option<i64> {
     let seconds = run.at.saturating_sub(run.previous_at?);
     (seconds >= LEAST_INTERVAL).then_some(seconds)
 }
 
-/// How long after a complete run the next one is overdue: a day after its time, or as rare as the runs have been. The one rule
-/// of the finding, the metric and its alarm.
+/// How long after a complete run the next one is overdue: the period and a day, or one and a half intervals if that is
+/// longer. The finding, the metric and its alarm use this rule.
 pub(super) fn overdue_after(state: &JobState, period: i64) -> i64 {
     let interval = state.last_run.as_ref().and_then(interval).unwrap_or(0);
     interval.saturating_add(interval / 2).max(period.saturating_add(DAY))
 }
 
-/// What becomes of the backlog, if things go on as they did.
+/// Forecasts the backlog from the rates so far.
 pub fn forecast(census: &Census, daily: &JobState, now: EpochSeconds) -> Forecast {
     let system = census.of(OwnerKind::System);
     let all = system.dead + system.due;

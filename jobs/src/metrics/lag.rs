@@ -1,4 +1,4 @@
-//! How late TTL is: a count of ages that stays small however many rows there are.
+//! How late TTL is: histograms of ages, whose size does not depend on the number of rows.
 
 use std::collections::BTreeMap;
 
@@ -7,39 +7,39 @@ use serde_json::json;
 
 use super::census::times;
 
-/// Bits of an age that are kept: a figure is less than a hundredth off.
+/// Significant bits of an age that are kept: the error is below one percent.
 const KEPT_BITS: u32 = 8;
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 86_400;
 
-/// Ages in seconds, in the few cells that a person looks at. Exact, and of one size whatever is in it.
+/// A histogram of ages in seconds, with few cells, for people. It is exact and has a fixed size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ages {
     rows: [u64; Ages::UP_TO.len() + 1],
 }
 
 impl Ages {
-    /// The largest age of each cell. One more cell holds what is older.
+    /// The largest age of each cell. One more cell holds older rows.
     pub const UP_TO: [u64; 8] = [HOUR, 6 * HOUR, DAY, 2 * DAY, 4 * DAY, 7 * DAY, 30 * DAY, 365 * DAY];
 
     pub fn add(&mut self, seconds: u64) {
         self.rows[Self::UP_TO.partition_point(|most| *most < seconds)] += 1;
     }
 
-    /// As [`Counts::merge`](super::Counts::merge).
+    /// See [`Counts::merge`](super::Counts::merge).
     pub fn merge(&mut self, other: &Self, factor: f64) {
         self.rows.iter_mut().zip(other.rows).for_each(|(mine, n)| *mine += times(n, factor));
     }
 
-    /// Each cell's largest age, `None` for the last one's, and its rows.
+    /// The largest age of each cell (`None` for the last one) and its rows.
     pub fn cells(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
         Self::UP_TO.into_iter().map(Some).chain([None]).zip(self.rows)
     }
 }
 
 impl Serialize for Ages {
-    /// How many rows of which age: each cell holds what the one before it does not reach, the last one all that is older.
+    /// Each cell holds the rows that are too old for the cell before, the last one all that are older.
     fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
         to.collect_seq(self.cells().map(|(up_to, rows)| json!({"up_to_seconds": up_to, "rows": rows})))
     }
@@ -57,13 +57,13 @@ impl Serialize for Lags {
     }
 }
 
-/// Ages in seconds, in cells that grow with the age.
+/// A histogram of ages in seconds, whose cells grow with the age.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lags {
-    /// How many by the smallest age of their cell, and the largest.
+    /// Rows by the smallest age of their cell.
     cells: BTreeMap<u64, u64>,
     oldest: u64,
-    /// The same rows, for a person: the cells above are not cut at whole hours and days.
+    /// The same rows for people: the cells above do not end at whole hours and days.
     ages: Ages,
 }
 
@@ -75,7 +75,7 @@ impl Lags {
         self.ages.add(seconds);
     }
 
-    /// As [`Counts::merge`](super::Counts::merge).
+    /// See [`Counts::merge`](super::Counts::merge).
     pub fn merge(&mut self, other: &Self, factor: f64) {
         for (cell, n) in &other.cells {
             *self.cells.entry(*cell).or_default() += times(*n, factor);
@@ -92,7 +92,7 @@ impl Lags {
         &self.ages
     }
 
-    /// The age that `percent` of the rows do not exceed, less than a hundredth too low; `None` without rows.
+    /// The age that `percent` of the rows do not exceed, less than one percent too low; `None` without rows.
     pub fn percentile(&self, percent: u64) -> Option<u64> {
         let rank = (self.rows() * percent).div_ceil(100).max(1);
         let mut passed = 0;
@@ -100,7 +100,7 @@ impl Lags {
             passed += **n;
             passed >= rank
         })?;
-        // In the last cell one age is known exactly.
+        // The largest age of the last cell is known exactly.
         let is_last = self.cells.last_key_value().is_some_and(|(last, _)| last == cell);
         Some(if is_last { self.oldest } else { *cell })
     }

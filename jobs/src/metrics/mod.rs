@@ -1,6 +1,6 @@
-//! The metrics' use case: counts rows, asks whether TTL and the cleanup do their job, and tells where it is going.
+//! The metrics job: counts rows, checks that TTL and the cleanup work, and forecasts the backlog.
 //!
-//! It reads. It cannot delete or write: neither of its store's traits has a verb for it.
+//! It only reads: none of its store traits can delete or write.
 //!
 //! ```
 //! # use jobs::store::{Budget, DeleteRows, InspectTable, ReadRows, ScanTable};
@@ -8,14 +8,14 @@
 //!     let _ = table.delete(&[]).await;
 //! }
 //! ```
-//! The same with the traits that [`measure`] asks for does not compile, because none of them has a delete:
+//! With the traits that [`measure`] requires, the same does not compile, because none of them has a delete:
 //! ```compile_fail,E0599
 //! # use jobs::store::{Budget, DeleteRows, InspectTable, ReadRows, ScanTable};
 //! async fn deletes<S: ReadRows + ScanTable + InspectTable + Budget>(table: &S) {
 //!     let _ = table.delete(&[]).await;
 //! }
 //! ```
-//! Nor does handing the emitter's table to anything that deletes or writes; see [`dynamo::ReadOnly`].
+//! Nor does passing the emitter's table to a function that deletes or writes; see `dynamo::ReadOnly`.
 
 mod answer;
 mod census;
@@ -60,10 +60,10 @@ use shared::time::EpochSeconds;
 
 pub const NAME: &str = "metrics-emitter";
 
-/// The functions whose state rows tell how they are.
+/// The functions whose state rows are read.
 pub const WATCHED: [&str; 2] = [cleanup::NAME, repair::NAME];
 
-/// Clients that an audit holds in memory, at some 50 bytes each; beyond that `janitor clients` counts them.
+/// Maximum number of clients that an audit holds in memory, at about 50 bytes each; `janitor clients` counts more.
 const MOST_CLIENTS: usize = 500_000;
 
 /// Seconds between two scheduled runs of a watched function.
@@ -71,56 +71,56 @@ pub(crate) fn period(name: &str) -> i64 {
     if name == repair::NAME { Repair::PERIOD } else { Cleanup::PERIOD }
 }
 
-/// Parts of the table that an audit reads side by side.
+/// Segments of the table that an audit reads concurrently.
 const SEGMENTS: i32 = 4;
 
-/// How a measurement ended. The names are those in the answer, fixed by its users.
+/// How a measurement ended. The names are part of the answer, so they are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Ended {
     /// Every row in its scope was counted.
     Complete,
-    /// Stopped before its deadline. A part of a count is no count.
+    /// Stopped before its deadline: a partial count is discarded.
     OutOfTime,
     /// Stopped on request.
     Stopped,
-    /// Stopped at `MAX_AUDIT_UNITS`, or not begun because it would have cost more.
+    /// Stopped at `MAX_AUDIT_UNITS`, or not started because it would have cost more.
     ReadBudget,
 }
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Measurement {
     pub table: String,
     pub now: EpochSeconds,
     pub scope: Scope,
-    /// Of the runs that it watches: a stack that deletes nothing is not held to have deleted.
+    /// The mode of the watched runs: a stack in dry-run mode is not expected to delete.
     pub mode: Mode,
     pub ended: Ended,
-    /// How far off the counts may be, where the rows were too many to count.
+    /// The error of the counts, if there were too many rows to count.
     pub estimate: Option<Estimate>,
     pub census: Census,
     pub ttl: TtlHealth,
     /// State rows by function; absent where there is none.
     pub runs: BTreeMap<&'static str, JobState>,
-    /// Of a whole table, unless there are too many clients to hold.
+    /// Only of a whole table, and unless there are too many clients to hold in memory.
     pub clients: Option<registered::Counts>,
-    /// The pause that holds.
+    /// The pause that is in effect.
     pub pause: Option<Pause>,
     /// Whether the state rows were read.
     pub knows_runs: bool,
     pub forecast: Forecast,
     pub figures: TableFigures,
-    /// The stream that the cascade is mapped to.
+    /// The stream that the cascade reads.
     pub cascade_stream: Option<String>,
-    /// Read units that were expected, by the table's own size. `None` where it says nothing of what is read.
+    /// Read units expected from the table's size; `None` if not the whole table is read.
     pub expected_units: Option<u64>,
     pub usage: Usage,
     pub elapsed_ms: u64,
     pub findings: Vec<Finding>,
 }
 
-/// Measures a table that was opened for reading. `sampling` has the limits for what is counted and what is estimated.
+/// Measures a table that was opened for reading. `sampling` limits what is counted and what is estimated.
 ///
 /// # Errors
 /// When the table could not be read. Too little time or too small a budget is an answer, not an error.
@@ -134,7 +134,7 @@ where
         tracing::info!(rows = figures.rows, bytes = figures.bytes, units, "audit estimated");
     }
     let ttl = TtlHealth::from(store.ttl_setting().await);
-    // Few and small: read whole.
+    // The janitor's own rows are few and small: all are read.
     let (own, knows_runs) = match collect(store, whole_partition(JANITOR_OWNER), Some).await {
         Ok(own) => (own, true),
         Err(StoreError::OutOfTime) => (Vec::new(), false),
@@ -200,7 +200,7 @@ where
     Ok(measured)
 }
 
-/// The watched functions' state, by the janitor's own rows.
+/// The state of the watched functions, from the janitor's own rows.
 fn states(own: &[Row]) -> BTreeMap<&'static str, JobState> {
     let state = |name: &'static str| {
         let row = own.iter().find(|row| row.key == state_key(name))?;
@@ -224,22 +224,22 @@ impl From<StoreError> for CountStop {
     }
 }
 
-/// What was counted; an estimate where the rows were too many to count.
+/// The counts, and their error if they are estimates.
 type Counted = (Census, Option<Estimate>);
 
 struct Reader<'a, S> {
     store: &'a S,
     against: Measure,
     most_units: Option<f64>,
-    /// Units that pages which were asked for may cost.
+    /// Units that the pages in flight may cost.
     in_flight: Cell<f64>,
     clients: RefCell<Option<Clients>>,
 }
 
 impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
-    /// The system actors' rows, with eventual consistency: all of them, or so many that an estimate is good enough.
+    /// Counts the system actors' rows with eventual consistency: all of them, or enough for a good estimate.
     async fn system_actors(&self, sampling: &Sampling, table_rows: u64) -> Result<Counted, CountStop> {
-        // The table's own count is hours old and is of all actors: it only says which way is worth trying first.
+        // The table's own count is hours old and includes all actors: it only decides what is tried first.
         if table_rows <= 2 * sampling.exact_rows
             && let Some(census) = self.whole_partitions(Some(sampling.exact_rows)).await?
         {
@@ -266,7 +266,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         Ok(Some(census))
     }
 
-    /// A first look at each bucket, and more of those that are large, in proportion to their size.
+    /// Reads the first rows of each bucket, and more of the large buckets, in proportion to their size.
     async fn sampled(&self, sampling: &Sampling) -> Result<Counted, CountStop> {
         let mut large: Vec<(&'static Bucket, f64)> = Vec::new();
         let (mut census, mut all) = (Census::default(), 0.0);
@@ -314,7 +314,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
             ..PageOf::all(bucket.system_owner().unwrap_or_default(), bucket.sort_prefix(), Consistency::Eventual)
         };
         let mut seen = sample::Seen::default();
-        // Not by `pages`: each page is as large as what is left to count.
+        // Not by `pages`: each page is limited to the rows that are left to count.
         while seen.rows < most {
             of.size = PageSize::Rows(i32::try_from(most - seen.rows).unwrap_or(i32::MAX));
             let page = self.within_limits(self.store.page(&of)).await?;
@@ -324,7 +324,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
                 return Ok(seen);
             }
             of.after = page.next;
-            // A row may lie between two places that are one to a number of this precision.
+            // Two different names can have the same place at this precision: the width must not be zero.
             let last = page.rows.last().and_then(|row| row.key.sort.strip_prefix(&of.prefix));
             let place = last.map_or(from, |name| sample::place(bucket.names, name));
             seen.width = (place - from).max(f64::EPSILON);
@@ -333,7 +333,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         Ok(seen)
     }
 
-    /// Every row, by a parallel Scan. At a limit the segments in progress are finished first: each has its own page in flight.
+    /// Counts every row by a parallel Scan. At a limit, the other segments finish their pages in flight first.
     async fn whole_table(&self) -> Result<Census, CountStop> {
         let mut segments = futures_util::stream::iter(0..SEGMENTS)
             .map(|segment| self.segment(segment))
@@ -375,12 +375,12 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         clients.take_if(|known| known.len() > MOST_CLIENTS);
     }
 
-    /// Asks for a page, if there is time for it and the budget has room for what it may cost.
+    /// Requests a page, if the deadline and the budget allow it.
     async fn within_limits<P>(&self, page: impl Future<Output = Result<P>>) -> Result<P, CountStop> {
         if self.store.time_is_up() {
             return Err(CountStop::Ended(Ended::OutOfTime));
         }
-        // Rows to come may be larger than those seen: with room to spare.
+        // The next rows may be larger than the rows so far: add a margin.
         let cost = 1.5 * self.store.page_units() + 0.5;
         let spent = self.store.usage().read_units + self.in_flight.get();
         if self.most_units.is_some_and(|most| spent + cost > most) {
@@ -393,15 +393,15 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
     }
 }
 
-/// Pages as large as they can be.
+/// All rows of an owner, in pages as large as possible.
 fn whole_partition(owner: &str) -> PageOf {
     PageOf { size: PageSize::Whole, ..PageOf::all(owner, "", Consistency::Eventual) }
 }
 
-/// Each once, in the bucket table's order.
+/// Each owner once, in the order of the table of buckets.
 fn system_owners() -> Vec<&'static str> {
     let mut owners: Vec<&str> = BUCKETS.iter().filter_map(Bucket::system_owner).collect();
-    // They stand together in the table.
+    // Buckets of one owner are adjacent in the table.
     owners.dedup();
     owners
 }

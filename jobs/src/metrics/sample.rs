@@ -1,26 +1,26 @@
-//! An estimate instead of a count: names are uniformly random within a bucket, so a stretch of them is a fair sample.
+//! Estimates counts: names are uniformly random within a bucket, so a stretch of them is a fair sample.
 //!
-//! Rows have a place between 0 and 1 by their names. A bucket is read in stretches that begin at evenly spaced places, each up to so many
-//! rows: rows divided by the width of what was read is the bucket's size. The error is about `1 / sqrt(rows read)`, whatever the size; so
-//! is the price.
+//! The name of a row is a place between 0 and 1. A bucket is read in stretches that start at evenly spaced places, each
+//! with a limited number of rows. The rows read, divided by the width of these stretches, are the size of the bucket.
+//! The error is about `1 / sqrt(rows read)`; error and cost do not depend on the size.
 
 use shared::bucket::Names;
 
-/// How much is read before an estimate takes the place of a count, and for it.
+/// How many rows are counted, and how many are read for an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// Up to so many rows of the system actors all are counted.
+    /// Up to this many rows of the system actors, all are counted.
     pub exact_rows: u64,
-    /// Rows read for an estimate, beside a first look at each bucket.
+    /// Rows read for an estimate, in addition to the first look at each bucket.
     pub sample_rows: u64,
-    /// Rows of a first look at a bucket: a smaller bucket is counted.
+    /// Rows read first of each bucket: a smaller bucket is counted.
     pub first_look: u64,
-    /// Where between two evenly spaced places the stretches begin, from 0 to 1: elsewhere in each count.
+    /// Where the stretches start between two evenly spaced places, from 0 to 1: different for each count.
     pub offset: f64,
 }
 
 impl Sampling {
-    /// Beginning elsewhere at each time.
+    /// The start of the stretches depends on the time.
     #[expect(clippy::cast_precision_loss, reason = "seconds are far below 2^52")]
     pub fn at(now: shared::time::EpochSeconds) -> Self {
         // Multiples of the golden ratio are spread evenly, however close the counts are.
@@ -28,12 +28,12 @@ impl Sampling {
         Self { exact_rows: 20_000, sample_rows: 20_000, first_look: 400, offset }
     }
 
-    /// For a look in passing: at most about 200 read units, and an error of a few percent.
+    /// A small sample: at most about 200 read units, and an error of a few percent.
     pub fn brief(now: shared::time::EpochSeconds) -> Self {
         Self { exact_rows: 2_000, sample_rows: 2_000, first_look: 100, ..Self::at(now) }
     }
 
-    /// The stretches of a bucket: from where to where.
+    /// The start and the end of each stretch of a bucket.
     pub fn stretches(&self) -> impl Iterator<Item = (f64, f64)> {
         let width = 1.0 / f64::from(STRETCHES);
         let first = self.offset * width;
@@ -51,19 +51,19 @@ impl Sampling {
     }
 }
 
-/// Stretches of a bucket. The more, the less it matters if names are not quite random; each rounds its units up.
+/// Stretches of a bucket. With more of them, names need not be quite random, but each rounds its units up.
 const STRETCHES: u32 = 32;
-/// Fewer rows than that say little of a width.
+/// Fewer rows are not enough to measure a width.
 const LEAST_OF_STRETCH: u64 = 10;
-/// Characters of a name that its place is made of.
+/// Characters of a name that determine its place.
 const CHARACTERS: usize = 9;
 
-/// What was read of a bucket.
+/// The part of a bucket that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Seen {
     pub(super) rows: u64,
     pub(super) width: f64,
-    /// A stretch ended at a row, not at a place: the width up to a row is a little short of what the row stands for.
+    /// A stretch ended at a row, not at a place: its width is then a little too small for its rows.
     pub(super) ended_at_row: bool,
 }
 
@@ -74,24 +74,24 @@ impl Seen {
         self.ended_at_row |= stretch.ended_at_row;
     }
 
-    /// By how much the rows read are to be multiplied.
+    /// The factor by which the rows read are multiplied.
     pub(super) fn factor(&self) -> f64 {
         if self.rows == 0 || self.width <= 0.0 {
             return 1.0;
         }
-        // The sum of n random gaps gives n - 1 gaps for one width without bias.
+        // The width of n random gaps is an unbiased measure of n - 1 gaps.
         let rows_of_width = (as_f64(self.rows) - f64::from(u8::from(self.ended_at_row))).max(1.0);
         (rows_of_width / self.width / as_f64(self.rows)).max(1.0)
     }
 }
 
-/// How far off an estimate may be.
+/// The error of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Estimate {
     pub sampled_rows: u64,
-    /// In 95 of 100 counts the number of rows is not further off than this share of it.
+    /// In 95 of 100 counts, the error of the number of rows is at most this share of it.
     pub rows_error: Option<f64>,
-    /// The same of the dead and due rows.
+    /// The same for the dead and due rows.
     pub dead_error: Option<f64>,
 }
 
@@ -102,7 +102,7 @@ impl Estimate {
     }
 }
 
-/// Where a row is in its bucket by its name: 0 is the beginning, 1 the end. A name of other characters is between those that it sorts between.
+/// The place of a name in its bucket, from 0 to 1. A name with other characters has the place where it sorts.
 pub(super) fn place(names: Names, name: &str) -> f64 {
     let Some(random) = name.strip_prefix(names.prefix) else {
         return if name < names.prefix { 0.0 } else { 1.0 };
@@ -119,7 +119,7 @@ pub(super) fn place(names: Names, name: &str) -> f64 {
     place.min(1.0)
 }
 
-/// The name at a place, for a range to begin or to end with.
+/// The name at a place, for the start or the end of a range.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place is between 0 and 1")]
 pub(super) fn name_at(names: Names, place: f64) -> String {
     let letters = names.alphabet.as_bytes();

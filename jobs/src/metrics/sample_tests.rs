@@ -1,4 +1,4 @@
-//! What a count costs and how far off it is, on tables of ten thousand to a million rows in memory.
+//! Measures the cost and the error of a count, on tables of ten thousand to a million rows in memory.
 
 #![expect(clippy::print_stdout, reason = "the figures are measured, and shown with --nocapture")]
 
@@ -18,10 +18,10 @@ use shared::time::EpochSeconds;
 
 const NOW: i64 = 1_800_000_000;
 const ROW_BYTES: u64 = 400;
-/// Rows of a page of a megabyte.
+/// Rows in a page of 1 MB.
 const WHOLE_PAGE: usize = 2_600;
 
-/// Shares of the rows, and of them the dead.
+/// The share of the rows in each bucket, and the share of them that is dead.
 const MIX: [(&str, f64, f64); 4] = [
     ("_access_token_index", 0.5, 0.3),
     ("_refresh_token_index", 0.3, 0.1),
@@ -160,7 +160,7 @@ async fn count(table: &Memory, offset: f64) -> Measurement {
     measure(table, &settings, &clock, &Sampling { offset, ..Sampling::at(clock.now()) }).await.unwrap()
 }
 
-/// Rows and what is dead or due, as a count gives them.
+/// The counted rows, and those that are dead or due.
 fn found(measured: &Measurement) -> (u64, u64) {
     let system = measured.census.of(OwnerKind::System);
     (system.rows, system.dead + system.due)
@@ -179,7 +179,7 @@ async fn a_count_costs_the_same_however_large_the_table_is() {
         }
         units.push(measured.usage.read_units);
     }
-    // Exactly one pass below the threshold; above it the same at ten times the size.
+    // Below the threshold exactly one pass; above it the same cost at ten times the size.
     assert!(units[0] < 10_000.0 * 400.0 / 8_192.0 * 1.02, "{units:?}");
     assert!((units[2] / units[1] - 1.0).abs() < 0.05 && units[2] < 1_600.0, "{units:?}");
 }
@@ -189,7 +189,7 @@ async fn an_estimate_is_within_a_twentieth_in_95_of_100_seeds() {
     for rows in [30_000, 120_000] {
         let (mut good_rows, mut good_dead) = (0, 0);
         for seed in 0..100 {
-            // Every table anew would take a minute: ten tables, ten places to begin in each.
+            // A new table for each seed would take a minute: ten tables, ten offsets for each.
             thread_local!(static TABLE: Cell<Option<(u32, u64, Memory)>> = const { Cell::new(None) });
             let table = match TABLE.take() {
                 Some((of, made, table)) if of == rows && made == seed / 10 => table,

@@ -1,4 +1,4 @@
-//! The repair: reads the whole table once, in concurrent segments, and makes the indexes and the rows behind them agree.
+//! The repair: reads the whole table once, in concurrent segments, and makes index rows and their targets agree.
 //!
 //! *Relations* in docs/rows.md is the specification. **No index row is ever written for a token**: a token without one may have
 //! been revoked. Rows are deleted by the same context and in the same order as in the cleanup.
@@ -39,7 +39,7 @@ const CONCURRENT_SEGMENTS: usize = 2;
 
 pub const NAME: &str = "index-repair";
 
-/// Deletes index rows that point nowhere, and rows that no index row leads to.
+/// Deletes dangling index rows, and rows that no index row leads to.
 pub struct Repair {
     restore_clients: bool,
 }
@@ -49,7 +49,7 @@ pub struct Findings {
     stranded_clients: u64,
     restored_clients: u64,
     legacy_rows: u64,
-    /// `None` when the actors' table cannot be read and trusted.
+    /// `None` if the actors' table cannot be read or is empty.
     absent_actors: Option<u64>,
     rows_of_absent_actors: Option<u64>,
 }
@@ -103,12 +103,12 @@ impl<S> RepairStore for S where
 {
 }
 
-/// What the segments of one walk have in common.
+/// The shared state of the segments of one walk.
 struct RepairWalk<'a, S> {
     context: &'a Context<'a, S>,
     checkpoint: &'a Checkpoint<'a, S>,
     progress: RefCell<Progress>,
-    /// Why a segment was not finished: no other one is started after it.
+    /// Why a segment was not finished: no other segment is started.
     stopped: RefCell<Option<Stop>>,
     restore_clients: bool,
     /// ActingWeb 3.10 or later writes to the table: only then may a restore delete old-name index rows.
@@ -209,7 +209,7 @@ impl<S: RepairStore> RepairWalk<'_, S> {
                 why
             }
         };
-        // A fault outweighs the deadline.
+        // A fault takes precedence over the deadline.
         if !matches!(*stopped.borrow(), Some(Stop::Fault(_))) {
             *stopped.borrow_mut() = Some(why);
         }
@@ -226,7 +226,7 @@ async fn writes_new_names<S: ReadRows>(store: &S) -> Result<bool, StoreError> {
     holds_rows(store, new.filter(|bucket| Some(*bucket) != work::client_index(Generation::New)), 1).await
 }
 
-/// The state row that remembers a row as unreachable and of unknown age.
+/// The state row that records a row as unreachable and of unknown age.
 pub(crate) fn seen_key(key: &RowKey) -> RowKey {
     state_key(&seen::state_name(key))
 }
@@ -237,7 +237,7 @@ pub(crate) fn sighting(state: Option<&Row>, key: &RowKey, now: EpochSeconds, gra
     Seen::of([&stored], now, grace).sighting(key)
 }
 
-/// How far the segments have come; as JSON, this is the cursor.
+/// The progress of the segments; as JSON, this is the cursor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Progress {
     /// How many segments there are.
@@ -246,7 +246,7 @@ struct Progress {
     stopped: Vec<Stopped>,
 }
 
-/// A place is an actor's id and a bucket: an id is no secret, a row's name may be one.
+/// An actor's id is not secret. A row's name may be, so `after` holds only its first characters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Stopped {
     segment: i32,
@@ -270,7 +270,7 @@ impl Progress {
         Some(RowKey::new(&stopped.owner, &stopped.after))
     }
 
-    /// Nothing is done when it is not a cursor of this release: the walk then starts at the beginning, which is always right.
+    /// If it is not a cursor of this release, the walk starts at the beginning, which is always safe.
     fn from_json(cursor: &Value, segments: i32) -> Self {
         let stored = Self::deserialize(cursor).ok().filter(|stored| stored.segments == segments);
         stored.unwrap_or(Self { segments, done: BTreeSet::new(), stopped: Vec::new() })

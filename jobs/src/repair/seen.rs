@@ -1,7 +1,7 @@
 //! Unreachable rows of unknown age: they are deleted when they are seen unreachable twice, the grace period apart.
 //!
-//! State rows remember them by a hash, each the hashes with one beginning. Most are provider rows from before 3.7.4, which
-//! gave rows no TTL: a table may have hundreds of thousands.
+//! State rows store their hashes, divided into shards. Most are provider rows from before 3.7.4, which have no TTL: a
+//! table may have hundreds of thousands.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -15,29 +15,29 @@ use shared::integrity::Sighting;
 use shared::row::RowKey;
 use shared::time::EpochSeconds;
 
-/// What the names of the state rows begin with.
+/// Prefix of the names of the state rows.
 const NAME: &str = "index-repair-seen-";
-/// State rows: together they hold a million rows.
+/// State rows: together they hold a million hashes.
 const SHARDS: usize = 64;
-/// As many as fit into a state row of 300 KB; with all of them, memory stays below 50 MB. Others are remembered by a later
-/// run, when the first ones are gone.
+/// As many as fit into a state row of 300 KB; all shards together need less than 50 MB of memory. A later run records
+/// other rows, when the first ones are deleted.
 const MOST_IN_SHARD: usize = 16_000;
 /// Hexadecimal digits of a hash.
 const DIGITS: usize = 16;
-/// How often parts that write at once may be in each other's way.
+/// Attempts to write a shard that other segments write at the same time.
 const TRIES: u32 = 5;
-/// What no walk has seen for so long is gone.
+/// A hash is dropped after this time: its row no longer exists.
 const FORGOTTEN_AFTER: i64 = 90 * 86_400;
 
-/// Hashes of rows, with when they were first seen.
+/// Hashes of rows, and when they were first seen.
 type Hashes = HashMap<u64, i64>;
 
 pub(super) struct Seen {
     before: Hashes,
     now: EpochSeconds,
     grace: i64,
-    /// Seen in this run, by shard: rows that are kept for now, with when they were first seen, and rows that were judged and
-    /// with that forgotten (`None`). One that could not be deleted begins anew.
+    /// Seen in this run, by shard: rows that are kept for now, with when they were first seen, and rows that were
+    /// judged and are dropped for that reason (`None`). A row that could not be deleted starts again.
     met: RefCell<Vec<HashMap<u64, Option<i64>>>>,
 }
 
@@ -47,13 +47,13 @@ impl Seen {
         Ok(Self::of(&stored, now, grace))
     }
 
-    /// As it is stored.
+    /// From the values of the state rows.
     pub(super) fn of<'v>(stored: impl IntoIterator<Item = &'v Value>, now: EpochSeconds, grace: i64) -> Self {
         let before = stored.into_iter().flat_map(hashes_in).collect();
         Self { before, now, grace, met: RefCell::new(vec![HashMap::new(); SHARDS]) }
     }
 
-    /// Whether the row was seen like this before, long enough ago.
+    /// Whether the row was already seen in this state, long enough ago.
     pub(super) fn sighting(&self, key: &RowKey) -> Sighting {
         let hash = hash(key);
         let first = self.before.get(&hash).copied().map(EpochSeconds::new);
@@ -64,7 +64,7 @@ impl Seen {
         sighting
     }
 
-    /// Remembers a row that stays for now.
+    /// Records a row that is kept for now.
     pub(super) fn remember(&self, key: &RowKey) {
         let hash = hash(key);
         let first = self.before.get(&hash).copied().unwrap_or(self.now.get());
@@ -74,8 +74,8 @@ impl Seen {
         }
     }
 
-    /// Writes down what was seen; after a part of a walk also what is known by now, the longest known first. Other parts
-    /// may write at the same time: then it is read once more.
+    /// Stores what was seen. After a partial walk, stored hashes are kept too, the oldest first. Other segments may
+    /// write at the same time: then the shard is read again.
     pub(super) async fn write<S: OwnState>(&self, store: &S, whole: bool) -> Result<()> {
         let met = self.met.take();
         for (shard, met) in met.into_iter().enumerate() {
@@ -117,7 +117,7 @@ impl Seen {
                 return Ok(());
             }
         }
-        // What is not remembered now is seen for the first time by the next run: it only waits longer.
+        // A row that is not recorded now is seen for the first time by the next run: it is only kept longer.
         Ok(())
     }
 
@@ -141,7 +141,7 @@ fn kept(met: &HashMap<u64, Option<i64>>) -> Hashes {
     met.iter().filter_map(|(hash, first)| Some((*hash, (*first)?))).collect()
 }
 
-/// By when they were first seen, which is the same for many: the hashes one after another.
+/// Groups the hashes by when they were first seen, which is the same for many, and concatenates them.
 fn to_json(seen: &Hashes) -> Value {
     let mut by_time: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
     for (hash, first) in seen {
@@ -169,7 +169,7 @@ fn hashes_in(stored: &Value) -> Vec<(u64, i64)> {
     times.filter_map(read).flatten().collect()
 }
 
-/// The name of the state row that remembers a row.
+/// The name of the state row that records a row.
 pub(super) fn state_name(key: &RowKey) -> String {
     shard_name(shard(hash(key)))
 }
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(seen.sighting(&old), Sighting::Again);
         assert_eq!(seen.sighting(&fresh), Sighting::First);
         seen.remember(&fresh);
-        // Another segment's row, which this part has not met, stays as it is.
+        // The row of another segment, which this one has not seen, is kept.
         let met = seen.met.take().into_iter().flatten().collect();
         let expected = HashMap::from([(hash(&fresh), 9_000), (hash(&other), 1_000)]);
         assert_eq!(seen.with_known(&met, &seen.before), expected);
@@ -269,11 +269,11 @@ mod tests {
         for text in store.0.borrow().values() {
             assert!(text.len() < 300_000 && !text.contains("secret"), "{}", text.len());
         }
-        // The grace period after the first time, not after the second.
+        // The grace period starts at the first sighting, not at the second.
         let again = Seen::read(&store, EpochSeconds::new(1_003_601), 3_600).await.unwrap();
         let old = (0..rows).filter(|i| again.sighting(&provider(*i)) == Sighting::Again).count();
         assert_eq!(old, 180_000);
-        // All were judged: nothing is left to remember.
+        // All were judged: nothing is left to record.
         again.write(&store, true).await.unwrap();
         assert!(store.0.borrow().is_empty(), "{} rows", store.0.borrow().len());
     }

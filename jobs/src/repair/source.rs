@@ -1,4 +1,4 @@
-//! A segment of the whole table, as pieces of work: index rows one by one, the token and provider rows of an actor
+//! Divides a segment of the table into pieces of work: index rows one by one, the token and provider rows of an actor
 //! together.
 
 use crate::run::report::Tally;
@@ -10,31 +10,31 @@ use shared::expiry::KeepReason;
 use shared::integrity::{self, Question, RepairPart};
 use shared::row::{Fields, Row, RowKey};
 
-/// Rows that a piece looks at before it is handed on, work or not, so that the deadline is seen.
+/// Maximum number of rows that a piece examines, even if none needs work, so that the deadline is checked.
 const MOST_EXAMINED: usize = 4_000;
 
-/// Batches of lookups to a piece.
+/// Batches of lookups per piece.
 const BATCHES: usize = 4;
 
-/// Rows of one actor that are held together. More than any actor has; one that has more is judged in parts, which only
-/// costs another Query a part.
+/// Maximum number of rows of one actor that are judged together, more than actors have. An actor with more rows is
+/// judged in parts, which only costs another Query per part.
 const MOST_TOGETHER: usize = 2_000;
 
-/// A place in a segment. Scan's own order is not ours to know: what counts is how many rows were passed.
+/// A place in a segment. The order of a Scan is undefined, so places are ordered by the number of rows passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TablePlace {
     pub(super) passed: u64,
-    /// The row to go on after, without most of its name.
+    /// The row to continue after, without most of its name.
     pub(super) key: Option<RowKey>,
 }
 
 pub(super) enum Unit {
-    /// Dead whatever other rows say.
+    /// Dead, whatever the other rows are.
     Dead(Condemned),
     Index(Pointer),
-    /// The rows of one actor that decide over each other.
+    /// The rows of one actor that depend on each other.
     Actor(Actor),
-    /// An owner that was met, with how many rows.
+    /// An owner, and the number of its rows.
     Owner {
         id: String,
         rows: u64,
@@ -48,14 +48,13 @@ pub(super) struct Pointer {
     pub(super) target: RowKey,
 }
 
-/// What one actor has of tokens and provider rows.
+/// The tokens and provider rows of one actor.
 #[derive(Default)]
 pub(super) struct Actor {
-    /// Tokens that would go if no index row leads to them.
+    /// Tokens that are deleted if no index row leads to them.
     pub(super) doubtful: Vec<(Row, &'static Bucket)>,
-    /// Provider rows.
     pub(super) providers: Vec<Row>,
-    /// Names of provider rows that a token which stays in any case refers to.
+    /// Names of provider rows that are named by a token which is kept in any case.
     pub(super) needed: Vec<String>,
     /// Some of the actor's rows are in another part, were passed by an earlier run, or cannot be read.
     pub(super) partial: bool,
@@ -65,11 +64,11 @@ pub(super) struct SegmentRows<'a, S> {
     context: &'a Context<'a, S>,
     rows: Rows<'a>,
     passed: u64,
-    /// Where this run began in the segment.
+    /// Where this run started in the segment.
     began: Option<RowKey>,
     /// The last row of the last piece.
     reached: Option<RowKey>,
-    /// The owner being read, how many rows of it were met, and what of them has to be judged together.
+    /// The owner being read, the number of its rows so far, and those that have to be judged together.
     owner: Option<String>,
     owner_rows: u64,
     actor: Actor,
@@ -86,20 +85,20 @@ impl<S: ScanTable + Budget> Source for SegmentRows<'_, S> {
 
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
         let (mut counts, mut units, mut examined) = (Tally::default(), Vec::new(), 0);
-        // An actor's rows stay together, so a piece rarely ends on a full batch: a few batches waste less of the last one.
+        // An actor's rows are not divided, so a piece rarely ends with a full batch: more batches waste less.
         let most_lookups = BATCHES * self.context.store.lookup_batch();
         let mut lookups = 0;
         while let Some(row) = self.next_row().await? {
             if self.owner.as_ref() != Some(&row.key.owner) {
                 self.close_owner(&mut units);
-                // Each owner may be looked for among the actors.
+                // Each owner may be looked up in the actors' table.
                 lookups += 1;
-                // A piece ends between two owners: what decides over each other is never cut apart.
+                // A piece ends between two owners, so that rows that depend on each other are not divided.
                 if lookups >= most_lookups || examined >= MOST_EXAMINED {
                     self.rows.push_back(row);
                     return Ok(Some((counts, units)));
                 }
-                // Where an earlier run stopped in the middle of an actor, only the rest of it is seen.
+                // If an earlier run stopped in the middle of an actor, only the remaining rows are read.
                 self.actor.partial = self.reached.as_ref().is_some_and(|reached| reached.owner == row.key.owner);
                 self.owner = Some(row.key.owner.clone());
             }
@@ -108,7 +107,7 @@ impl<S: ScanTable + Budget> Source for SegmentRows<'_, S> {
             self.owner_rows += 1;
             self.reached = Some(row.key.clone());
             lookups += self.examine(row, &mut counts, &mut units);
-            // Partitions of millions of rows that stand alone: a piece may end anywhere in them.
+            // In partitions with millions of independent rows, a piece may end anywhere.
             let stands_alone = self.together == 0 && (lookups >= most_lookups || examined >= MOST_EXAMINED);
             if stands_alone || self.together >= MOST_TOGETHER {
                 self.actor.partial = true;
@@ -156,7 +155,7 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
         }
     }
 
-    /// Sorts a row; how much work it will make, in lookups or rows held.
+    /// Assigns a row to its work, and returns how much that is, in lookups or rows held.
     fn examine(&mut self, row: Row, counts: &mut Tally, units: &mut Vec<Unit>) -> usize {
         let Context { now, policy, .. } = self.context;
         if row.key.owner == JANITOR_OWNER {
@@ -183,7 +182,7 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
                 Err(reason) => counts.kept(bucket, reason),
             },
             RepairPart::Provider | RepairPart::Token => {
-                // The OAuth system actor has no end of rows: there, each stands alone.
+                // The OAuth system actor has too many rows to judge together: each is judged alone.
                 let alone = row.key.owner == OAUTH_OWNER;
                 let work = self.examine_actors_row(row, bucket, counts);
                 if alone {
@@ -204,7 +203,7 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
             self.actor.providers.push(row);
             return 1;
         }
-        // Python reads JSON that we do not (NaN, a key twice): what such a row refers to is looked for by its text.
+        // Python accepts JSON that is not read here (NaN, duplicate keys): the text of such a row is searched instead.
         self.actor.partial |= Fields::read(&row.data).is_none();
         match integrity::could_go_unindexed(&row, bucket, *now, policy) {
             Ok(()) => {
@@ -220,22 +219,22 @@ impl<'a, S: ScanTable + Budget> SegmentRows<'a, S> {
     }
 }
 
-/// Characters of a row's name that a cursor shows, and the most that it ever shows: see `cleanup::cursor`.
+/// Characters of a row's name in a cursor, and their maximum: see `cleanup::cursor`.
 const SHOWN: usize = 8;
 const MOST_SHOWN: usize = 12;
 
 /// Sorts after every key.
 const LAST: char = char::MAX;
 
-/// The key without most of the row's name, so that no token is stored: the next run reads a few rows again. It is always
-/// further on than where this run `began`, if this run has read anything.
+/// The key without most of the row's name, so that no token is stored: the next run reads a few rows again. It is
+/// always after the place where this run `began`, if this run has read anything.
 fn blurred(key: &RowKey, began: Option<&RowKey>) -> RowKey {
     if began == Some(key) {
         return key.clone();
     }
     let floor = began.filter(|began| began.owner == key.owner).map_or("", |began| began.sort.as_str());
     let known = key.sort.split_once(':').and_then(|(name, _)| bucket::find(&key.owner, name));
-    // The bucket, and the beginning that all of its names share, are no secret.
+    // The bucket, and the prefix that all of its names share, are not secret.
     let public = known.map_or(0, |bucket| {
         let prefix = bucket.sort_key(bucket.names.prefix);
         if key.sort.starts_with(&prefix) { prefix.len() } else { bucket.name.len() + 1 }
@@ -245,8 +244,8 @@ fn blurred(key: &RowKey, began: Option<&RowKey>) -> RowKey {
         &key.sort[..end]
     };
     let further = (SHOWN..=MOST_SHOWN).map(head).find(|head| *head > floor).map(str::to_owned);
-    // More rows that begin alike than one run reads. No library writes such names in a bucket that is known; the rows of a
-    // bucket that is not are never touched, and the next one that is known begins at its prefix.
+    // More rows have this prefix than one run reads: the rest of them is skipped. No library writes such names in a
+    // known bucket. Rows of unknown buckets are never touched; the next known bucket starts at its prefix.
     let sort = further.unwrap_or_else(|| match known {
         Some(_) => format!("{}{LAST}", head(MOST_SHOWN)),
         None => next_known_prefix(key).unwrap_or_else(|| LAST.to_string()),
@@ -263,7 +262,7 @@ fn next_known_prefix(key: &RowKey) -> Option<String> {
 mod tests {
     use super::{RowKey, blurred};
 
-    /// Runs that each pass `read` rows of an actor, from where the last one stopped.
+    /// The number of runs that pass all rows of an actor, if each reads `read` of them.
     fn runs(rows: &[RowKey], read: usize) -> Option<usize> {
         let mut from: Option<RowKey> = None;
         for run in 1..=rows.len() {
@@ -312,7 +311,7 @@ mod tests {
         let reached = RowKey::new("actor", "zzzzzzzzzzzzzzzz:1");
         let from = RowKey::new("actor", "zzzzzzzzzzzz");
         assert_eq!(blurred(&reached, Some(&from)).sort, "\u{10FFFF}");
-        // Nothing was read: nothing is passed.
+        // Nothing was read, so the place is the same.
         assert_eq!(blurred(&from, Some(&from)), from);
     }
 }

@@ -20,7 +20,7 @@ struct Others {
     needed: Vec<String>,
     /// Tokens that are deleted.
     deleting: HashSet<RowKey>,
-    /// Names of provider rows that they refer to.
+    /// Names of provider rows that the deleted tokens refer to.
     deleting_names: HashSet<String>,
     /// Not all of the actor's rows were seen together, or some could not be read.
     partial: bool,
@@ -45,7 +45,7 @@ impl<S: RepairStore> RepairWalk<'_, S> {
         self.context.delete_in_order(chains, providers, counts).await
     }
 
-    /// Index rows whose target does not exist. A target that exists and is dead is left to the cleanup.
+    /// Finds index rows whose target does not exist. A target that exists and is dead is left to the cleanup.
     async fn judge_pointers(&self, pointers: Vec<Pointer>, counts: &mut Tally) -> Result<Vec<Chain>, Stop> {
         if pointers.is_empty() {
             return Ok(Vec::new());
@@ -69,9 +69,9 @@ impl<S: RepairStore> RepairWalk<'_, S> {
         Ok(chains)
     }
 
-    /// Clients that only an old-name index row leads to: ActingWeb from 3.10 cannot find them. On request each gets a row under
-    /// the new name, and then the old-name row is deleted, unless an older release may still read it: it would revive a client
-    /// that is deleted later.
+    /// Finds clients that only an old-name index row leads to, which ActingWeb 3.10 and later do not read. On request
+    /// each gets an index row under the new name. Then the old-name row is deleted, because it could revive a client
+    /// that is deleted later, unless an older release may still read it.
     async fn find_stranded(&self, by_old_index: Vec<Row>, counts: &mut Tally) -> Result<(), Stop> {
         let (Some(old), Some(new)) = (client_index(Generation::Old), client_index(Generation::New)) else {
             return Ok(());
@@ -112,7 +112,7 @@ impl<S: RepairStore> RepairWalk<'_, S> {
         self.context.delete(replaced, counts).await.map(drop)
     }
 
-    /// Tokens that no index row leads to, and provider rows that no row refers to.
+    /// Finds tokens that no index row leads to, and provider rows that no row refers to.
     async fn judge_actors(&self, actors: Vec<Actor>, counts: &mut Tally) -> Result<(Vec<Chain>, Providers), Stop> {
         let (now, policy) = (self.context.now, &self.context.policy);
         let doubtful: Vec<(RowKey, &'static Bucket)> = actors
@@ -157,7 +157,7 @@ impl<S: RepairStore> RepairWalk<'_, S> {
         counts.kept(bucket, reason);
     }
 
-    /// Looks up each token in both generations of the index, the newer one first: few are found in neither.
+    /// Looks up each token in the newer generation of the index, and in the older one if it is not found there.
     async fn look_up_index(&self, tokens: &[(RowKey, &'static Bucket)]) -> Result<Vec<Indexed>, Stop> {
         let mut indexed = vec![Indexed::No; tokens.len()];
         for generation in [Generation::New, Generation::Old] {
@@ -180,8 +180,8 @@ impl<S: RepairStore> RepairWalk<'_, S> {
         Ok(indexed)
     }
 
-    /// The provider rows of one actor: by TTL, or when no kept row names them and they are old enough. One that a deleted
-    /// token names is as old as that token, and is deleted with it.
+    /// Judges the provider rows of one actor: by TTL, or when no kept row names them and they are old enough. One that
+    /// a deleted token names is as old as that token, and is deleted with it.
     async fn judge_providers(
         &self,
         rows: Vec<Row>,
@@ -256,14 +256,13 @@ impl<S: RepairStore> RepairWalk<'_, S> {
             Err(StoreError::OutOfTime) => return Err(Stop::OutOfTime),
             Err(error) => error.to_string(),
         };
-        // An incomplete figure is worse than none: the repair continues without.
+        // An incomplete figure is worse than none: the repair continues without it.
         (findings.absent_actors, findings.rows_of_absent_actors) = (None, None);
         self.notes.borrow_mut().push(format!("rows of absent actors are not reported: {problem}"));
         Ok(())
     }
 }
 
-/// The bucket of registered clients.
 const CLIENTS: &str = "mcp_clients";
 
 pub(super) fn client_index(generation: Generation) -> Option<&'static Bucket> {

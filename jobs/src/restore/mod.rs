@@ -1,7 +1,7 @@
-//! Puts retired rows back: the TTL that they had, or none. A row that TTL has removed, or that was deleted, cannot be restored.
+//! Restores the earlier TTL of retired rows, or none. A row that was deleted, or removed by TTL, cannot be restored.
 //!
-//! The table is read by Scan; rows are streamed, so memory stays flat. A row that the application has written since is not retired any
-//! more, and each write is conditional on what was read, `retired_from` included: what the application wrote stays as it is.
+//! Rows of a Scan are streamed, so memory use is constant. A row that the application has written since is no longer
+//! retired. Each write is conditional on the row as read, including `retired_from`: the application's writes are safe.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,14 +20,14 @@ pub const NAME: &str = "restore";
 /// Concurrent lookups and writes of one page.
 const CONCURRENCY: usize = 8;
 
-/// Which retired rows, and the rules that say why they were retired.
+/// Which retired rows to restore, and the rules that say why they were retired.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub bucket: Option<String>,
     pub owner: Option<String>,
-    /// Retired at this moment or later.
+    /// Retired at this time or later.
     pub since: Option<EpochSeconds>,
-    /// Seconds from a retirement to its end: nothing else of a row says when it was retired.
+    /// Seconds from a retirement to the TTL: the row itself does not record when it was retired.
     pub retired_for: i64,
     pub policy: Policy,
 }
@@ -55,7 +55,7 @@ pub struct Counts {
     /// Changed or gone since they were read, and left alone.
     pub lost_race: u64,
     pub skipped: u64,
-    /// When the first of them is gone.
+    /// The earliest TTL of the retired rows.
     pub until: Option<i64>,
 }
 
@@ -153,10 +153,10 @@ impl Restored {
     }
 }
 
-/// What became of one row.
+/// The result for one row.
 struct Done {
     reason: &'static str,
-    /// In a dry run, would be.
+    /// Or would be, in a dry run.
     written: bool,
 }
 
@@ -174,7 +174,7 @@ async fn put_back<S: ReadRows + WriteTtl>(
     Ok(Done { reason, written })
 }
 
-/// Why the row is dead by the rows as they are now. Most rows say it themselves; for the others the rows around them are read.
+/// Why the row is dead, by the current rows. If the row itself does not suffice, the related rows are read.
 async fn reason<S: ReadRows>(store: &S, row: &Row, now: EpochSeconds, policy: &Policy) -> Result<&'static str> {
     const KEPT: &str = "kept";
     let Some(bucket) = row.known_bucket() else { return Ok(KEPT) };

@@ -1,8 +1,8 @@
-//! The search: every row that a selection claims.
+//! Finds every row that a selection claims.
 //!
-//! It does not depend on index rows, because an incomplete run has deleted those first. An actor's rows are in its own
-//! partition and among the system actor's sessions and SPA tokens. Rows of a client or a chain can be under any actor: the
-//! whole table is read. A token is looked up; the whole table is read for it only if that finds nothing.
+//! The search does not depend on index rows, because an incomplete run has deleted those first. An actor's rows are in
+//! its own partition and among the system actor's sessions and SPA tokens. Rows of a client or a chain can belong to
+//! any actor: the whole table is read. A token is looked up; the whole table is read only if that finds nothing.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -20,7 +20,7 @@ use shared::row::{Row, RowKey};
 /// Segments of the Scan, read concurrently.
 const SEGMENTS: i32 = 4;
 
-/// Rows that are held at a time, about a kilobyte each. The next round finds the rest.
+/// Maximum number of rows in memory, about a kilobyte each. The next round finds the rest.
 pub const MOST_HELD: usize = 100_000;
 
 /// Links lead from a token to its chain, and from there to a session: a few passes follow all of them.
@@ -39,7 +39,7 @@ pub struct Found {
     pub unreadable: u64,
     /// Sessions in the middle of a sign-in, which name no actor yet. Counted when an actor is revoked.
     pub unassigned_sessions: u64,
-    /// There are more rows than can be held.
+    /// The search stopped at [`MOST_HELD`] rows: there may be more.
     pub more: bool,
 }
 
@@ -49,9 +49,9 @@ pub struct Found {
 pub enum Reach {
     /// The actor's own partition, and the sessions and SPA tokens.
     Partition,
-    /// All of it.
+    /// The whole table.
     Table,
-    /// A few rows; all of it if no row leads to the token.
+    /// A few rows; the whole table if no row leads to the token.
     Lookup,
 }
 
@@ -157,7 +157,7 @@ struct Search<'a, S> {
 }
 
 impl<S: Searchable> Search<'_, S> {
-    /// Whether there is room for more rows afterwards.
+    /// Returns whether there is room for more rows.
     fn examine(&self, rows: Vec<Row>) -> Result<bool> {
         self.store.progressed(None, rows.len() as u64, 0);
         let mut held = self.held.borrow_mut();
@@ -216,8 +216,8 @@ impl<S: Searchable> Search<'_, S> {
         Ok(())
     }
 
-    /// The provider rows and the index rows, of both generations, of the tokens that were found. However many there are, they
-    /// are held: every listed token must stop working.
+    /// Reads the provider rows and the index rows, of both generations, of the tokens that were found. [`MOST_HELD`]
+    /// does not limit them, because every listed token must stop working.
     async fn providers_and_index_rows(&self) -> Result<()> {
         let keys: Vec<RowKey> = {
             let held = self.held.borrow();

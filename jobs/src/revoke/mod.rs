@@ -1,5 +1,5 @@
-//! The revocation, for when a secret has leaked: finds every row of an actor, a client, a chain or a token, and deletes it,
-//! live or not. No other job may delete live rows.
+//! The revocation, for a leaked secret: finds every row of an actor, a client, a chain or a token, and deletes it, live
+//! or not. No other job may delete live rows.
 //!
 //! [`find`] cannot write: none of its traits can. [`remove`] deletes only rows that a [`shared::revocation::Selection`] has
 //! claimed, by a trait of its own:

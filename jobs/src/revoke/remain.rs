@@ -1,4 +1,4 @@
-//! What is still accepted after a revocation: an operator must not believe that more was done than was.
+//! What is still accepted after a revocation, so that an operator does not overestimate its effect.
 
 use shared::bucket::Family;
 use shared::revocation::{Kind, Revoked, Selector, State};
@@ -8,11 +8,11 @@ use shared::time::EpochSeconds;
 /// `handlers/mcp.py`.
 const CACHED_SECONDS: u32 = 300;
 
-/// One thing that is still accepted, or may be. The names are those in the answer.
+/// A credential that is still accepted, or may be. The answer uses these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str)]
 pub enum Remaining {
-    /// By the MCP endpoint, for minutes.
+    /// MCP access tokens, for minutes, because the MCP endpoint caches them.
     #[strum(serialize = "mcp-token-cache")]
     Cached,
     /// Provider tokens, at the provider and by the library.
@@ -21,7 +21,7 @@ pub enum Remaining {
     /// The client, with its secret or a new consent.
     #[strum(serialize = "client-registration")]
     Client,
-    /// The actor, by everything that is not a token of these kinds.
+    /// The actor's other credentials.
     #[strum(serialize = "actor-credentials")]
     Actor,
     /// Sign-ins that are not finished.
@@ -73,7 +73,7 @@ impl Remaining {
     }
 }
 
-/// What is still accepted once these rows are deleted. `left` of them are not.
+/// What is still accepted after these rows, except `left` of them, were deleted.
 pub fn remaining<'r>(
     selector: &Selector,
     rows: impl Iterator<Item = &'r Revoked> + Clone,

@@ -1,4 +1,4 @@
-//! The deletes: index rows first, each conditional on the row as it was read, each confirmed.
+//! Deletes the rows, index rows first. Each delete is conditional on the row as it was read, and then confirmed.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use shared::row::{Row, RowKey};
 /// Attempts for a row that keeps changing, or whose outcome is unknown.
 const TRIES: usize = 5;
 
-/// Searches after the first: each finds rows that were issued since the last one.
+/// Searches after the first; each finds rows that were issued since the previous one.
 const MOST_ROUNDS: usize = 6;
 
 /// What happened to a row.
@@ -22,7 +22,7 @@ pub enum Fate {
     Gone,
     /// Deleted, and not confirmed.
     Unconfirmed,
-    /// Still there, or unknown.
+    /// Not deleted, or unknown.
     Left,
 }
 
@@ -31,9 +31,9 @@ pub enum Fate {
 pub struct RevokeResult {
     /// Every row that was found, in any round, in the order of the deletes.
     pub rows: Vec<(Revoked, Fate)>,
-    /// Rows that were not there when the first search was made.
+    /// Rows that did not exist at the time of the first search.
     pub issued_since: u64,
-    /// What ended it early. The same command continues from there.
+    /// Why the revocation ended early. The same command continues from there.
     pub stopped: Option<StoreError>,
     /// The last search found nothing more.
     pub is_complete: bool,
@@ -56,7 +56,7 @@ where
     let mut removal = RevokeResult::default();
     let mut rounds = 0;
     while !found.rows.is_empty() {
-        // A search that found more than can be held is not a round: while rows are deleted, the next part follows.
+        // After a search that reached MOST_HELD, the limit on rounds does not apply as long as rows are deleted.
         let (gone_before, is_part) = (work.gone(), found.more);
         removal.stopped = work.delete_all(found.rows).await.err();
         let is_going_on = is_part && work.gone() > gone_before;
@@ -95,8 +95,8 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
         self.fates.values().filter(|(_, fate)| *fate == Fate::Gone).count()
     }
 
-    /// A stop before the first delete is obeyed at once. Later the store first finishes the index rows, so that no listed token
-    /// can still be used through its index.
+    /// A stop before the first delete takes effect at once. On a later stop, the store first finishes the index rows,
+    /// so that no listed token can still be used through its index.
     async fn delete_all(&mut self, rows: Vec<Revoked>) -> Result<(), StoreError> {
         let mut turns: BTreeMap<(bool, Kind), Vec<Revoked>> = BTreeMap::new();
         for row in rows {
@@ -112,8 +112,8 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
         Ok(())
     }
 
-    /// Deletes rows of one turn until a consistent read finds them absent. A row that has changed is deleted as it is now, if
-    /// the selection still claims it: a token that was just used, an index row with a new TTL.
+    /// Deletes rows of one turn until a consistent read finds them absent. A row that has changed is deleted in its new
+    /// state if the selection still claims it: a token that was just used, an index row with a new TTL.
     async fn delete_turn(&mut self, mut open: Vec<Revoked>) -> Result<(), StoreError> {
         for _ in 0..TRIES {
             if open.is_empty() {
@@ -135,7 +135,7 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
                 match look {
                     Lookup::Absent => self.set(&row, Fate::Gone),
                     Lookup::Found(now) => again.extend(self.as_it_is_now(&row, now)),
-                    // Deleting an absent row does no harm, and then it is read again.
+                    // Deleting an absent row is harmless, and the row is read again afterwards.
                     Lookup::Unread => again.push(row),
                 }
             }

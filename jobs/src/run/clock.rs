@@ -16,7 +16,7 @@ pub struct RunClock {
     budget: Option<Duration>,
     /// Static, because the observer outlives the run.
     watch: Option<&'static Watch>,
-    /// Seconds that the machine's clock was ahead of the table's, negative if behind; `now` is already without them.
+    /// Seconds that the machine's clock was ahead of the table's, negative if behind; `now` is already corrected.
     offset: i64,
 }
 
@@ -25,7 +25,7 @@ const RESERVE_DIVISOR: u32 = 5;
 const RESERVE_LEAST: Duration = Duration::from_millis(750);
 const RESERVE_MOST: Duration = Duration::from_secs(15);
 
-/// Seconds off that are worth a warning: the table's time comes in whole seconds, and a busy server renews it late.
+/// The smallest offset that is reported: the table's time has whole seconds, and a busy server updates it late.
 const NOTABLE_OFFSET: u64 = 4;
 
 impl RunClock {
@@ -50,12 +50,12 @@ impl RunClock {
         self.watch.is_some_and(Watch::is_stopped)
     }
 
-    /// The same run by the table's clock, which this machine's is `offset` seconds ahead of, or behind if negative.
+    /// The same run by the table's clock. This machine's clock is `offset` seconds ahead of it, or behind if negative.
     pub fn corrected_by(self, offset: i64) -> Self {
         Self { now: self.now.plus(-offset), offset, ..self }
     }
 
-    /// What a report says of a machine whose clock is off.
+    /// The note in a report if this machine's clock is wrong.
     pub fn offset_note(&self) -> Option<String> {
         let side = if self.offset > 0 { "ahead of" } else { "behind" };
         let seconds = self.offset.unsigned_abs();
@@ -72,22 +72,22 @@ impl RunClock {
         self.started.elapsed()
     }
 
-    /// `now` and the time that has passed since, for leases.
+    /// `now` plus the elapsed time, for leases.
     pub fn wall(&self) -> EpochSeconds {
         self.now.plus(i64::try_from(self.elapsed().as_secs()).unwrap_or(i64::MAX))
     }
 
-    /// No new work is started from here on.
+    /// Whether no new work may be started.
     pub fn time_is_up(&self) -> bool {
         self.is_stopped() || self.budget.is_some_and(|budget| self.elapsed() >= budget.saturating_sub(reserve(budget)))
     }
 
-    /// Time left for a request of the work; half of the reserve remains for what follows.
+    /// Time left for a request of the job; half of the reserve remains for the steps that follow.
     pub fn time_left(&self) -> Option<Duration> {
         self.budget.map(|budget| budget.saturating_sub(reserve(budget) / 2).saturating_sub(self.elapsed()))
     }
 
-    /// Time left for the cursor and the lease; the answer follows them.
+    /// Time left for the cursor and the lease; the rest of the reserve is for the answer.
     pub fn time_left_to_close(&self) -> Option<Duration> {
         self.budget.map(|budget| budget.saturating_sub(reserve(budget) / 5).saturating_sub(self.elapsed()))
     }

@@ -6,7 +6,7 @@ use crate::store::StoreError;
 use shared::lease::Holder;
 use shared::settings::ConfigError;
 
-/// One line each, naming the cause and the setting.
+/// Each message is one line that names the cause and the setting.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RunError {
     #[error("configuration: {0}")]
@@ -41,7 +41,7 @@ pub enum RunError {
     Interrupted { report: Box<RunReport>, cause: StoreError },
 }
 
-/// Of a run that retires.
+/// Empty unless the run retired rows.
 fn and_retiring(report: &RunReport) -> String {
     match report.counts.rows_retired() {
         0 => String::new(),

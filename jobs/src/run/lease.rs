@@ -1,8 +1,8 @@
-//! One run at a time: a lease in a state row. The second run sees it and does nothing.
+//! Allows one run at a time, by a lease in a state row. A second run sees the lease and does nothing.
 //!
-//! The lease is short and renewed while the run works, so that a run which was killed blocks the next one for a minute and
-//! not for a day. It guards the work from being done twice, not the rows: those are guarded by each delete's condition,
-//! also against a holder that wakes up late.
+//! The lease is short and renewed during the run, so that a killed run blocks the next one for a minute and not for a
+//! day. It prevents duplicate work. The rows are protected by the condition of each delete, even against a holder that
+//! resumes after its lease has expired.
 
 use std::time::Duration;
 
@@ -13,30 +13,30 @@ use crate::store::{OwnState, Result, Stored};
 use shared::lease::{self, ANOTHER, Holder, LEASE_SECONDS, SHARED_SECONDS};
 
 pub(crate) const LEASE: &str = "lease";
-/// In the lease of an execution whose first step has found nothing against it.
+/// Set in the lease of an execution whose first step has passed its checks.
 const MAY_BEGIN: &str = "may_start";
 
-/// Renewals in the time that it holds.
+/// Renewals per lease duration.
 const RENEWALS: u32 = 4;
-/// How often it is tried to take the lease from parts that renew it meanwhile.
+/// Attempts to take the lease from segments that renew it at the same time.
 const RECALLS: u32 = 10;
-/// How long before its end a lease that was not renewed is given up: clocks differ, and seconds are cut off.
+/// A lease that was not renewed is given up this long before it expires: clocks differ, and seconds are truncated.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// A lease that this run holds, by the text it wrote.
+/// A lease of this run, identified by its holder.
 pub struct Lease<'a, S> {
     store: &'a S,
     clock: &'a RunClock,
     holder: String,
-    /// How long it holds without being renewed.
+    /// How long the lease lasts without a renewal.
     seconds: i64,
-    /// When the lease was asked for, by the run's own clock.
+    /// When the lease was requested, by the run's own clock.
     began: Duration,
-    /// Of an execution's: it may start, as whoever held the lease before had seen and written into it.
+    /// The execution may start: an earlier step has checked that, and has recorded it in the lease.
     may_start: bool,
 }
 
-/// The lease went to somebody else while this run was working: it was asleep for longer than the lease holds.
+/// The lease was lost during the run: another run took it over, or it could not be renewed in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
@@ -47,7 +47,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
         Self { store, clock, holder, seconds: LEASE_SECONDS, began: clock.elapsed(), may_start: false }
     }
 
-    /// The lease of all parts of an execution: each takes it where another part has it, and none gives it back.
+    /// The lease of all steps of an execution: each may acquire it while another one holds it.
     pub fn shared(store: &'a S, clock: &'a RunClock, execution: &str) -> Self {
         let holder = execution.to_owned();
         Self { store, clock, holder, seconds: SHARED_SECONDS, began: clock.elapsed(), may_start: false }
@@ -61,7 +61,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
         Ok(self.store.read_state(LEASE).await?.and_then(|current| self.held_by_another(&current.value)))
     }
 
-    /// Takes the lease if nobody holds it, or if who held it has let it lapse. Otherwise the holder.
+    /// Acquires the lease if nobody holds it or if it has expired. Otherwise returns the holder.
     ///
     /// # Errors
     /// When the state row could not be read or written.
@@ -76,7 +76,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
         if self.store.swap_state(LEASE, expected.as_deref(), Some(&self.value())).await? {
             return Ok(Ok(self));
         }
-        // Somebody was quicker; or our own write landed and its answer was lost, and the retry met it.
+        // Another run was faster; or our own write succeeded, its response was lost, and its retry failed the condition.
         let another = |seconds| Holder { by: ANOTHER.to_owned(), seconds };
         Ok(match self.store.read_state(LEASE).await? {
             Some(current) if self.is_ours(&current.value) => Ok(self),
@@ -85,7 +85,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
         })
     }
 
-    /// Does `work` while renewing the lease. Without the lease the work ends where it is.
+    /// Does `work` while renewing the lease. If the lease is lost, the work is cancelled.
     ///
     /// # Errors
     /// [`Lost`] when the lease was taken over, or could not be renewed while it lasted.
@@ -96,9 +96,9 @@ impl<'a, S: OwnState> Lease<'a, S> {
         }
     }
 
-    /// Ends when the lease is lost, or so near its end that it may be before a renewal is answered.
+    /// Returns when the lease is lost, or when it may expire before a renewal is answered.
     async fn keep(&self) -> Lost {
-        // As early as the lease that is written can have begun: never believe in more of it than others do.
+        // The earliest possible start of the stored lease: never assume that it lasts longer than others do.
         let mut began = self.began;
         loop {
             let give_up_at = (began + self.lasts()).saturating_sub(MARGIN);
@@ -112,7 +112,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
             match tokio::time::timeout(left, self.renew()).await {
                 Ok(Ok(true)) => began = renewing,
                 Ok(Ok(false)) | Err(_) => return Lost,
-                // A fault of the moment: there may be time for another try.
+                // A transient fault: there may be time for another attempt.
                 Ok(Err(_)) => {}
             }
         }
@@ -129,19 +129,19 @@ impl<'a, S: OwnState> Lease<'a, S> {
         Ok(self.store.read_state(LEASE).await?.filter(|current| self.is_ours(&current.value)))
     }
 
-    /// Gives the lease back, if it is still ours. A failure is not worth a word: it lapses by itself.
+    /// Releases the lease, if it is still ours. A failure is ignored: the lease expires by itself.
     pub async fn release(self) {
         if let Ok(Some(current)) = self.read_ours().await {
             let _ = self.store.swap_state(LEASE, Some(&current.text), None).await;
         }
     }
 
-    /// Whether it says that the execution may begin.
+    /// Whether the lease records that the execution may start.
     pub fn may_start(&self) -> bool {
         self.may_start
     }
 
-    /// Writes into it that the execution may start, for the parts that come after; `false` if it is no longer ours.
+    /// Records in the lease that the execution may start, for the later steps; `false` if it is no longer ours.
     ///
     /// # Errors
     /// When the state row could not be read or written.
@@ -150,8 +150,8 @@ impl<'a, S: OwnState> Lease<'a, S> {
         self.renew().await
     }
 
-    /// Takes the lease from parts that may still be working, for which there is nobody left who waits. They see it when they
-    /// renew it, or give up before it lapses if they cannot; until then nobody else gets it.
+    /// Takes the lease from segments that may still be running after the execution has failed. They notice when they
+    /// renew it, or stop before it expires if they cannot renew it; until then nobody else gets it.
     ///
     /// # Errors
     /// When the state row could not be read or written.
@@ -159,7 +159,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
         let mut ended = self.value();
         // No execution has a space in its name or ARN.
         ended["holder"] = json!(format!("{} (ended)", self.holder));
-        // A part may renew it in between. If all of them do, every time, it lapses after the last.
+        // A segment may renew it in between. If that happens every time, the lease expires after the last segment.
         for _ in 0..RECALLS {
             let Some(current) = self.read_ours().await? else { break };
             if self.store.swap_state(LEASE, Some(&current.text), Some(&ended)).await? {
@@ -181,7 +181,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
         lease::is_of(lease, &self.holder)
     }
 
-    /// `None` when the lease has lapsed, is ours already, or is not one that we can read.
+    /// `None` if the lease has expired, is already ours, or cannot be read.
     fn held_by_another(&self, lease: &Value) -> Option<Holder> {
         lease::held_by_another(lease, &self.holder, self.clock.wall())
     }
@@ -203,7 +203,7 @@ mod tests {
     use crate::store::{OwnState, Result, StoreError, Stored};
     use shared::time::EpochSeconds;
 
-    /// A state row in memory whose writes can be made to hang or to fail: what no engine does on demand for a minute.
+    /// A state row in memory whose writes can hang or fail for a minute, which no engine does on demand.
     #[derive(Default)]
     struct Row {
         text: RefCell<Option<String>>,
@@ -269,7 +269,7 @@ mod tests {
         assert!(got(&row, &clock).await.is_some());
     }
 
-    /// The work must end before anybody else can get the lease, however a renewal goes wrong.
+    /// The work must end before anybody else can acquire the lease, however a renewal fails.
     #[tokio::test(start_paused = true)]
     async fn a_holder_that_cannot_renew_gives_up_before_its_lease_lapses() {
         for (hangs, fails) in [(true, false), (false, true)] {
@@ -313,7 +313,7 @@ mod tests {
         };
         let (one, two, ()) = tokio::join!(first.hold(work), second.hold(rival), std::future::ready(()));
         assert_eq!((one, two), (Ok(()), Ok(())));
-        // Between two parts it holds for minutes, and not for ever.
+        // Between two steps it lasts for minutes, but not forever.
         tokio::time::sleep(Duration::from_mins(5)).await;
         others().await;
         tokio::time::sleep(Duration::from_mins(6)).await;
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(*row.text.borrow(), theirs);
     }
 
-    /// A name alone shows nothing: the lease itself says that somebody has looked, for as long as it is this execution's.
+    /// The execution's name proves nothing: the lease itself records the check, as long as it belongs to the execution.
     #[tokio::test(start_paused = true)]
     async fn only_what_was_allowed_may_begin() {
         let (row, clock) = (Row::default(), RunClock::start(START, None));
@@ -374,7 +374,7 @@ mod tests {
         assert!(got(&row, &clock).await.is_some());
     }
 
-    /// Two state machines, or two regions, may have executions of one name.
+    /// Two state machines, or two regions, may have executions of the same name.
     #[tokio::test(start_paused = true)]
     async fn executions_of_one_name_do_not_share_a_lease_and_are_shown_by_name() {
         let (row, clock) = (Row::default(), RunClock::start(START, None));

@@ -1,11 +1,11 @@
-//! The rows that a dry run would delete, masked, as a sample to look at before a run that deletes.
+//! A masked sample of the rows that a dry run would delete, to review before a run that deletes.
 
 use serde::Serialize;
 
 use shared::disposal::Condemned;
 use shared::mask::Masked;
 
-/// Which rows are wanted, and those that were found. No more are held than were asked for.
+/// A filter, and the rows that match it, up to `limit`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     pub bucket: Option<String>,
@@ -20,9 +20,9 @@ pub struct Listing {
 pub struct Listed {
     pub bucket: &'static str,
     pub reason: &'static str,
-    /// By its own field or by its TTL.
+    /// From the row's own field or its TTL.
     pub created_at: Option<i64>,
-    /// Masked, as the name is.
+    /// Masked, like the name.
     pub owner: String,
     pub name: String,
 }

@@ -36,7 +36,7 @@ pub trait Job: Sized {
     const PURPOSE: Purpose;
     /// Seconds between two scheduled runs.
     const PERIOD: i64;
-    /// Figures that it reports beside the counts. The defaults name every one of them.
+    /// Figures that the job reports besides the counts. The default value contains all of them.
     type Findings: Default + Serialize;
 
     fn new(settings: &Settings) -> Self;
@@ -58,7 +58,7 @@ pub trait WalkRows<S>: Job {
     ) -> Walked<Self::Findings>;
 }
 
-/// Stores how far a walk has come, so that the next run continues there if this one is killed.
+/// Stores the progress of a walk, so that the next run continues there if this one is killed.
 pub struct Checkpoint<'a, S> {
     store: &'a S,
     name: &'static str,
@@ -82,7 +82,7 @@ pub trait Store: ReadRows + ScanTable + DeleteRows + RetireRows + OwnState + Ins
 
 impl<S: ReadRows + ScanTable + DeleteRows + RetireRows + OwnState + InspectTable + Budget + StopWork> Store for S {}
 
-/// Runs a job on an open table. A run that ended early by itself is a report with `complete: false`.
+/// Runs a job on an open table. A run that stopped early is a report with `complete: false`.
 pub async fn run<S: Store, J: WalkRows<S>>(
     store: &S,
     job: &J,
@@ -96,8 +96,8 @@ pub async fn run<S: Store, J: WalkRows<S>>(
     }
 }
 
-/// Whether any of these buckets, as far as they are the system actors', has a row of its own among its first `rows`. Costs a
-/// few of the smallest reads.
+/// Whether any of these buckets that belongs to a system actor has a row of its own among its first `rows`. Costs a few
+/// minimal reads.
 pub(crate) async fn holds_rows<S: ReadRows>(
     store: &S,
     buckets: impl Iterator<Item = &'static Bucket>,
@@ -112,12 +112,12 @@ pub(crate) async fn holds_rows<S: ReadRows>(
     Ok(false)
 }
 
-/// An error if another run holds the lease: to know before a plan is made, and without writing.
+/// Fails if another run holds the lease. It writes nothing, for use before a plan is made.
 pub async fn check_lease<S: OwnState>(store: &S, clock: &RunClock) -> Result<(), RunError> {
     Lease::own(store, clock, "").held().await?.map_or(Ok(()), |holder| Err(holder.into()))
 }
 
-/// The lease, or who holds it. The pause is read first: a paused run writes nothing, no lease either.
+/// Acquires the lease. The pause is read first: a paused run writes nothing, not even a lease.
 pub async fn acquire<'a, S: OwnState + ReadRows>(
     store: &S,
     clock: &RunClock,
@@ -157,7 +157,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         Ok(run)
     }
 
-    /// Walks while it holds a lease of its own, which a dry run does without. A paused run is a report.
+    /// Walks under its own lease; a dry run needs none. A pause is a report, not an error.
     pub(crate) async fn walk_alone(&self) -> Result<RunReport, RunError> {
         if self.settings.mode == Mode::DryRun {
             return self.walk().await;
@@ -171,7 +171,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         self.with_usage(done.unwrap_or(Err(RunError::LeaseLost)))
     }
 
-    /// Adds the cost of what follows the walk: the state row and the lease.
+    /// Adds the cost of the requests after the walk: the state row and the lease.
     pub(crate) fn with_usage(&self, mut done: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
         match &mut done {
             Ok(report) => report.usage = self.store.usage(),
@@ -181,7 +181,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         done
     }
 
-    /// A retired row is removed by the table's TTL, and by nothing else. Deleting instead could not be undone.
+    /// Only the table's TTL removes a retired row. Deleting it instead could not be undone.
     async fn refuse_to_retire_without_ttl(&self) -> Result<(), RunError> {
         if self.policy.retire.is_none() {
             return Ok(());
@@ -219,15 +219,15 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         if let Some((_, cursor)) = &self.segment {
             return Ok(JobState { cursor: cursor.clone(), ..JobState::default() });
         }
-        // The rows that it has passed may have expired since: the walk starts from the beginning.
+        // A stale cursor is dropped, because the rows before it may have expired since.
         Ok(JobState::read(self.store, J::NAME).await?.without_stale_cursor(self.clock.now().get(), J::PERIOD))
     }
 
-    /// `MAX_DELETE_SHARE` takes a dry walk over the whole table, wherever an earlier run stopped.
+    /// `MAX_DELETE_SHARE` needs a dry walk over the whole table, wherever an earlier run stopped.
     pub(crate) async fn refuse_above_share(&self, state: &JobState) -> Result<(), RunError> {
         let Some(limit) = self.settings.max_delete_share else { return Ok(()) };
         let Walked { counts, stopped, .. } = self.walk_rows(true, None, state, &Value::Null).await;
-        // The walk that follows is the one to watch.
+        // The observer watches the walk that follows.
         if let Some(watch) = self.clock.watch() {
             watch.restart();
         }
@@ -259,7 +259,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
             Some(Stop::Fault(cause)) => {
                 let report = self.report(Outcome::Failed, counts, &state, findings, next);
                 if writes_state {
-                    // The fault is the error to return; the cursor is only worth a try.
+                    // The fault is the error to return; storing the cursor is best effort.
                     let _ = self.store.write_state(J::NAME, &json!(state.after(&report))).await;
                 }
                 return Err(RunError::Interrupted { report: Box::new(report), cause });
@@ -280,7 +280,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
             return Ok(report);
         }
         if let Err(error) = self.store.write_state(J::NAME, &json!(state.after(&report))).await {
-            // The rows are deleted: the report is worth more than the error.
+            // The rows are already deleted, so the report is returned rather than the error.
             report.notes.push(format!("the state row could not be written ({error}): the next run repeats some reads"));
             if report.outcome.is_complete() {
                 report.outcome = Outcome::Unrecorded;
@@ -371,7 +371,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
     }
 }
 
-/// Without a complete read the share is not known, and the run is refused too.
+/// If rows could not be read, the share is unknown and the run is refused too.
 fn check_share(counts: &Tally, limit: f64) -> Result<(), RunError> {
     if counts.rows_skipped() > 0 {
         return Err(RunError::ShareUnknown { problem: format!("{} rows could not be read", counts.rows_skipped()) });

@@ -1,11 +1,11 @@
-//! While the janitor is paused, every run that would write does nothing and says so. A pause ends by itself.
+//! While the janitor is paused, every run that would write does nothing and reports that. A pause expires by itself.
 //!
-//! Every path looks for it here: a run, a segment and a command before they acquire the lease or write, and again every
-//! [`LOOK`] while they work, after which they stop as on request; the cascade once per batch. It is a consistent read, so a
-//! pause that was written before a run started holds.
+//! Every path checks it here: a run, a segment and a command before they acquire the lease or write, and again every
+//! [`LOOK`] during the work, which then stops as on request; the cascade once per batch. The read is consistent, so
+//! that a pause that was written before a run started is in effect.
 //!
-//! A pause row that cannot be read holds too, until `janitor resume` ends it: somebody asked for a pause, and a run that
-//! waits can be run later.
+//! A pause row that cannot be read is in effect too, until `janitor resume` ends it: somebody requested a pause, and
+//! the run can be repeated later.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ use shared::time::{EpochSeconds, Utc};
 
 const NAME: &str = "pause";
 
-/// Between two reads of the pause while a run works: as often as a run renews its lease.
+/// Interval between two reads of the pause during a run, as between two renewals of its own lease.
 const LOOK: Duration = Duration::from_secs(15);
 
-/// Characters of the reason that are shown.
+/// Maximum length of the reason that is shown, in characters.
 const MOST_WHY: usize = 200;
 
-/// A pause that holds.
+/// A pause that is in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pause {
     /// `None` when the row cannot be read.
@@ -39,7 +39,7 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// The pause that a state row says, if it still holds.
+    /// The pause in a state row, if it is still in effect.
     pub(crate) fn of_row(row: &Row, now: EpochSeconds) -> Option<Self> {
         if row.bucket.text() != Some(STATE_BUCKET) {
             return None;
@@ -67,22 +67,22 @@ pub(crate) fn key() -> RowKey {
     state_key(NAME)
 }
 
-/// The pause that holds now.
+/// The pause that is in effect now.
 pub async fn read<S: ReadRows>(store: &S, clock: &RunClock) -> Result<Option<Pause>> {
     match store.get_consistent(&[key()]).await?.pop() {
         Some(Lookup::Found(row)) => Ok(Pause::of_row(&row, clock.wall())),
         Some(Lookup::Absent) => Ok(None),
-        // Not known is not absent: the run fails, and is tried again.
+        // Unknown is not absent: the run fails, and is retried.
         Some(Lookup::Unread) | None => Err(StoreError::KeepsFailing { pieces: 1 }),
     }
 }
 
-/// An error while a pause holds.
+/// Fails while a pause is in effect.
 pub async fn check<S: ReadRows>(store: &S, clock: &RunClock) -> Result<(), RunError> {
     read(store, clock).await?.map_or(Ok(()), |pause| Err(RunError::Paused(pause)))
 }
 
-/// Does `work`; if a pause begins meanwhile, stops it as on request and returns the pause beside its result.
+/// Does `work`. If a pause starts meanwhile, stops the work as on request and returns the pause with its result.
 pub async fn stopping<S: ReadRows + StopWork, T>(
     store: &S,
     clock: &RunClock,
@@ -91,7 +91,7 @@ pub async fn stopping<S: ReadRows + StopWork, T>(
     let begun = async {
         loop {
             tokio::time::sleep(LOOK).await;
-            // A fault of the moment: the next look follows.
+            // A transient fault is ignored: the next read follows.
             if let Ok(Some(pause)) = read(store, clock).await {
                 return pause;
             }
@@ -107,14 +107,14 @@ pub async fn stopping<S: ReadRows + StopWork, T>(
     }
 }
 
-/// Pauses the janitor, or replaces the pause that holds.
+/// Pauses the janitor, or replaces the current pause.
 pub async fn pause<S: OwnState>(store: &S, clock: &RunClock, seconds: i64, why: Option<&str>) -> Result<Pause> {
     let until = clock.wall().plus(seconds).get();
     store.write_state(NAME, &json!({"until": until, "why": why})).await?;
     Ok(Pause { until: Some(until), why: why.map(str::to_owned) })
 }
 
-/// Ends the pause, whatever its row says: the row is replaced by one that has run out.
+/// Ends the pause, whatever its row contains, by replacing the row with an expired one.
 pub async fn resume<S: OwnState>(store: &S) -> Result<()> {
     store.write_state(NAME, &json!({"until": 0})).await
 }

@@ -32,7 +32,7 @@ pub enum Outcome {
     Unrecorded,
     /// Another run holds the lease: nothing was done.
     LeaseHeld,
-    /// The janitor is paused: nothing was done, or no more after the pause began.
+    /// The janitor is paused: nothing was done, or nothing more after the pause started.
     Paused,
     /// Ended by a fault; the next run continues from there.
     Failed,
@@ -158,7 +158,7 @@ impl Serialize for RunReport {
     }
 }
 
-/// The figures of a run, or of several, added up.
+/// The figures of one run, or the sums over several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Totals {
@@ -176,9 +176,9 @@ pub struct Totals {
     pub throttles: u64,
     /// The sum over all runs, concurrent ones included.
     pub elapsed_ms: u64,
-    /// Rows deleted by bucket, where there were any.
+    /// Deleted rows by bucket, without zeros.
     pub deleted_in: BTreeMap<String, u64>,
-    /// The job's findings, where they are counts.
+    /// Those findings of the job that are counts.
     pub found: BTreeMap<String, u64>,
 }
 
@@ -228,7 +228,7 @@ impl Totals {
     }
 }
 
-/// The answer of a job: the figures that its callers read, and the report beside them.
+/// The answer of a job: the figures that its callers read, and the report.
 #[derive(Serialize)]
 pub(crate) struct Answer<'a, B> {
     #[serde(rename = "statusCode")]
@@ -244,7 +244,7 @@ impl<'a, B> Answer<'a, B> {
 }
 
 impl RunReport {
-    /// Of a run that has done nothing.
+    /// The report of a run that has done nothing.
     pub(crate) fn new(outcome: Outcome, settings: &Settings, clock: &RunClock) -> Self {
         Self {
             outcome,
@@ -267,7 +267,7 @@ impl RunReport {
         json!(self)
     }
 
-    /// Rows that were deleted or retired, or in a dry run would be, each for the log field of its own.
+    /// Rows deleted or retired, and in a dry run rows that would be: each has a log field of its own.
     pub fn done_or_planned(&self, rows: u64) -> (Option<u64>, Option<u64>) {
         if self.mode == Mode::DryRun { (None, Some(rows)) } else { (Some(rows), None) }
     }

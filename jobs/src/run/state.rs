@@ -19,19 +19,19 @@ pub struct JobState {
     /// When the run started that wrote the cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor_at: Option<i64>,
-    /// When the first run started that left a state: since then a run could have completed.
+    /// When the first run that stored a state started: a run could have completed since.
     pub first_run_at: Option<i64>,
     /// When the last complete run started.
     pub last_complete_at: Option<i64>,
-    /// Runs in a row that hit their deadline or `MAX_DELETES`.
+    /// Consecutive runs that hit their deadline or `MAX_DELETES`.
     pub consecutive_incomplete_runs: u64,
     pub last_run: Option<LastRun>,
     /// Rows that the last run read and did not delete, by bucket, if it walked over all of them.
     pub left: Option<BTreeMap<String, u64>>,
-    /// Name and start of the last recorded execution: its last step may be retried.
+    /// Name and start of the last recorded execution, because its last step may be retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_execution: Option<(String, i64)>,
-    /// The system actors' rows deleted, by the hour since 1970 in which the run started.
+    /// Deleted rows of the system actors, by the hour since 1970 in which the run started.
     pub deleted_in_hour: BTreeMap<i64, u64>,
 }
 
@@ -50,12 +50,12 @@ pub struct LastRun {
     /// Rows that were left to the table's TTL.
     #[serde(alias = "deferred")]
     pub left_to_ttl: u64,
-    /// Rows deleted by bucket, where there were any.
+    /// Deleted rows by bucket, without zeros.
     pub deleted_in: BTreeMap<String, u64>,
 }
 
 impl LastRun {
-    /// Without what only the state knows.
+    /// Without the fields that only the state can fill in.
     pub(crate) fn new(at: i64, totals: Totals) -> Self {
         let Totals { read, deleted, lost_race, skipped, retired, left_to_ttl, deleted_in, .. } = totals;
         let (previous_at, outcome) = (None, String::new());
@@ -71,8 +71,8 @@ impl JobState {
         Ok(store.read_state(job).await?.map_or_else(Self::default, |stored| Self::from_json(&stored.value)))
     }
 
-    /// Reads each field on its own: one that is malformed does not affect the others. Without a cursor the walk starts at
-    /// the beginning, which is always right.
+    /// Reads each field on its own, so that a malformed one does not affect the others. Without a cursor the walk
+    /// starts at the beginning, which is always safe.
     pub fn from_json(value: &Value) -> Self {
         fn read<T: DeserializeOwned>(value: &Value) -> Option<T> {
             serde_json::from_value(value.clone()).ok()
@@ -101,7 +101,7 @@ impl JobState {
         if stale { Self { cursor: Value::Null, cursor_at: None, ..self } } else { self }
     }
 
-    /// Rows of the system actors that the runs deleted in the `seconds` up to the last one.
+    /// Rows of the system actors that were deleted in the `seconds` up to the last run.
     pub fn deleted_within(&self, seconds: i64) -> u64 {
         let last = self.last_run.as_ref().map_or(0, |run| hour(run.at));
         let from = last.saturating_sub(hour(seconds));
@@ -109,16 +109,16 @@ impl JobState {
         hours.fold(0, |sum: u64, (_, n)| sum.saturating_add(*n))
     }
 
-    /// The state in the middle of a run, in case it is killed; its counts are lost then.
+    /// The state during a run, in case the run is killed; its counts are then lost.
     pub fn at(&self, cursor: Value, now: i64) -> Self {
         Self { cursor, cursor_at: Some(now), left: None, ..self.clone() }
     }
 
-    /// Consecutive incomplete runs after one more run that ended so.
+    /// Consecutive incomplete runs after a run with this outcome.
     pub fn incomplete_runs_after(&self, outcome: Outcome) -> u64 {
         match outcome {
             Outcome::OutOfTime | Outcome::MaxDeletes => self.consecutive_incomplete_runs.saturating_add(1),
-            // Neither the work nor the limits ended these.
+            // These ended neither by themselves nor at a limit.
             Outcome::Failed | Outcome::Stopped | Outcome::LeaseHeld | Outcome::Paused => {
                 self.consecutive_incomplete_runs
             }
@@ -126,7 +126,7 @@ impl JobState {
         }
     }
 
-    /// The state after a run with these figures, which ended so.
+    /// The state after a run with these figures and this outcome.
     pub(crate) fn after_run(&self, run: LastRun, outcome: Outcome) -> Self {
         let is_system =
             |name: &str| BUCKETS.iter().any(|bucket| bucket.name == name && bucket.system_owner().is_some());
@@ -149,7 +149,7 @@ impl JobState {
         }
     }
 
-    /// A state of an older release does not know its first run: then the oldest that it knows counts.
+    /// The state of an older release does not include the first run; then the oldest known run counts.
     fn first_run_before(&self, now: i64) -> Option<i64> {
         let known = self.last_run.as_ref().map(|run| run.previous_at.unwrap_or(run.at));
         self.first_run_at.or(known).or(Some(now))
@@ -168,7 +168,7 @@ impl JobState {
         // A walk that stopped early counts some rows that the next run counts again.
         let in_one_run = report.next.is_none() && !self.is_resumed();
         let left = |(bucket, counts): (&&str, &BucketCounts)| {
-            // A row of another bucket with the same prefix is read on the way, and is not one of this bucket's.
+            // Foreign rows have the bucket's prefix, so they are read too, but they are not the bucket's.
             let others = counts.deleted_total() + counts.kept_for(KeepReason::Foreign);
             ((*bucket).to_owned(), counts.read.saturating_sub(others))
         };
@@ -200,11 +200,11 @@ mod tests {
             assert_eq!(state.is_resumed(), resumed, "{written}");
             assert_eq!(state.last_run.map(|run| run.at), Some(5));
         }
-        // Of a release that did not say when: by its last run.
+        // Without `cursor_at`, as in an older release, the last run's time counts.
         let state = json!({"cursor": {"step": "x"}, "last_run": {"at": 97 * day}});
         assert!(!JobState::from_json(&state).without_stale_cursor(100 * day, day).is_resumed());
         assert!(JobState::from_json(&state).without_stale_cursor(98 * day, day).is_resumed());
-        // A walk that is resumed every day is under way for as long as it takes.
+        // A walk that is resumed every day may take any number of days.
         let state = JobState::from_json(&state).at(json!({"step": "y"}), 100 * day);
         assert!(state.without_stale_cursor(101 * day, day).is_resumed());
     }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::listing::Listing;
 use shared::disposal::Condemned;
 
-/// Requests in flight are finished before a run stops.
+/// A run that is stopped finishes its requests in flight first.
 #[derive(Debug, Default)]
 pub struct Watch {
     stop: AtomicBool,
@@ -18,17 +18,17 @@ pub struct Watch {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     pub rows: Rows,
-    /// In the order in which the run came to them.
+    /// In the order in which the run reached them.
     pub buckets: Vec<(&'static str, Rows)>,
-    /// Write units that it takes to delete the dead rows.
+    /// Write units needed to delete the dead rows.
     pub dead_units: u64,
-    /// Rows of the whole table, as DynamoDB counts them.
+    /// Rows of the whole table, as counted by DynamoDB.
     pub expected: u64,
-    /// The rows of a dry run: what a run that deletes has to do.
+    /// The rows of a dry run: the work of a run that deletes.
     pub plan: Option<Rows>,
-    /// Write units per second that the run keeps to.
+    /// The run's limit in write units per second.
     pub write_pace: Option<f64>,
-    /// Rows that a dry run would delete, where they were asked for.
+    /// Rows that a dry run would delete, if they were requested.
     pub listing: Option<Listing>,
 }
 
@@ -36,9 +36,9 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
     pub read: u64,
-    /// That a dry run would delete.
+    /// Rows that a dry run would delete.
     pub dead: u64,
-    /// By the answers of DynamoDB.
+    /// Rows whose delete DynamoDB has confirmed.
     pub deleted: u64,
 }
 
@@ -75,7 +75,7 @@ impl Watch {
         self.with(|progress| progress.clone())
     }
 
-    /// A run opens a table with this number of rows.
+    /// Called when a run opens a table with this number of rows.
     pub fn expect(&self, rows: u64) {
         self.with(|progress| progress.expected = rows);
         self.restart();
@@ -85,12 +85,12 @@ impl Watch {
         self.with(|progress| progress.write_pace = write_pace);
     }
 
-    /// Takes what a dry run has counted as the plan of the next run.
+    /// Uses the counts of a dry run as the plan of the next run.
     pub fn plan(&self) {
         self.with(|progress| progress.plan = Some(progress.rows));
     }
 
-    /// Asks for a list of the rows that a dry run would delete.
+    /// Requests a list of the rows that a dry run would delete.
     pub fn list(&self, wanted: Listing) {
         self.with(|progress| progress.listing = Some(wanted));
     }
@@ -99,7 +99,7 @@ impl Watch {
         self.with(|progress| progress.add(bucket, Rows { read, deleted, ..Rows::default() }));
     }
 
-    /// A walk begins at its beginning.
+    /// Called when a walk starts from the beginning.
     pub(super) fn restart(&self) {
         self.with(|progress| {
             let listing = progress.listing.take().map(|wanted| Listing { rows: Vec::new(), matching: 0, ..wanted });

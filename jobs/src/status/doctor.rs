@@ -1,4 +1,4 @@
-//! Whether a run could work here: each thing that it needs, asked of the table itself and without a write.
+//! Checks that a run would work: tests each requirement on the table itself, without writing.
 
 use serde::Serialize;
 use strum::Display;
@@ -13,11 +13,11 @@ use shared::settings::{ExpiredRows, Mode};
 #[strum(serialize_all = "kebab-case")]
 pub enum State {
     Ok,
-    /// A run works, and something should be set up.
+    /// A run works, but something should be set up.
     Warning,
     /// A run does not work.
     Failed,
-    /// Something before it failed.
+    /// An earlier check failed.
     NotChecked,
 }
 
@@ -35,7 +35,7 @@ impl Check {
     }
 }
 
-/// Everything that can be asked of an open table.
+/// Runs all checks of an open table.
 pub async fn examine<S>(store: &S, mode: Mode, expired_rows: ExpiredRows, clock: &RunClock) -> Vec<Check>
 where
     S: InspectTable + InspectRecovery + AskPermission,

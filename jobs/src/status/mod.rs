@@ -1,5 +1,5 @@
-//! The table and its runs in one screen. Reads only, and little: two descriptions, the runs' state, the lease and the pause,
-//! and a small sample of the system actors' rows.
+//! The table and its runs on one screen. It reads little and writes nothing: two descriptions, the state of the runs,
+//! the lease and the pause, and a small sample of the system actors' rows.
 
 mod doctor;
 
@@ -36,7 +36,7 @@ pub struct Status {
     pub runs: BTreeMap<&'static str, Option<LastRun>>,
     /// Rows that the next cleanup would delete; null where they were not counted.
     pub backlog: Option<u64>,
-    /// How far off an estimated backlog may be, as a share of it.
+    /// The error of an estimated backlog, as a share of it.
     pub backlog_error: Option<f64>,
     pub trend: &'static str,
     pub days_until_clear: Option<f64>,

@@ -1,5 +1,5 @@
-//! What a use case may ask of the table: one trait a capability, each mirrored by an IAM action. A use case that never
-//! deletes cannot name [`DeleteRows`]. I/O verbs return what was seen, never verdicts.
+//! The ports to the table: one trait per capability, each mirrored by an IAM action. A job without [`DeleteRows`]
+//! cannot delete. The methods return what was read, never verdicts.
 
 #![expect(async_fn_in_trait, reason = "used with static dispatch only")]
 
@@ -20,7 +20,7 @@ use shared::disposal::{Condemned, Retirement};
 use shared::integrity::Lookup;
 use shared::row::{Raw, Row, RowKey};
 
-/// What went wrong between us and the table. Every text is one line and names the cause; none quotes a row.
+/// A failed access to the table. Every message is one line and names the cause; none quotes a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     #[error("the run reached its deadline")]
@@ -56,7 +56,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether trying the same on other rows can succeed: a fault of the moment, not of the set-up.
+    /// Whether the fault is transient, so that the same request can succeed for other rows.
     pub fn is_passing(&self) -> bool {
         matches!(self, StoreError::Unavailable { .. })
     }
@@ -68,20 +68,20 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 #[derive(Debug)]
 pub struct Page<K> {
     pub rows: Vec<Row>,
-    /// Key to go on after; `None` is the end.
+    /// The key to continue after; `None` at the end.
     pub next: Option<K>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consistency {
-    /// Half the price. Enough where a conditional delete catches what has changed since.
+    /// Half the cost. Sufficient where a conditional delete detects later changes.
     Eventual,
-    /// Where a decision hangs on absence.
+    /// Required where a decision depends on absence.
     Strong,
 }
 
 impl Consistency {
-    /// Bytes that a read unit pays for.
+    /// Bytes per read unit.
     pub const fn bytes_a_unit(self) -> u32 {
         match self {
             Consistency::Eventual => 8_192,
@@ -89,7 +89,7 @@ impl Consistency {
         }
     }
 
-    /// Of the smallest read, in units.
+    /// The cost of the smallest read, in units.
     pub const fn price(self) -> f64 {
         match self {
             Consistency::Eventual => 0.5,
@@ -97,18 +97,18 @@ impl Consistency {
         }
     }
 
-    /// Units that a reading of so many bytes takes.
+    /// Units for reading this many bytes.
     pub fn units(self, bytes: u64) -> u64 {
         bytes.div_ceil(self.bytes_a_unit().into())
     }
 }
 
-/// How many rows to a page.
+/// The number of rows in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageSize {
-    /// What the pace allows and memory is not much bothered by.
+    /// As many as the pace and memory allow.
     Paced,
-    /// All that DynamoDB gives at once, a megabyte, if the pace has room for it: the fewest units are lost to rounding.
+    /// As many as DynamoDB returns at once (1 MB), if the pace allows it: rounding then wastes the fewest units.
     Whole,
     Rows(i32),
 }
@@ -118,7 +118,7 @@ pub enum PageSize {
 pub struct PageOf {
     pub owner: String,
     pub prefix: String,
-    /// Range key to go on after.
+    /// Range key to continue after.
     pub after: Option<String>,
     /// The last range key wanted; it begins with `prefix`.
     pub until: Option<String>,
@@ -138,10 +138,10 @@ impl PageOf {
 pub trait ReadRows {
     async fn page(&self, of: &PageOf) -> Result<Page<String>>;
 
-    /// Looks at each key with consistent reads, in the order given. What a fault of the moment hid is `Unread`.
+    /// Reads each key consistently, in the order given. A row that a transient fault hides is `Unread`.
     async fn get_consistent(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
 
-    /// The same at half price, a moment behind: what was found was there, and what was not may be there by now.
+    /// The same with eventual consistency, at half the cost: a found row existed, an absent one may exist by now.
     async fn get_eventual(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
 }
 
@@ -159,14 +159,14 @@ pub trait ScanTable {
 
 /// `dynamodb:PutItem` of a client's index row, and of nothing else.
 pub trait RestoreClient {
-    /// Writes the index row that leads to a client, if there is none; whether it did.
+    /// Writes the index row that leads to a client, if there is none. Returns whether it did.
     async fn restore_client(&self, client: &str, actor: &str) -> Result<bool>;
 }
 
 /// `dynamodb:UpdateItem` of `ttl_timestamp` and `retired_from`, and of nothing else: no row is created, and `data` is never touched.
 pub trait WriteTtl {
-    /// Sets a row's TTL, or removes it if `ttl` is absent, and removes `retired_from`, on the condition that the row is still what was
-    /// read: its bucket, its data, its TTL, its `retired_from`. Whether it was.
+    /// Sets a row's TTL, or removes it if `ttl` is absent, and removes `retired_from`, on the condition that the row's
+    /// bucket, data, TTL and `retired_from` are unchanged. Returns whether they were.
     async fn write_ttl(&self, row: &Row, ttl: &Raw) -> Result<bool>;
 }
 
@@ -178,18 +178,18 @@ pub enum ActorLookup {
     Unread,
 }
 
-/// `dynamodb:Scan` and `dynamodb:BatchGetItem` on the sibling table of the actors.
+/// `dynamodb:Scan` and `dynamodb:BatchGetItem` on the actors' table.
 pub trait ReadActors {
-    /// Whether the actors' table holds any actor at all: an empty one is not to be believed.
+    /// Whether the actors' table holds any actor: an empty table is not trusted.
     async fn holds_actors(&self) -> Result<bool>;
 
     async fn get_actors(&self, ids: &[String]) -> Result<Vec<ActorLookup>>;
 }
 
-/// What became of one conditional delete, or of another write that ends a row.
+/// The outcome of one conditional delete or retirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteOutcome {
-    /// The row is gone: removed now, or by somebody else since it was read.
+    /// The row does not exist: it was removed now, or by somebody else since it was read.
     Deleted,
     /// The row has its new TTL, and DynamoDB removes it then.
     Retired,
@@ -197,13 +197,13 @@ pub enum DeleteOutcome {
     LeftToTtl,
     /// The row changed after it was judged, and was left alone.
     LostRace,
-    /// The store could not; the row is still there.
+    /// The delete failed; the row still exists.
     Failed,
-    /// The store will not take this delete, now or later; the row is still there.
+    /// The store rejects this delete, now and later; the row still exists.
     Refused,
-    /// The answer never came: the row may or may not be there.
+    /// No answer was received: the row may or may not exist.
     Unknown,
-    /// Not sent: something ended the work before it.
+    /// Not sent: the work ended before it.
     NotTried,
 }
 
@@ -214,12 +214,12 @@ impl DeleteOutcome {
     }
 }
 
-/// What became of some deletes. However it ended, nothing that was done is forgotten.
+/// The outcomes of several deletes, complete even if the work ended early.
 #[derive(Debug)]
 pub struct Deletes {
     /// One for each row, in the order given.
     pub outcomes: Vec<DeleteOutcome>,
-    /// What ended the work early.
+    /// Why the work ended early.
     pub stopped: Option<StoreError>,
 }
 
@@ -235,7 +235,7 @@ pub trait RetireRows {
     async fn retire(&self, rows: &[Retirement]) -> Deletes;
 }
 
-/// `dynamodb:PartiQLDelete`, of rows that are alive: not [`DeleteRows`], so that nothing else can ask for it.
+/// `dynamodb:PartiQLDelete` of live rows. Separate from [`DeleteRows`], so that no other job can use it.
 #[cfg(feature = "revoke")]
 pub trait RevokeRows {
     /// Deletes each row on the condition that it is still what was claimed. No row may be named twice.
@@ -248,7 +248,7 @@ pub trait PruneClients {
     /// Deletes each row on the condition that it is still what was read. No row may be named twice.
     async fn prune(&self, rows: &[shared::clients::Pruned]) -> Deletes;
 
-    /// Writes an index row that was deleted again, if there is none; whether it did.
+    /// Writes a deleted index row back, if there is none. Returns whether it did.
     async fn put_back(&self, index: &'static Bucket, client: ClientId) -> Result<bool>;
 }
 
@@ -264,12 +264,12 @@ pub fn state_key(name: &str) -> RowKey {
     RowKey::new(JANITOR_OWNER, format!("{STATE_BUCKET}:{name}"))
 }
 
-/// The value of a state row that was read as any row is; null when it cannot be read.
+/// The value of a state row that was read like any other row; null when it cannot be read.
 pub fn state_value(row: &Row) -> Value {
     row.data.text().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// `dynamodb:GetItem`, `PutItem` and `DeleteItem` on rows of our own owner, and of no other.
+/// `dynamodb:GetItem`, `PutItem` and `DeleteItem`, only on rows of the janitor's own owner.
 pub trait OwnState {
     async fn read_state(&self, name: &str) -> Result<Option<Stored>>;
 
@@ -281,7 +281,7 @@ pub trait OwnState {
 
     async fn write_state(&self, name: &str, value: &Value) -> Result<()>;
 
-    /// Whether any run has ever left a state row here.
+    /// Whether any run has stored a state row in this table.
     async fn holds_state(&self) -> Result<bool>;
 }
 
@@ -292,7 +292,7 @@ pub enum Billing {
     Provisioned { read_units: f64, write_units: f64 },
 }
 
-/// What `DescribeTimeToLive` says. Enabling and disabling take DynamoDB up to an hour.
+/// The answer of `DescribeTimeToLive`. Enabling and disabling take DynamoDB up to an hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TtlSetting {
     Off,
@@ -301,27 +301,27 @@ pub enum TtlSetting {
     Disabling { attribute: String },
 }
 
-/// What `DescribeTable` says. Rows and bytes are DynamoDB's own count, up to six hours old.
+/// The answer of `DescribeTable`. Rows and bytes are DynamoDB's own count, up to six hours old.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableFigures {
-    /// The table's resource name, which says in which region and account it is.
+    /// It contains the region and the account.
     pub arn: String,
     pub rows: u64,
     pub bytes: u64,
     pub billing: Billing,
-    /// The table's stream as it is now, if it has one.
+    /// The ARN of the table's current stream, if it has one.
     pub stream: Option<String>,
 }
 
 /// `dynamodb:DescribeTable`, `dynamodb:DescribeTimeToLive`.
 pub trait InspectTable {
-    /// As they were when the run began.
+    /// The figures at the start of the run.
     fn figures(&self) -> &TableFigures;
 
     async fn ttl_setting(&self) -> Result<TtlSetting>;
 }
 
-/// Whether the table can be restored to an earlier moment.
+/// Whether the table can be restored to an earlier point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     On,
@@ -353,57 +353,57 @@ impl Permission {
     /// State rows.
     pub const TO_WRITE: [Self; 2] = [Self::PutItem, Self::DeleteItem];
 
-    /// As in a policy, without the service.
+    /// As in a policy, without the prefix of the service.
     pub fn action(self) -> &'static str {
         self.into()
     }
 }
 
-/// Any of the actions of [`Permission`], each so that it cannot change the table.
+/// Requests each action of [`Permission`] in a form that cannot change the table.
 pub trait AskPermission {
     /// Ok if it is allowed.
     async fn ask(&self, permission: Permission) -> Result<()>;
 }
 
-/// What DynamoDB says to being asked to switch TTL, or the stream, on, apart from faults.
+/// DynamoDB's answer to a request to enable TTL or the stream, apart from faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnableAnswer {
     Accepted,
-    /// Somebody else was first; to what end, the description tells.
+    /// Somebody else has enabled it; the description shows for which attribute or view.
     AlreadyOn,
-    /// It allows one change an hour.
+    /// DynamoDB allows one change per hour.
     TooSoon,
-    /// Another change of the table is under way.
+    /// Another change of the table is in progress.
     TableBusy,
 }
 
-/// `dynamodb:UpdateTimeToLive`, to on, for ActingWeb's attribute: nothing here can switch it off.
+/// `dynamodb:UpdateTimeToLive`, only to enable TTL for ActingWeb's attribute: nothing here can disable it.
 pub trait SwitchTtl {
     async fn enable_ttl(&self) -> Result<EnableAnswer>;
 }
 
-/// What `DescribeTable` says of the table's stream.
+/// The table's stream, as in the answer of `DescribeTable`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamSetting {
     Off,
     On { arn: String, view: String },
 }
 
-/// The same, and whether the table is being changed.
+/// The stream, and whether the table is being changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableStream {
     pub setting: StreamSetting,
     pub busy: bool,
 }
 
-/// `dynamodb:DescribeTable`; `dynamodb:UpdateTable`, of the stream, to on: nothing here can switch it off.
+/// `dynamodb:DescribeTable`, and `dynamodb:UpdateTable` only to enable the stream: nothing here can disable it.
 pub trait SwitchStream {
     async fn table_stream(&self) -> Result<TableStream>;
 
     async fn enable_stream(&self) -> Result<EnableAnswer>;
 }
 
-/// What the run has cost so far.
+/// The cost of the run so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     pub requests: u64,
@@ -411,25 +411,25 @@ pub struct Usage {
     pub throttles: u64,
     pub read_units: f64,
     pub write_units: f64,
-    /// The server left out some figures, and they were computed from the rows' sizes.
+    /// The server omitted some figures; they were computed from the sizes of the rows.
     pub write_units_estimated: bool,
     pub paced: Duration,
 }
 
-/// Ends a run early from within, as an observer does from outside.
+/// Stops a run from inside, as an observer does from outside.
 pub trait StopWork {
-    /// From here on the time is up. Requests in flight are finished.
+    /// No new work is started after this call. Requests in flight are finished.
     fn stop(&self);
 }
 
 /// The run's limits in time and capacity.
 pub trait Budget {
     fn time_is_up(&self) -> bool;
-    /// Reports rows to the observer, of one bucket or of several (`None`). The store itself reports deletes, as they are answered.
+    /// Reports rows to the observer, of one bucket or of several (`None`). The store itself reports confirmed deletes.
     fn progressed(&self, bucket: Option<&'static str>, read: u64, deleted: u64);
     fn usage(&self) -> Usage;
     /// Read units that the next page may cost, by the rows seen so far.
     fn page_units(&self) -> f64;
-    /// Rows to look up at a time, so that one request stays inside a second's worth of the pace.
+    /// Rows per lookup, such that one request costs no more than the pace allows in a second.
     fn lookup_batch(&self) -> usize;
 }

@@ -16,7 +16,7 @@ pub fn pages<S: ReadRows>(store: &S, of: PageOf) -> impl Stream<Item = Result<Ve
     pages.map_ok(|page| page.rows)
 }
 
-/// What `take` makes of each row of a Query, for few rows.
+/// Maps the rows of a Query by `take`; only for few rows.
 pub async fn collect<S: ReadRows, T>(store: &S, of: PageOf, take: impl Fn(Row) -> Option<T>) -> Result<Vec<T>> {
     pages(store, of).map_ok(|rows| rows.into_iter().filter_map(&take).collect()).try_concat().await
 }
@@ -42,7 +42,7 @@ pub fn scan_segment<S: ScanTable>(
     follow(after, read).map_ok(|page| page.rows)
 }
 
-/// The pages that `read` returns, each given the key that the page before ended at, until there is no such key.
+/// The pages that `read` returns. Each call gets the key at which the page before ended, until there is none.
 pub fn follow<K: Clone, E, F>(
     from: Option<K>,
     mut read: impl FnMut(Option<K>) -> F,
@@ -72,7 +72,7 @@ impl<'a> Rows<'a> {
         Self { pages: pages.boxed_local(), page: VecDeque::new() }
     }
 
-    /// Reads on if there is no row to peek at.
+    /// Reads the next page if there is no row to peek at.
     pub async fn fill(&mut self) -> Result<()> {
         while self.page.is_empty()
             && let Some(page) = self.pages.try_next().await?
@@ -90,7 +90,7 @@ impl<'a> Rows<'a> {
         self.page.pop_front()
     }
 
-    /// A row that was popped, to be the next one again.
+    /// Returns a popped row, so that it is the next one again.
     pub fn push_back(&mut self, row: Row) {
         self.page.push_front(row);
     }

@@ -1,4 +1,4 @@
-//! Makes sure that the table's TTL, and if wanted its stream, is on. While the janitor is paused, what is off stays off.
+//! Enables the table's TTL and, on request, its stream. While the janitor is paused, nothing is enabled.
 
 pub mod stream;
 pub mod ttl;
@@ -13,7 +13,7 @@ mod script {
     use shared::integrity::Lookup;
     use shared::row::{Raw, Row, RowKey};
 
-    /// A table that answers in turn; the last answer of each kind for ever.
+    /// A table that gives its answers in turn, and repeats the last one.
     pub(super) struct Script<T, A> {
         pub(super) seen: RefCell<Vec<T>>,
         pub(super) answers: RefCell<Vec<A>>,

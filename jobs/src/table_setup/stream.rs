@@ -1,5 +1,5 @@
-//! Makes sure that the table has a stream that shows rows as they were: looks first, asks once, waits while DynamoDB
-//! switches. A stream that is there belongs to somebody: it is used or refused, never changed and never switched off.
+//! Ensures that the table has a stream with old images: reads the setting, enables the stream once, waits for DynamoDB.
+//! An existing stream belongs to somebody: it is used or refused, never changed or disabled.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::run::clock::RunClock;
 use crate::run::pause::{self, Pause};
 use crate::store::{EnableAnswer, ReadRows, StoreError, StreamSetting, SwitchStream, TableStream};
 
-/// The stream, when it is on.
+/// A stream that is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
     pub arn: String,
     pub view: String,
-    /// By this call.
+    /// It was enabled by this call.
     pub switched_on: bool,
 }
 
-/// What a stream must show: what a removed row was.
+/// The view types that include a removed row.
 const VIEWS: [&str; 2] = ["OLD_IMAGE", "NEW_AND_OLD_IMAGES"];
 
 /// What to do about a table's stream.
@@ -28,16 +28,16 @@ pub enum StreamStep {
     Refuse { view: String },
 }
 
-/// What is waited for.
+/// What a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// DynamoDB has said that the stream is on, and does not show it yet.
+    /// DynamoDB has confirmed that the stream is on, but does not show it yet.
     NotShown,
-    /// Another change of the table, or this one, is under way.
+    /// Another change of the table, or this one, is in progress.
     TableBusy,
 }
 
-/// Why there is no stream to read. One line each, for the stack's events.
+/// Why there is no stream to read. Each message is one line, for the stack's events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     #[error(
@@ -62,7 +62,7 @@ pub enum StreamError {
 pub fn plan(table: TableStream, said_on: bool) -> StreamStep {
     match (table.setting, table.busy, said_on) {
         (StreamSetting::On { view, .. }, _, _) if !VIEWS.contains(&view.as_str()) => StreamStep::Refuse { view },
-        // While it is being made it cannot be read, and the table takes no other change: its TTL comes next.
+        // While the stream is being created it cannot be read, and the table accepts no other change, such as its TTL.
         (_, true, _) => StreamStep::Wait(Wait::TableBusy),
         (StreamSetting::On { arn, view }, false, _) => StreamStep::Accept { arn, view },
         (StreamSetting::Off, false, false) => StreamStep::Enable,
@@ -70,7 +70,7 @@ pub fn plan(table: TableStream, said_on: bool) -> StreamStep {
     }
 }
 
-/// Switches the stream on, and looks every `poll` until it is or the clock says stop.
+/// Enables the stream, and checks it every `poll` until it is on or the deadline is reached.
 ///
 /// # Errors
 /// When there is no usable stream at the end.

@@ -1,4 +1,4 @@
-//! Makes sure that the table's TTL is on for ActingWeb's attribute: looks first, asks once, waits while DynamoDB switches.
+//! Ensures that the table's TTL is on for ActingWeb's attribute: reads it, enables it once, waits for DynamoDB.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::run::pause::{self, Pause};
 use crate::store::{EnableAnswer, InspectTable, ReadRows, StoreError, SwitchTtl, TtlSetting};
 use shared::bucket::TTL_ATTRIBUTE;
 
-/// How it ended well.
+/// A successful result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switched {
     WasOn,
     NowOn,
-    /// DynamoDB is turning it on, which takes up to an hour and nothing stops but another change: nobody waits for that.
+    /// DynamoDB is enabling TTL. That takes up to an hour, and only another change can stop it, so nobody waits.
     BeingEnabled,
 }
 
@@ -30,20 +30,20 @@ pub enum TtlStep {
     },
 }
 
-/// What is waited for.
+/// What a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// To be shown: DynamoDB has said that it is on or will be, and does not show it yet.
+    /// DynamoDB has confirmed that TTL is on or will be, but does not show it yet.
     NotShown,
-    /// To be off, so that it can be switched on.
+    /// TTL is being disabled. It can be enabled afterwards.
     Disabling,
-    /// For DynamoDB to allow another change.
+    /// DynamoDB does not allow another change yet.
     TooSoon,
-    /// For another change of the table to end.
+    /// Another change of the table is in progress.
     TableBusy,
 }
 
-/// Why TTL is not on. One line each, for the stack's events.
+/// Why TTL is not on. Each message is one line, for the stack's events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SwitchError {
     #[error(
@@ -99,14 +99,14 @@ pub fn plan(setting: &TtlSetting, said_on: bool) -> TtlStep {
         (TtlSetting::On { attribute } | TtlSetting::Enabling { attribute }, _) => {
             TtlStep::Refuse { attribute: attribute.clone() }
         }
-        // Of whichever attribute: once it is off, it can be ours.
+        // For any attribute: once TTL is off, it can be enabled for ours.
         (TtlSetting::Disabling { .. }, _) => TtlStep::Wait(Wait::Disabling),
         (TtlSetting::Off, false) => TtlStep::Enable,
         (TtlSetting::Off, true) => TtlStep::Wait(Wait::NotShown),
     }
 }
 
-/// Switches TTL on, and looks every `poll` until it is or the clock says stop.
+/// Enables TTL, and checks it every `poll` until it is on or the deadline is reached.
 ///
 /// # Errors
 /// When TTL is not on at the end, and is not being switched on.
@@ -127,7 +127,7 @@ pub async fn switch_on<S: InspectTable + SwitchTtl + ReadRows>(
     }
 }
 
-/// `waiting` is what it waits for when the time is up.
+/// `waiting` is what the call was waiting for at the deadline.
 async fn switch<S: InspectTable + SwitchTtl + ReadRows>(
     store: &S,
     table: &str,
@@ -139,7 +139,7 @@ async fn switch<S: InspectTable + SwitchTtl + ReadRows>(
     loop {
         let setting = store.ttl_setting().await?;
         if matches!(setting, TtlSetting::Disabling { .. }) {
-            // Whatever was said before: somebody has switched it off since.
+            // Somebody has disabled TTL since it was confirmed.
             said_on = false;
         }
         let wait = match plan(&setting, said_on) {
@@ -267,7 +267,7 @@ mod tests {
         let off = || TtlSetting::Off;
         for (settings, answers, outcome, asked) in [
             (vec![on(OURS)], vec![Accepted], Switched::WasOn, 0),
-            // Turning it on takes up to an hour, and nobody waits for that.
+            // Enabling takes up to an hour, and nobody waits for it.
             (vec![enabling(OURS), on(OURS)], vec![Accepted], Switched::BeingEnabled, 0),
             (vec![off(), on(OURS)], vec![Accepted], Switched::NowOn, 1),
             (vec![off(), enabling(OURS), enabling(OURS), on(OURS)], vec![Accepted], Switched::BeingEnabled, 1),
@@ -279,7 +279,7 @@ mod tests {
             (vec![off(), off(), off(), on(OURS)], vec![TooSoon, TableBusy, Accepted], Switched::NowOn, 3),
             (vec![enabling(OURS)], vec![Accepted], Switched::BeingEnabled, 0),
             (vec![off(), enabling(OURS)], vec![Accepted], Switched::BeingEnabled, 1),
-            // Switched off by somebody else, after it was accepted.
+            // Disabled by somebody else after it was accepted.
             (vec![off(), disabling(OURS), off(), on(OURS)], vec![Accepted], Switched::NowOn, 2),
         ] {
             assert_eq!(run(&settings, &answers).await, (Ok(outcome), asked), "{settings:?} {answers:?}");

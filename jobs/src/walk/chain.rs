@@ -1,5 +1,5 @@
-//! A token and the rows that depend on it, deleted or retired in the order provider row, token row, index row, so that after
-//! every interruption the rest can still be found from the index.
+//! Deletes or retires a token and the rows that depend on it: provider row, token row, index row. In this order the
+//! remaining rows can still be found from the index after any interruption.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,14 +21,14 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Index rows, and the token row that they lead to, if it is dead, with the provider row that it names.
+    /// `target` is the token row that the index rows point at, if it is dead. It may name a provider row.
     pub(crate) fn new(index_rows: Vec<Condemned>, target: Option<Condemned>) -> Self {
         let provider = target.as_ref().and_then(|target| integrity::provider_key(target.row()));
         Self { index_rows, target, provider }
     }
 }
 
-/// The provider rows that the dead tokens of a piece name.
+/// Provider rows that are named by the dead tokens of a piece.
 #[derive(Default)]
 pub(crate) struct Providers {
     /// Sorted by key, so that MAX_DELETES stops a dry run at the same row as a real one.
@@ -37,7 +37,7 @@ pub(crate) struct Providers {
     pub(crate) unjudged: HashSet<RowKey>,
 }
 
-/// Access tokens whose own step deletes their provider row, and those for which that is not known.
+/// Access tokens whose own step deletes their provider row (`reached`), or may delete it (`in_doubt`).
 #[derive(Default)]
 struct TakenAlong {
     reached: HashSet<RowKey>,
@@ -45,16 +45,15 @@ struct TakenAlong {
 }
 
 impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
-    /// Deletes chains, each only as far as the delete before succeeded.
+    /// Deletes chains. Each row is deleted only if the delete before it in its chain succeeded.
     pub(crate) async fn delete_chains(&self, chains: Vec<Chain>, counts: &mut Tally) -> Result<(), Stop> {
         let providers = self.judge_providers(&chains, counts).await?;
         self.delete_in_order(chains, providers, counts).await
     }
 
-    /// Judges the provider rows that the dead tokens name.
     async fn judge_providers(&self, chains: &[Chain], counts: &mut Tally) -> Result<Providers, Stop> {
         let mut providers = Providers::default();
-        // A token that is retired already, by way of another index row, took its provider row along.
+        // The provider row of a token that was already retired, through another index row, was retired with it.
         let is_retired = |token: &Row| token.is_retired() && disposal::is_left_to_ttl(token, self.now, &self.policy);
         let named: Vec<(&RowKey, &Condemned)> = chains
             .iter()
@@ -65,23 +64,23 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
             return Ok(providers);
         }
         let providers_named: Vec<RowKey> = named.iter().map(|(key, _)| (*key).clone()).collect();
-        // Eventually consistent where possible, which costs half: a provider row is older than the token that names it. One
-        // that a read could still miss would be left for the repair; none would be deleted wrongly. A refresh token's may
-        // have been deleted with the access token a moment ago, and must not be counted again.
+        // Eventually consistent where possible, which costs half: a provider row is older than the token that names it.
+        // A row that this read misses is left to the repair; none is deleted wrongly. A refresh token's provider row
+        // may just have been deleted with the access token, and must not be counted again.
         let looks = if named.iter().any(|(_, target)| integrity::access_token_of(target.row()).is_some()) {
             self.store.get_consistent(&providers_named).await?
         } else {
             self.store.get_eventual(&providers_named).await?
         };
         let mut found: HashMap<RowKey, Lookup> = providers_named.into_iter().zip(looks).collect();
-        // One that TTL removes soon, perhaps because an earlier step retired it, needs no more than one that is gone.
+        // A row that TTL removes soon, perhaps because an earlier step retired it, is treated as absent.
         for lookup in found.values_mut() {
             if matches!(lookup, Lookup::Found(row) if disposal::is_left_to_ttl(row, self.now, &self.policy)) {
                 *lookup = Lookup::Absent;
             }
         }
-        // A refresh token names the provider row of the access token that it was issued with. The access token is read only
-        // while the provider row exists: mostly both were deleted earlier in the run.
+        // A refresh token names the provider row of the access token that it was issued with. The access token is read
+        // only if the provider row still exists: usually both were deleted earlier in the run.
         let issued_with: Vec<Option<RowKey>> = named
             .iter()
             .map(|(key, target)| {
@@ -126,8 +125,8 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
         Ok(providers)
     }
 
-    /// Which of these access tokens are dead and reachable from the index: their own step deletes the provider row. Without
-    /// this a dry run, in which they still exist, would count the row twice.
+    /// Finds the access tokens that are dead and reachable from the index: their own step deletes the provider row.
+    /// Without this, a dry run, in which they still exist, would count the row twice.
     async fn taken_along<'r>(&self, access_tokens: impl Iterator<Item = &'r Row>) -> Result<TakenAlong, Stop> {
         let (now, policy) = (self.now, &self.policy);
         let Some(tokens) = bucket::of_actor(integrity::ACCESS_TOKENS) else { return Ok(TakenAlong::default()) };
@@ -175,7 +174,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
         None
     }
 
-    /// For provider rows that their TTL does not decide: does any row of the actor that is not dead name them?
+    /// Judges provider rows whose TTL does not decide: does a row of the actor that is not dead name them?
     async fn find_referrers(
         &self,
         undecided: Vec<Row>,
@@ -202,7 +201,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
         Ok(())
     }
 
-    /// Provider rows, then the token rows whose provider row was not kept, then index rows.
+    /// Deletes provider rows, then the token rows whose provider row was not kept, then index rows.
     pub(crate) async fn delete_in_order(
         &self,
         chains: Vec<Chain>,

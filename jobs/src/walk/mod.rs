@@ -1,8 +1,8 @@
 //! How a run walks over rows: pieces of work of about a hundred rows, a few of them concurrently, until the end, the
 //! deadline, `MAX_DELETES` or a fault. Rows are streamed, so memory use does not grow with the table.
 //!
-//! A [`Source`] yields pieces of work; [`Context`] has all that they need: the store, the rules, and the only path to a
-//! delete. [`chain`] is the order in which a token and the rows that depend on it are deleted, [`referrers`] who names a provider row.
+//! A [`Source`] yields pieces of work; [`Context`] is all that they need. [`chain`] deletes a token and the rows that
+//! depend on it in order; [`referrers`] finds the rows that name a provider row.
 
 mod chain;
 mod referrers;
@@ -26,10 +26,10 @@ use shared::mask::Masked;
 use shared::row::RowKey;
 use shared::time::EpochSeconds;
 
-/// Concurrent pieces of work. DynamoDB answers in milliseconds; eight hide that without much memory.
+/// Concurrent pieces of work. Eight hide the latency of DynamoDB, a few milliseconds, without using much memory.
 const CONCURRENCY: usize = 8;
 
-/// The run gives up after this many pieces in a row that the store could not serve.
+/// A run gives up after this many consecutive pieces that the store could not serve.
 const FAULTS_IN_A_ROW: u32 = 3;
 
 /// Everything a piece of work needs: the store, the rules, and the only path to a delete.
@@ -41,7 +41,7 @@ pub struct Context<'a, S> {
     pub policy: Policy,
     /// A dry run plans every delete and sends none.
     pub(crate) dry: bool,
-    /// Deletes that may still be planned.
+    /// Deletes that `MAX_DELETES` still allows.
     allowance: Cell<u64>,
     concurrency: usize,
     /// Rows read with eventual consistency, and how many of them were absent.
@@ -103,14 +103,14 @@ impl<S: DeleteRows + RetireRows> Context<'_, S> {
         }
     }
 
-    /// The same for callers that need the outcome of every row, also of those that a stop left untried.
+    /// Like `delete`, for callers that need the outcome of every row, including those not tried after a stop.
     pub(crate) async fn try_delete(
         &self,
         rows: Vec<Condemned>,
         counts: &mut Tally,
     ) -> (Vec<DeleteOutcome>, Option<Stop>) {
         let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
-        // Of one run, all are deletes or all are retirements.
+        // A run either deletes all rows or retires all rows.
         let (mut places, mut deletes, mut retirements) = (Vec::new(), Vec::new(), Vec::new());
         let mut above_limit = None;
         for (i, row) in rows.into_iter().enumerate() {
@@ -139,7 +139,7 @@ impl<S: DeleteRows + RetireRows> Context<'_, S> {
         };
         let rows = deletes.iter().chain(retirements.iter().map(Retirement::condemned));
         for ((i, row), outcome) in places.into_iter().zip(rows).zip(written.outcomes) {
-            // A write that failed does not count towards MAX_DELETES; one that may have happened does.
+            // A failed write does not count towards MAX_DELETES; a write whose outcome is unknown does.
             if !outcome.is_done() && outcome != DeleteOutcome::Unknown {
                 self.allowance.set(self.allowance.get() + 1);
             }
@@ -149,7 +149,7 @@ impl<S: DeleteRows + RetireRows> Context<'_, S> {
         (outcomes, written.stopped.map(Stop::from).or(above_limit))
     }
 
-    /// Sends nothing in a dry run, and nothing for no rows.
+    /// Sends nothing in a dry run, or if there are no rows.
     async fn write<R>(&self, rows: &[R], done: DeleteOutcome, send: impl AsyncFn(&[R]) -> Deletes) -> Deletes {
         if self.dry || rows.is_empty() {
             return Deletes { outcomes: vec![done; rows.len()], stopped: None };
@@ -157,7 +157,7 @@ impl<S: DeleteRows + RetireRows> Context<'_, S> {
         send(rows).await
     }
 
-    /// What was done and why, masked: the query in docs/monitoring.md reads these lines.
+    /// Counts and logs the outcome, masked. The query in docs/monitoring.md reads these log lines.
     fn count(&self, row: &Condemned, outcome: DeleteOutcome, counts: &mut Tally) {
         counts.outcome(row.bucket(), row.reason(), outcome);
         let (key, bucket, reason) = (&row.row().key, row.bucket().name, row.reason().name());
@@ -208,7 +208,7 @@ pub struct Walked<F> {
 pub(crate) trait Source {
     /// A piece is a list of these.
     type Unit;
-    /// A place to continue from. Places are ordered as the rows are.
+    /// A place to continue from. Places are ordered like the rows.
     type Place: Clone + Ord;
 
     fn place(&self) -> Self::Place;
@@ -218,7 +218,7 @@ pub(crate) trait Source {
         false
     }
 
-    /// Counts of rows that needed no work, and units that do. `None` at the end.
+    /// Counts of the rows that need no work, and the units that do. `None` at the end.
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Self::Unit>)>>;
 }
 
@@ -249,11 +249,11 @@ where
     (counts, walk.stopped.into_inner())
 }
 
-/// What the pieces of one walk have in common.
+/// The shared state of the pieces of one walk.
 struct Walk<'a, S, P> {
     store: &'a S,
     faults_in_a_row: Cell<u32>,
-    /// The first piece that was not finished, and why: no new piece is started after it.
+    /// Where the first unfinished piece starts, and why it is unfinished: no new piece is started.
     stopped: RefCell<Option<(P, Stop)>>,
     /// Read-locked by every piece in progress; the write lock waits for all of them.
     in_progress: RwLock<()>,
@@ -322,7 +322,7 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         self.store.progressed(None, counts.rows_unknown() - reported.rows_unknown(), 0);
     }
 
-    /// Rows were skipped because of a transient fault. Several such pieces in a row are not transient any more.
+    /// Rows were skipped because of a transient fault. After several such pieces in a row, the fault is not transient.
     fn fault(&self, at: P) {
         self.faults_in_a_row.set(self.faults_in_a_row.get() + 1);
         if self.faults_in_a_row.get() >= FAULTS_IN_A_ROW {
@@ -330,7 +330,7 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         }
     }
 
-    /// The earliest place counts, because pieces are concurrent. A fault outweighs the deadline.
+    /// Keeps the earliest place, because pieces are concurrent. A fault takes precedence over the deadline.
     fn stop(&self, at: P, why: Stop) {
         let mut stopped = self.stopped.borrow_mut();
         *stopped = Some(match stopped.take() {

@@ -1,4 +1,4 @@
-//! Which provider rows the live rows of an actor name. A run reads each actor once, as far as memory allows.
+//! Finds the provider rows that the live rows of an actor name. A run reads each actor once, as far as memory allows.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -15,25 +15,25 @@ use shared::bucket;
 use shared::integrity::{self, Needs, Referrers};
 use shared::row::{Row, RowKey};
 
-/// Actors, and names of provider rows, that are remembered at most: some hundred kilobytes. Other actors are read each time.
+/// Maximum number of cached actors, and of cached names: a few hundred kilobytes. Other actors are read each time.
 const CAPACITY: usize = 2_000;
 
-/// The actors that a run has read, and what their live rows named.
+/// A cache of the actors that a run has read, and of the provider rows that their live rows name.
 ///
-/// That a row was not named when its actor was read holds for the rest of the run. A provider row is judged because a dead token names
-/// it, so the rows that it was written for are long there. The application names it anew only by copying the name from a row that it
-/// accepts, and a row that it accepts later was alive, and counted, at the read, or was copied itself from one that did.
+/// The cache stays valid for the whole run. A provider row is judged because a dead token names it, so the rows that it
+/// was written for already exist. The application names it again only by copying the name from a row that it accepts.
+/// Such a row was alive, and counted, at the read, or is itself a copy of one that was.
 #[derive(Default)]
 pub(super) struct Remembered {
-    /// Whether all that the actor's rows name is in `named`.
+    /// Whether `named` holds every name in the actor's rows.
     actors: RefCell<HashMap<String, Rc<OnceCell<bool>>>>,
-    /// Hashes of owner and name. Where two are equal, a row is kept that could go.
+    /// Hashes of owner and name. A collision keeps a row that could be deleted.
     named: RefCell<HashSet<u64>>,
     hashes: RandomState,
 }
 
 impl Remembered {
-    /// Filled by who reads the actor first; `None` where there is no room for another one.
+    /// The actor's entry, filled by its first reader; `None` if the cache is full.
     fn actor(&self, actor: &str) -> Option<Rc<OnceCell<bool>>> {
         let mut actors = self.actors.borrow_mut();
         match actors.get(actor) {
@@ -43,7 +43,7 @@ impl Remembered {
         }
     }
 
-    /// Whether it is remembered.
+    /// Returns `false` if the names of this row cannot be stored.
     fn note(&self, actor: &str, needs: &Needs<'_>) -> bool {
         let mut named = self.named.borrow_mut();
         match needs {
@@ -63,7 +63,7 @@ impl Remembered {
 }
 
 impl<S: ReadRows> Context<'_, S> {
-    /// Whether a live row of the actor names these provider rows, as it was when this run first read the actor.
+    /// Whether a live row of the actor names these provider rows, as of this run's first read of the actor.
     pub(super) async fn referrers_once(&self, actor: &str, rows: &[Row]) -> Result<Vec<Referrers>> {
         let Some(known) = self.remembered.actor(actor) else {
             return self.referrers(actor, rows, &HashSet::new()).await;
@@ -84,7 +84,7 @@ impl<S: ReadRows> Context<'_, S> {
         }
     }
 
-    /// Whether a live row of the actor names these provider rows now, without the rows that are about to be deleted.
+    /// Whether a live row of the actor names these provider rows now, ignoring the rows in `deleting`.
     pub(crate) async fn referrers(
         &self,
         actor: &str,

@@ -8,7 +8,7 @@ use crate::store::DeleteOutcome;
 use shared::bucket::Bucket;
 use shared::expiry::{DeleteReason, KeepReason};
 
-/// What happened to the rows of one bucket.
+/// The counts of one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BucketCounts {
     pub read: u64,
@@ -49,7 +49,7 @@ pub struct Tally {
     buckets: BTreeMap<&'static str, BucketCounts>,
     #[serde(skip)]
     uncertain: u64,
-    /// Of the skipped rows, how many the store refuses to delete.
+    /// Skipped rows that the store refuses to delete.
     #[serde(skip)]
     refused: u64,
     #[serde(skip)]
@@ -78,7 +78,7 @@ impl Tally {
         self.at(bucket).skipped += 1;
     }
 
-    /// A row that no run can delete, or that depends on one: no sign that the store is failing.
+    /// A row that no run can delete, or a row that depends on one. It is no sign of a failing store.
     pub fn refused(&mut self, bucket: &Bucket) {
         self.skipped(bucket);
         self.refused += 1;
@@ -152,7 +152,7 @@ impl Tally {
         self.sum(|counts| counts.skipped)
     }
 
-    /// Rows that were skipped over a passing fault.
+    /// Rows skipped because of a transient fault.
     pub fn rows_failed(&self) -> u64 {
         self.rows_skipped() - self.refused
     }
@@ -161,7 +161,7 @@ impl Tally {
         self.sum(|counts| counts.lost_race)
     }
 
-    /// Deletes that were sent and not answered.
+    /// Deletes that were sent but not answered.
     pub fn uncertain(&self) -> u64 {
         self.uncertain
     }
@@ -170,7 +170,7 @@ impl Tally {
         self.unknown
     }
 
-    /// Rows deleted by bucket, where there were any.
+    /// Deleted rows by bucket, without zeros.
     pub fn deleted_by_bucket(&self) -> BTreeMap<String, u64> {
         let deleted = self.buckets.iter().map(|(bucket, counts)| ((*bucket).to_owned(), counts.deleted_total()));
         deleted.filter(|(_, deleted)| *deleted > 0).collect()
