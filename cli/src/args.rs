@@ -458,7 +458,7 @@ pub struct RowName {
 }
 
 impl Cli {
-    /// The whole command line: what is derived here, and the flags of the settings.
+    /// The whole command line: the derived commands, and the flags of the settings.
     pub fn command() -> clap::Command {
         let jobs = [
             ("cleanup", Purpose::Cleanup),
@@ -490,12 +490,12 @@ impl Cli {
     }
 }
 
-/// Adds to the error about `--delete` the flag that was meant.
+/// Suggests `--apply` in the error about an unknown `--delete`.
 pub fn hint(mut error: clap::Error) -> clap::Error {
     let is_delete = error.get(ContextKind::InvalidArg).is_some_and(|found| found.to_string() == "--delete");
     if error.kind() == ErrorKind::UnknownArgument && is_delete {
         error.insert(ContextKind::SuggestedArg, ContextValue::String("--apply".to_owned()));
-        // It names the flag that clap took for the nearest.
+        // The usage line names the flag that clap considers most similar.
         error.remove(ContextKind::Usage);
     }
     error

@@ -1,4 +1,4 @@
-//! Where a command prints and asks: text, documents and questions.
+//! The output of a command, and confirmation prompts.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -15,9 +15,9 @@ use crate::fail::Failure;
 use crate::screen::{Screen, grouped, units};
 use crate::terminal::Terminal;
 
-/// Somebody is being asked: a signal is an answer.
+/// A prompt is open: a signal answers it with no.
 pub(crate) static ASKING: AtomicBool = AtomicBool::new(false);
-/// Between two looks at whether a question was answered by a signal.
+/// Interval at which an open prompt checks for a signal.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// Standard output, and how to print to it.
@@ -31,7 +31,7 @@ impl Console {
         writeln!(self.out, "{text}")
     }
 
-    /// A sentence, broken to the width, with `lead` before it.
+    /// Prints a sentence after `lead`, wrapped to the width.
     pub fn say(&mut self, lead: &str, text: &str) -> io::Result<()> {
         self.line(self.screen.paragraph(lead, text))
     }
@@ -40,7 +40,7 @@ impl Console {
         self.line(self.screen.warn(&self.screen.paragraph(lead, text)))
     }
 
-    /// The first line of an answer, and a blank one.
+    /// Prints a headline and a blank line.
     pub fn head(&mut self, text: &str) -> io::Result<()> {
         self.line(format_args!("{}\n", self.screen.head(text)))
     }
@@ -49,7 +49,7 @@ impl Console {
         write!(self.out, "{}", self.screen.table(head, rows))
     }
 
-    /// The one document that `--json` prints; without it, the same in words.
+    /// Prints the document with `--json`, and the same as text without it.
     pub fn answer(
         &mut self,
         document: &impl Serialize,
@@ -58,29 +58,29 @@ impl Console {
         if self.screen.json { self.line(json!(document)) } else { tell(self) }
     }
 
-    /// What to do next. A script does not read it.
+    /// Prints what to do next, unless the output is for a script.
     pub fn hint(&mut self, text: &str) -> io::Result<()> {
         if self.screen.advises() { self.line(format_args!("\n{}", self.screen.paragraph("", text))) } else { Ok(()) }
     }
 
-    /// What else there is to know. A script does not read it.
+    /// Prints additional information, unless the output is for a script.
     pub fn note(&mut self, lead: &str, text: &str) -> io::Result<()> {
         if self.screen.advises() { self.say(lead, text) } else { Ok(()) }
     }
 
-    /// Rows by what became of them, where there are any.
+    /// Prints numbers of rows by outcome, without zeros.
     pub fn rows_that(&mut self, counts: &[(u64, &str)]) -> io::Result<()> {
         let mut counts = counts.iter().filter(|(n, _)| *n > 0);
         counts.try_for_each(|(n, what)| self.line(format_args!("{} rows {what}", grouped(*n))))
     }
 
-    /// Counts below each other, where there are any.
+    /// Prints counts in a column, without zeros.
     pub fn counts(&mut self, counts: &[(u64, &str)]) -> io::Result<()> {
         let mut counts = counts.iter().filter(|(n, _)| *n > 0);
         counts.try_for_each(|(n, what)| self.line(format_args!("{:>8} {what}", grouped(*n))))
     }
 
-    /// After the first `listed` of `all`.
+    /// Prints how many of `all` were not listed.
     pub fn more(&mut self, all: usize, listed: usize) -> io::Result<()> {
         match all.saturating_sub(listed) {
             0 => Ok(()),
@@ -93,7 +93,7 @@ impl Console {
         self.say("used ", &format!("{read} read and {write} write units, {} requests", grouped(usage.requests)))
     }
 
-    /// Before anything is read: whether a yes can be asked for where one is needed.
+    /// Fails if a confirmation is needed and there is nobody to ask. Called before anything is read.
     pub(crate) fn can_ask(&self, Applying { apply, yes }: Applying) -> Result<(), Failure> {
         if apply && !yes && (!self.screen.asks || self.screen.json) {
             return Err(nobody());
@@ -101,22 +101,21 @@ impl Console {
         Ok(())
     }
 
-    /// Says what is about to happen, and asks for a yes. `deed` is what a yes does, `undone` what did not happen without one.
+    /// Says what will happen, and asks for confirmation. `deed` is what a yes does, `undone` the error without one.
     pub(crate) async fn confirm(&mut self, what: &str, deed: &str, undone: &str, watch: &Watch) -> Result<(), Failure> {
         self.ask(&self.screen.paragraph("", what), deed, undone, watch).await
     }
 
-    /// The same, for a text with its lines. Ctrl-C is a no, at once: the answer is read in a thread, which nobody waits for in
-    /// the end.
+    /// The same, for text that is already wrapped. Ctrl-C means no, at once: a thread reads the answer and is never joined.
     pub(crate) async fn ask(&mut self, what: &str, deed: &str, undone: &str, watch: &Watch) -> Result<(), Failure> {
-        // The plan is shown before anybody is asked about it.
+        // The plan must be visible before the prompt.
         self.out.flush()?;
         let mut terminal = Terminal::open().ok_or_else(nobody)?;
         let text = format!("\n{what}\nType yes to {deed}: ");
         ASKING.store(true, Ordering::Relaxed);
         let (tell, told) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
-            // Nobody listens any more after a signal.
+            // After a signal there is no receiver.
             let _ = tell.send(terminal.ask(&text));
         });
         let stopped = async {

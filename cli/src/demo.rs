@@ -1,4 +1,4 @@
-//! `janitor demo`: a table with every kind of row, cleaned before your eyes by the code that runs in the Lambda.
+//! `janitor demo`: fills a table with every kind of row and cleans it with the code of the Lambda functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,13 +26,13 @@ use crate::target::now;
 
 const PREFIX: &str = "demo";
 const TABLE: &str = "demo_attributes";
-/// A row not in any bucket of ours, in the printed table.
+/// Stands for unknown buckets in the printed table.
 const UNKNOWN: &str = "(not ours)";
 
 /// Rows by bucket, or by reason.
 type Counts = BTreeMap<&'static str, u64>;
 
-/// Prints the demo; finds something if a row did not have the fate that it must have.
+/// Runs the demo; returns `FINDINGS` if a row was wrongly deleted or kept.
 ///
 /// # Errors
 /// When the engine or the run failed.
@@ -52,7 +52,7 @@ pub async fn demo(common: &Common, options: &Demo, console: &mut Console) -> Res
     Ok(if all_well { DONE } else { FINDINGS })
 }
 
-/// The settings of a cleanup of the table that was named, or else of the demo's own.
+/// The settings of a cleanup of the given table, by default the demo's own.
 fn settings(flags: &Overrides) -> Result<Settings, Failure> {
     let mut flags = flags.clone();
     if !["attributes_table", "aws_db_prefix"].iter().any(|key| flags.contains_key(*key)) {
@@ -76,7 +76,7 @@ async fn fill(endpoint: &str, flags: &Overrides, options: &Demo, console: &mut C
     }
     let client = client(endpoint).await;
     let rows = fixture::all_kinds(now().get(), options.copies.into(), 7);
-    // The cause is many lines long, and it is almost always that nothing listens there.
+    // The cause is many lines long, and almost always means that nothing listens there.
     let unreachable = |_| Failure::unfinished(format!("no DynamoDB answers at {}", dynamo::shown(endpoint)));
     if exists(&client, &table).await.map_err(unreachable)? {
         let keys: BTreeSet<_> =

@@ -1,8 +1,8 @@
-//! Durations of flags, in one grammar.
+//! Durations in flags.
 
 use jiff::{Span, SpanTotal, Unit};
 
-/// What a flag takes, for its error.
+/// The error text for a value that is not a duration.
 pub const EXAMPLES: &str = "must be a duration such as 90s, 15m, 1h30m or 7d";
 
 const UNITS: [(char, i64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];

@@ -1,26 +1,25 @@
-//! How a command ends when it does not end well: one line, what to try, and an exit code.
+//! The failure of a command: one line that says what to try, and an exit code.
 
 use jobs::run::RunError;
 use jobs::store::StoreError;
 
 use crate::flags::in_flags;
 
-/// Done.
 pub const DONE: u8 = 0;
 /// A check found something.
 pub const FINDINGS: u8 = 1;
-/// What was typed, or set up, is wrong.
+/// Wrong usage or configuration.
 pub const USAGE: u8 = 2;
-/// Begun, and not finished; or could not be begun.
+/// Not finished, or not started.
 pub const UNFINISHED: u8 = 3;
 
-/// As the shell reports a program that SIGPIPE has ended.
+/// The code that a shell reports for a program ended by SIGPIPE.
 const CLOSED_PIPE: u8 = 141;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: u8,
-    /// Nothing is printed where it is empty.
+    /// Not printed if it is empty.
     pub text: String,
 }
 
@@ -71,7 +70,7 @@ impl From<RunError> for Failure {
 }
 
 impl From<std::io::Error> for Failure {
-    /// Of writing what there is to say: a disk that is full, or a reader that has seen enough, which is no error.
+    /// An error of writing the output, such as a full disk. A pipe closed by its reader is not reported.
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self { code: CLOSED_PIPE, text: String::new() };

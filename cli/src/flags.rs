@@ -1,4 +1,4 @@
-//! The flags of the settings, made from the table of settings: a new setting has its flag without a line here.
+//! The flags of the settings, generated from the table of settings: a new setting needs no code here.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches};
@@ -7,10 +7,10 @@ use shared::settings::{Kind, SETTINGS, Setting};
 
 use crate::duration::{EXAMPLES, duration, spelled};
 
-/// Settings by the keys that an event has.
+/// Settings by their keys in an event.
 pub type Overrides = Map<String, Value>;
 
-/// The flags of some of the settings.
+/// The flags of the settings for which `is_taken` holds.
 pub fn of(is_taken: impl Fn(&Setting) -> bool) -> impl Iterator<Item = Arg> {
     SETTINGS.iter().filter(move |setting| !setting.flags.is_empty() && is_taken(setting)).map(arg)
 }
@@ -19,18 +19,18 @@ pub fn of(is_taken: impl Fn(&Setting) -> bool) -> impl Iterator<Item = Arg> {
 pub fn given(matches: &ArgMatches) -> Overrides {
     let value = |setting: &Setting| match setting.kind {
         Kind::Flag => matches!(matches.try_get_one(setting.name), Ok(Some(true))).then_some(Value::Bool(true)),
-        // An error is a flag that the command does not have.
+        // An error means that the command does not have this flag.
         _ => matches.try_get_one::<String>(setting.name).ok().flatten().map(|given| given.as_str().into()),
     };
     SETTINGS.iter().filter_map(|setting| Some((setting.key(), value(setting)?))).collect()
 }
 
-/// The default of a command if it is not the function's: an audit by hand counts every row.
+/// The default of a command if it differs from the function's: `janitor audit` counts every row.
 fn command_default(setting: &Setting) -> Option<&'static str> {
     (setting.name == "SCOPE").then_some("all")
 }
 
-/// A text of a job, for somebody at a terminal: settings by their flags.
+/// Replaces the names of settings in a job's text with their flags.
 pub fn in_flags(text: &str) -> String {
     let flags = SETTINGS.iter().filter_map(|setting| Some((setting.name, setting.flags.first()?)));
     flags.fold(text.to_owned(), |text, (name, flag)| text.replace(name, &format!("--{flag}")))
@@ -55,7 +55,7 @@ fn arg(setting: &'static Setting) -> Arg {
     arg.value_name(setting.value).global(setting.is_common())
 }
 
-/// The value of a flag, as the environment would have it: a duration becomes seconds.
+/// The value of a flag, as in the environment: a duration becomes seconds.
 fn checked(kind: Kind, value: &str) -> Result<String, String> {
     let Kind::Seconds { min } = kind else {
         return kind.check(value).map(|()| value.to_owned());
@@ -64,7 +64,7 @@ fn checked(kind: Kind, value: &str) -> Result<String, String> {
     seconds.ok_or_else(|| format!("{EXAMPLES}, {} or more", spelled(min)))
 }
 
-/// Of the table's flags the variable is named: most people set it once. A default is part of the text, because clap does not
+/// Flags of the table name their variable, which most people set once. A default is part of the text, because clap does not
 /// set it: the environment may have another value.
 fn help(setting: &Setting) -> String {
     let note = match (setting.kind, command_default(setting).or(setting.default)) {

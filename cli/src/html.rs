@@ -1,4 +1,4 @@
-//! The audit as one page: complete in itself, without scripts or external resources. Made from the document that `--json`
+//! The audit as one self-contained page, without scripts or external resources. It is made from the document that `--json`
 //! prints, so that no number can differ.
 
 mod ages;
@@ -131,7 +131,7 @@ fn findings(answer: Answer) -> Markup {
     section("findings", html! { "Findings " span class="count" { (answer.number("/body/findings")) } }, &body)
 }
 
-/// Names and values, one on each line.
+/// Names and values, one pair per line.
 fn facts<N: maud::Render>(facts: &[(N, Markup)]) -> Markup {
     html! { dl class="facts" { @for (name, value) in facts { div { dt { (name) } dd { (value) } } } } }
 }

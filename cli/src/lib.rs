@@ -1,17 +1,17 @@
-//! `janitor`, the operator's tool: the same use cases as the Lambdas, from a terminal.
+//! `janitor`, the operator's tool: the jobs of the Lambda functions and more, from a terminal.
 //!
 //! ```text
 //! args      the command line and its help
 //! flags     the flags of the settings, from the table of settings
-//! typed     what was typed, as an error may repeat it
-//! duration  durations of flags
-//! fail      how a command ends when it does not end well
-//! console   where a command prints and asks
-//! screen    tables, colour;  progress: how far a run is
-//! terminal  questions to the person at the terminal
+//! typed     the command line, masked where an error repeats it
+//! duration  durations in flags
+//! fail      failures and exit codes
+//! console   output and confirmation prompts
+//! screen    tables, colour;  progress: the progress of a run
+//! terminal  prompts at the terminal
 //! target    the table that a command works on
 //! html      the audit as a page
-//! command   one file a command;  demo: on the embedded engine (feature `demo`)
+//! command   one file per command;  demo: on the embedded engine (feature `demo`)
 //! ```
 
 pub mod args;

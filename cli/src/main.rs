@@ -1,4 +1,4 @@
-//! `janitor`: parses, then calls. The work is in the library beside it and in `jobs`.
+//! `janitor`: parses the command line and calls the command. The work is in the library and in `jobs`.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -29,9 +29,9 @@ async fn main() -> ExitCode {
         Err(failure) => {
             if !failure.text.is_empty() {
                 let text = format!("janitor: {}", typed.unsaid(&failure.text));
-                // A script reads one line.
+                // One line for a script.
                 let text = if screen.live { screen.paragraph("", &text) } else { text };
-                // Nobody to tell that standard error is closed.
+                // A closed standard error cannot be reported.
                 let _ = writeln!(std::io::stderr(), "{text}");
             }
             ExitCode::from(failure.code)

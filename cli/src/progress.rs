@@ -1,4 +1,4 @@
-//! How far a run is, and for how long it will go on. Pure: `screen` shows it.
+//! The progress of a run and its remaining time. Pure: `screen` shows them.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use jobs::run::clock::{Progress, Rows};
 
 use crate::screen::{counted, grouped, seconds};
 
-/// A share below which nothing is known of a rate.
+/// The lowest rate, per second, that gives an estimate.
 const LEAST_RATE: f64 = 0.01;
-/// Before lines that belong to the line above.
+/// Indentation of continuation lines.
 const INDENT: &str = "  ";
 
-/// The share that is done, of the deletes if they are planned, else of the rows to read.
+/// How much is done, and of how much: of the deletes if they are planned, otherwise of the rows to read.
 pub fn done(Progress { rows, plan, expected, .. }: &Progress) -> (u64, u64) {
     match plan {
         Some(plan) if plan.dead > 0 => (rows.deleted, plan.dead),
@@ -20,7 +20,7 @@ pub fn done(Progress { rows, plan, expected, .. }: &Progress) -> (u64, u64) {
     }
 }
 
-/// In words, the most important first. `past` is what is done with dead rows: `deleted`.
+/// The progress in words, the most important first. `past` is what is done with dead rows, such as `deleted`.
 pub fn parts(progress: &Progress, past: &str, took: Duration) -> Vec<String> {
     let Progress { rows, plan, .. } = progress;
     let mut parts = Vec::new();
@@ -41,11 +41,11 @@ pub fn parts(progress: &Progress, past: &str, took: Duration) -> Vec<String> {
     parts
 }
 
-/// The rows of each bucket: first the buckets with dead rows, because reads are ahead of deletes; of those the one that the
-/// run came to last.
+/// The rows of each bucket, the latest bucket first; buckets with dead rows come before the others, because reads are ahead
+/// of deletes.
 pub fn buckets(progress: &Progress, past: &str) -> Vec<String> {
     let text = |(name, rows): &(&str, Rows)| {
-        // A row that another one points at counts as read once its piece of work is done, after its delete.
+        // A row that another row points at is counted as read after its delete, when its piece of work is done.
         let counts = [(rows.read, "read"), (rows.dead, "dead"), (rows.deleted, past)];
         format!("{name} {}", counted(counts.into_iter().filter(|(n, _)| *n > 0)))
     };
@@ -54,8 +54,7 @@ pub fn buckets(progress: &Progress, past: &str) -> Vec<String> {
     buckets.into_iter().map(text).collect()
 }
 
-/// The parts on as many lines as they need, the first of which begins after `lead` columns; then a line of the buckets that
-/// fit on it.
+/// The parts on as many lines as needed, the first after `lead` columns; then one line with the buckets that fit.
 pub fn lines(parts: &[String], buckets: &[String], lead: usize, width: usize) -> String {
     let (mut text, mut rest) = fill(parts, ", ", width.saturating_sub(lead));
     while !rest.is_empty() {
@@ -69,7 +68,7 @@ pub fn lines(parts: &[String], buckets: &[String], lead: usize, width: usize) ->
     text
 }
 
-/// A line of as many items as fit, at least one; and the other items.
+/// A line of as many items as fit, at least one; and the remaining items.
 fn fill<'a>(items: &'a [String], separator: &str, width: usize) -> (String, &'a [String]) {
     let fits = |n: &usize| *n == 1 || items[..*n].join(separator).chars().count() <= width;
     let (line, rest) = items.split_at((1..=items.len()).take_while(fits).count());
@@ -82,11 +81,12 @@ pub fn at_pace(units: u64, pace: Option<f64>) -> u64 {
     pace.map_or(0, |pace| (units as f64 / pace.max(LEAST_RATE)).ceil() as u64)
 }
 
-/// Whatever takes longer, the reads or the deletes. A burst at the start is faster than the pace, which holds from then on.
+/// The remaining seconds of the reads or the deletes, whichever take longer. The rate of deletes is limited to the pace:
+/// the burst at the start is faster.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown only")]
 fn left(progress: &Progress, took: Duration) -> Option<u64> {
     let Progress { rows, plan, expected, .. } = progress;
-    // Without a plan every row may be one to delete.
+    // Without a plan, every row may have to be deleted.
     let dead = if rows.deleted > 0 { *expected } else { 0 };
     let plan = plan.unwrap_or(Rows { read: *expected, dead, deleted: 0 });
     let open = |wanted: u64, done: u64, rate: f64| {

@@ -1,4 +1,4 @@
-//! What is printed: tables that fit the width, colour where it is wanted, progress on long work.
+//! Formats the output: tables that fit the width, colour, and the progress of long work.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -13,7 +13,7 @@ use terminal_size::{terminal_size, terminal_size_of};
 use crate::progress;
 use crate::terminal::Terminal;
 
-/// How to print. Taken from the terminal and the environment once, at the edge.
+/// How to print: read once from the flags, the terminal and the environment.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the terminal or what was typed")]
 pub struct Screen {
@@ -21,23 +21,23 @@ pub struct Screen {
     pub quiet: bool,
     /// Columns of standard output.
     pub width: usize,
-    /// Whether standard error is a terminal, on which a line can be written over.
+    /// Whether standard error is a terminal, where a line can be overwritten.
     pub live: bool,
-    /// Whether there is somebody to ask.
+    /// Whether a prompt can be shown.
     pub asks: bool,
 }
 
-/// Where there is no terminal to fit into.
+/// The width without a terminal.
 const PLAIN_WIDTH: usize = 100;
 const NARROWEST: usize = 40;
-/// A last column with less room than this is not read but deciphered.
+/// A narrower last column is hard to read.
 const LAST_COLUMN: usize = 16;
-/// Between two lines of progress where lines cannot be written over.
+/// Interval of progress lines where they cannot be overwritten.
 const PLAIN_PROGRESS: Duration = Duration::from_secs(10);
 const LIVE_PROGRESS: Duration = Duration::from_millis(200);
 const BAR: &str = "{prefix} [{bar:10}] {msg}";
 const TEXT: &str = "{msg}";
-/// Of the bar without its prefix.
+/// The width of the bar without its prefix.
 const BAR_COLUMNS: usize = " [==========] ".len();
 
 impl Screen {
@@ -57,17 +57,17 @@ impl Screen {
         }
     }
 
-    /// Whether somebody reads what is not part of the answer.
+    /// Whether to print hints and notes.
     pub fn advises(&self) -> bool {
         !self.quiet && !self.json
     }
 
-    /// Colours are removed where standard output is no terminal or does not want them (`main`).
+    /// `anstream` removes styles if standard output is not a terminal or colour is switched off (`main`).
     pub fn bold(&self, text: &str) -> String {
         styled(Style::new().bold(), text)
     }
 
-    /// The first line of an answer, broken to the width.
+    /// A headline, wrapped to the width.
     pub fn head(&self, text: &str) -> String {
         self.bold(&self.paragraph("", text))
     }
@@ -76,8 +76,8 @@ impl Screen {
         styled(AnsiColor::Yellow.on_default(), text)
     }
 
-    /// A table: text to the left, numbers to the right, the last column as wide as is left, on more lines if it must. Where not
-    /// even that fits, each row is a few lines of its own.
+    /// A table: text is left-aligned, numbers are right-aligned, and the last column takes the remaining width and wraps.
+    /// If that is too narrow, each row becomes a paragraph.
     pub fn table(&self, head: &[&str], rows: &[Vec<String>]) -> String {
         let names: Vec<String> = head.iter().map(|name| (*name).to_owned()).collect();
         let last = head.len().saturating_sub(1);
@@ -115,7 +115,7 @@ impl Screen {
         text
     }
 
-    /// The rows of a table that is too wide: the first cell, and under it the others with their names.
+    /// A table that is too wide: for each row the first cell, and below it the others with their column names.
     fn stacked(&self, head: &[&str], rows: &[Vec<String>]) -> String {
         let mut text = String::new();
         for row in rows {
@@ -127,19 +127,19 @@ impl Screen {
         text
     }
 
-    /// A sentence, broken to the width, with `lead` before it.
+    /// A sentence after `lead`, wrapped to the width.
     pub fn paragraph(&self, lead: &str, text: &str) -> String {
         let indent = lead.chars().count();
         let lines = wrap(text, self.width.saturating_sub(indent).max(LAST_COLUMN));
         format!("{lead}{}", lines.join(&format!("\n{}", " ".repeat(indent))))
     }
 
-    /// Runs `work`, and shows on standard error how far it is, if it takes long.
+    /// Runs `work`, and shows its progress on standard error.
     pub async fn while_watching<T>(&self, what: &str, watch: &Watch, work: impl Future<Output = T>) -> T {
         self.while_rows_are("deleted", what, watch, work).await
     }
 
-    /// The same, for work that does something else with rows than to delete them.
+    /// The same, for work that does not delete the rows: `past` says what it does.
     pub async fn while_rows_are<T>(&self, past: &str, what: &str, watch: &Watch, work: impl Future<Output = T>) -> T {
         let bar = ProgressBar::new(0).with_prefix(what.to_owned()).with_style(style(BAR));
         let tell = |took| {
@@ -160,7 +160,7 @@ impl Screen {
         self.while_showing(&bar, tell, work).await
     }
 
-    /// Runs `work`, and shows on standard error what `line` makes of the time that it has taken.
+    /// Runs `work`, and shows `line` of the elapsed time on standard error.
     pub async fn while_telling<T>(&self, line: impl Fn(Duration) -> String, work: impl Future<Output = T>) -> T {
         self.while_showing(&ProgressBar::no_length().with_style(style(TEXT)), line, work).await
     }
@@ -187,7 +187,7 @@ impl Screen {
                         bar.set_message(text);
                         bar.tick();
                     } else {
-                        // Nobody to tell that standard error is closed.
+                        // A closed standard error cannot be reported.
                         let _ = writeln!(io::stderr(), "{text}");
                     }
                 }
@@ -229,12 +229,12 @@ pub fn took(ms: u64) -> String {
     format!("{}.{} s", ms / 1_000, ms / 100 % 10)
 }
 
-/// How long ago a moment was.
+/// How long ago `at` was.
 pub fn age(at: i64, now: i64) -> String {
     seconds(now.saturating_sub(at).max(0).unsigned_abs())
 }
 
-/// A span in its two largest units.
+/// A duration in its two largest units.
 pub fn seconds(n: u64) -> String {
     match n {
         0..60 => format!("{n} s"),

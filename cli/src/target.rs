@@ -25,7 +25,7 @@ pub struct Target {
     overrides: Overrides,
 }
 
-/// A table, and where it is.
+/// A table and its location.
 #[derive(Clone, Debug, Serialize)]
 pub struct Place {
     pub table: String,
@@ -43,14 +43,14 @@ impl Place {
     }
 }
 
-/// For a question.
+/// For a prompt.
 impl Display for Place {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "table {} in account {}, region {}", self.table, self.account, self.region)
     }
 }
 
-/// How long the first answer may take.
+/// Time limit for opening the table.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 pub fn now() -> EpochSeconds {
@@ -61,12 +61,12 @@ impl Target {
     /// Checks the settings and signs in; sends nothing to the table yet.
     ///
     /// # Errors
-    /// When a setting is wrong, or there is nothing to sign with.
+    /// When a setting is wrong, or the sign-in failed.
     pub async fn new(common: &Common, purpose: Purpose) -> Result<Self, Failure> {
         Self::signed_in(common, purpose).await?.map_err(refused)
     }
 
-    /// The same, with what is missing to sign as an answer.
+    /// The same, but returns a failed sign-in as a value.
     ///
     /// # Errors
     /// When a setting is wrong.
@@ -90,7 +90,7 @@ impl Target {
         Ok(Ok(target))
     }
 
-    /// Who is about to change the table. A local engine asks nobody, and is asked nothing.
+    /// Prints the identity that is about to change the table. A local endpoint has none.
     async fn show_caller(&self) {
         let Some(signed_in) = &self.caller else { return };
         let source = &signed_in.source;
@@ -105,23 +105,23 @@ impl Target {
         parse(&self.environment, &self.overrides, purpose)
     }
 
-    /// The table, opened with the settings' pace.
+    /// Opens the table with the pace of the settings.
     ///
     /// # Errors
-    /// When it cannot be described, or is another kind of table.
+    /// When it cannot be described, or does not have ActingWeb's keys.
     pub async fn open(&self) -> Result<Dynamo, Failure> {
         self.open_as().await
     }
 
-    /// The same, for a command that reads.
+    /// The same, read-only.
     ///
     /// # Errors
-    /// When it cannot be described, or is another kind of table.
+    /// When it cannot be described, or does not have ActingWeb's keys.
     pub async fn open_to_read(&self) -> Result<ReadOnly, Failure> {
         self.open_as().await
     }
 
-    /// A function has minutes for an endpoint that does not answer; somebody at a terminal has not.
+    /// A function can wait minutes for an endpoint that does not answer; a person at a terminal cannot.
     async fn open_as<A>(&self) -> Result<Table<A>, Failure> {
         let clock = RunClock::start(now(), None).watched_by(Some(self.watch));
         let endpoint = settings::endpoint(&self.environment);
@@ -133,7 +133,7 @@ impl Target {
         opened.map_err(|error| self.not_opened(error))
     }
 
-    /// The texts name what a function is set up with; here there are flags for it.
+    /// Names flags instead of the settings of a function, and adds the region.
     fn not_opened(&self, error: StoreError) -> Failure {
         let is_elsewhere = matches!(
             error,
@@ -156,7 +156,7 @@ impl Target {
         self.client.config().region().map(|region| settings::shown(region.as_ref()))
     }
 
-    /// Where the table is, by its own resource name.
+    /// The location of the table, from its ARN.
     pub fn place(&self, table: &impl InspectTable) -> Place {
         let figures = table.figures();
         let mut parts = figures.arn.split(':').skip(3).map(str::to_owned);
@@ -174,7 +174,7 @@ fn parse(environment: &Environment, overrides: &Overrides, purpose: Purpose) -> 
     })
 }
 
-/// The client, and whose credentials it signs with; those of a local engine are nobody's.
+/// The client, and the identity that it signs with: `None` for a local endpoint.
 async fn connect(common: &Common, environment: &Environment) -> Result<(Client, Option<SignedIn>), SignInError> {
     let endpoint = settings::endpoint(environment);
     let (region, profile) = (common.region.as_deref(), common.profile.as_deref());
@@ -191,7 +191,7 @@ async fn connect(common: &Common, environment: &Environment) -> Result<(Client, 
     Ok((signed_in.client.clone(), (!is_local).then_some(signed_in)))
 }
 
-/// A service or a program that did not answer may answer next time; whatever else is missing has to be set up.
+/// A failed or timed-out request may succeed next time; any other error needs a change of configuration.
 fn refused(error: SignInError) -> Failure {
     match error {
         SignInError::OutOfTime(..) | SignInError::Failed(_) => Failure::unfinished(error.to_string()),

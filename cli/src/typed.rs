@@ -1,4 +1,4 @@
-//! What was typed. A token may be among it, in the wrong place or pasted by mistake: no error repeats one.
+//! The words of the command line. A token may be among them, in the wrong place or pasted by mistake: no error repeats it.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -9,17 +9,17 @@ use shared::settings::shown;
 
 use crate::fail::{DONE, USAGE};
 
-/// Nothing shorter is a secret; and to replace a single bracket would make a usage line unreadable.
+/// No shorter word is a secret, and replacing a single bracket would make a usage line unreadable.
 const SHORTEST: usize = 4;
 
-/// A table may have any name: only what is also shaped like a token is taken for one.
+/// A table may have any name: only a word that is also shaped like a token is treated as one.
 pub(crate) fn is_token(word: &str) -> bool {
     Shape::of(word.trim_start_matches('-')) != Shape::Other && shown(word) != word
 }
 
 /// The words of the command line.
 pub struct Typed {
-    /// The longest first, so that no part of one is left over.
+    /// Longest first, so that no part of a longer word remains.
     words: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ impl Typed {
         let mut words = Vec::new();
         for argument in arguments {
             let argument = argument.to_string_lossy().into_owned();
-            // Of `--option=value` either half may be quoted by itself.
+            // An error may quote either half of `--option=value`.
             if let Some((option, value)) = argument.split_once('=') {
                 words.extend([option.to_owned(), value.to_owned()]);
             }
@@ -39,24 +39,24 @@ impl Typed {
         Self { words }
     }
 
-    /// The text of a failure without the tokens that were typed.
+    /// The text of a failure, with the tokens of the command line masked.
     pub fn unsaid(&self, text: &str) -> String {
         self.masked(text, is_token)
     }
 
-    /// Prints the help that was asked for, or why the command line is refused, and returns the exit code.
+    /// Prints the requested help, or why the command line is refused, and returns the exit code.
     pub fn refuse(&self, error: &clap::Error) -> u8 {
         if !error.use_stderr() {
-            // Nobody to tell that standard output is closed.
+            // A closed standard output cannot be reported.
             let _ = error.print();
             return DONE;
         }
-        // Nobody to tell that standard error is closed.
+        // A closed standard error cannot be reported.
         let _ = write!(anstream::stderr(), "{}", self.refusal(&error.render().ansi().to_string()));
         USAGE
     }
 
-    /// Whatever does not look like a setting or an option may be a secret here.
+    /// Masks every word that does not look like a setting or an option: it may be a secret.
     fn refusal(&self, text: &str) -> String {
         self.masked(text, |word| shown(word) != word)
     }

@@ -20,7 +20,7 @@ use crate::target::Target;
 /// When the table could not be read.
 pub async fn audit(common: &Common, options: &Auditing, console: &mut Console) -> Result<u8, Failure> {
     let screen = console.screen;
-    // Before the table is read: that may take long, and cost.
+    // Before the table is read, which may be slow and expensive.
     let place = options.html.as_deref().map(html::Place::new).transpose()?;
     let target = Target::new(common, Purpose::Metrics).await?;
     let table = target.open_to_read().await?;
@@ -39,7 +39,7 @@ pub async fn audit(common: &Common, options: &Auditing, console: &mut Console) -
         if screen.advises() {
             console.line(format_args!("\n{said}"))?;
         } else if !screen.quiet {
-            // Standard output is one document.
+            // Standard output holds only the JSON document.
             eprintln!("{said}");
         }
     }
@@ -104,7 +104,7 @@ fn tell(measured: &Measurement, console: &mut Console) -> io::Result<()> {
         console.line("no findings")?;
     }
     for finding in &measured.findings {
-        // The others are about the functions, which have settings and no flags.
+        // Other findings are about the functions, which have settings, not flags.
         let text = if finding.kind == "not-counted" { in_flags(&finding.text) } else { finding.text.clone() };
         console.warn("finding: ", &text)?;
     }
@@ -133,7 +133,7 @@ fn tell_counts(measured: &Measurement, console: &mut Console) -> io::Result<()> 
     console.table(&head, &rows)
 }
 
-/// For how long rows have been past their TTL.
+/// How long rows have been past their TTL.
 fn lag(total: &Counts) -> String {
     match (total.lags.percentile(50), total.lags.percentile(95), total.lags.oldest()) {
         (Some(median), Some(p95), Some(oldest)) => format!(
@@ -147,8 +147,8 @@ fn lag(total: &Counts) -> String {
     }
 }
 
-/// The sum of the table's columns, and what it is made of. An audit does not follow index rows to their targets: a cleanup
-/// does, and finds more.
+/// The number of dead and due rows, and its parts. An audit does not follow index rows to their targets; a cleanup does,
+/// and finds more.
 fn backlog(measured: &Measurement) -> String {
     let all = |counts: &Counts| counts.dead + counts.due;
     let total = measured.census.total();
@@ -163,7 +163,7 @@ fn backlog(measured: &Measurement) -> String {
     )
 }
 
-/// What becomes of the rows that wait for the daily runs.
+/// The forecast for rows that wait for the daily cleanup.
 fn forecast(measured: &Measurement) -> String {
     let backlog = measured.forecast.backlog;
     if backlog == 0 {
@@ -173,7 +173,7 @@ fn forecast(measured: &Measurement) -> String {
     format!("{} rows of the system actors wait to be deleted; the backlog {trend}", grouped(backlog))
 }
 
-/// What becomes of the backlog, and when.
+/// The trend of the backlog in words, and when it is clear.
 pub(super) fn in_words(trend: &str, days: Option<f64>) -> String {
     let trend = match trend {
         "clears-with-next-run" => "clears with the next run",

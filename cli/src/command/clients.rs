@@ -1,4 +1,4 @@
-//! `janitor clients`: which clients nobody uses; with `--apply`, their removal.
+//! `janitor clients`: lists unused clients and, with `--apply`, removes them.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use crate::fail::{DONE, Failure, UNFINISHED};
 use crate::screen::grouped;
 use crate::target::{Place, Target};
 
-/// Clients that are listed on a screen; the JSON document lists them all.
+/// Maximum number of clients listed as text; `--json` lists all.
 const MOST_LISTED: usize = 100;
 
 pub async fn clients(common: &Common, options: &Pruning, console: &mut Console) -> Result<u8, Failure> {

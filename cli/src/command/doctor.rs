@@ -1,4 +1,4 @@
-//! `janitor doctor`: whether a run could work here, and what to do about each thing that is missing.
+//! `janitor doctor`: checks whether a run would work, and says how to fix what is missing.
 
 use dynamo::SignInError;
 use jobs::status::{Check, State, examine};
@@ -11,7 +11,7 @@ use crate::fail::{DONE, FINDINGS, Failure};
 use crate::target::Target;
 use crate::typed::Typed;
 
-/// In the order in which one needs the other.
+/// Each check needs the ones before it.
 const FIRST: [&str; 4] = ["region", "credentials", "table", "permissions"];
 
 /// # Errors
@@ -54,9 +54,9 @@ async fn checks(common: &Common, mode: Mode) -> Result<Vec<Check>, Failure> {
     Ok(checks)
 }
 
-/// The check that failed, and those that need it.
+/// Adds the failed check, and the checks that need it as not checked.
 fn stopped_at(failed: &str, mut checks: Vec<Check>, problem: &str) -> Vec<Check> {
-    // It may name what was typed, and that may be a token in the wrong place.
+    // The problem may quote the command line, and with it a token in the wrong place.
     let typed = Typed::new(std::env::args_os().skip(1));
     checks.extend(FIRST[checks.len()..].iter().map(|name| match *name {
         name if name == failed => Check::new(name, State::Failed, typed.unsaid(problem)),

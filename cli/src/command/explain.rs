@@ -29,10 +29,9 @@ enum Wanted {
     Token(String),
 }
 
-/// What was found.
 struct Found {
     rows: Vec<Row>,
-    /// The text if there are none.
+    /// Printed if `rows` is empty.
     without: String,
     incomplete: bool,
 }
@@ -127,7 +126,7 @@ async fn find_rows(table: &ReadOnly, wanted: &Wanted, shown: Shown) -> Result<Fo
     }
 }
 
-/// How to find out whether a run deleted a row: the lines are there if the functions logged at DEBUG.
+/// How to find out whether a run deleted a row: the functions log deletes at DEBUG.
 fn in_the_log(name: &str) -> String {
     format!(
         "If LogLevel is DEBUG, the functions' logs say whether a run deleted it, and why: filter message = 'row deleted' and \
@@ -136,7 +135,7 @@ fn in_the_log(name: &str) -> String {
     )
 }
 
-/// What it means that there is no row.
+/// What a missing row means.
 fn meaning(shape: Shape) -> &'static str {
     match shape {
         Shape::AccessToken | Shape::RefreshToken | Shape::AuthCode => {
@@ -173,9 +172,9 @@ fn moment(at: &Moment) -> String {
     format!("{}  {}  {}", at.epoch, at.utc, from_now(at.seconds_from_now))
 }
 
-/// The document, for people.
+/// Prints the document as text.
 fn print(row: &Document, now: EpochSeconds, console: &mut Console) -> io::Result<()> {
-    // Also what is revealed: a terminal must not act on it.
+    // Revealed values too: the terminal must not interpret control characters.
     let bucket = |bucket: &Option<String>| plain(bucket.as_deref().unwrap_or("(none)"));
     let head = format!("{} {} of {}", bucket(&row.place.bucket), plain(&row.place.name), row.owner_kind);
     console.line(console.screen.head(&head))?;
@@ -217,7 +216,7 @@ fn print(row: &Document, now: EpochSeconds, console: &mut Console) -> io::Result
         None => line("verdict", "unknown: a row that decides over it could not be read")?,
         Some(verdict) => line("verdict", &format!("{}: {}", short(verdict), verdict.because.unwrap_or_default()))?,
     }
-    // Rows that point at each other can end a row before its own time does.
+    // Related rows can make a row dead before its own expiry.
     let is_dead = row.verdict.as_ref().is_some_and(|verdict| verdict.is == "dead");
     let from = match (&row.dead_from, is_dead) {
         (None, false) => "never by itself".to_owned(),

@@ -1,4 +1,4 @@
-//! What is packaged beside the program, from the definitions of its command line: man pages and completion scripts.
+//! Man pages and completion scripts for packages, from the definitions of the command line.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use crate::fail::{DONE, Failure};
 
 /// The completion script of one shell.
 pub fn completions(shell: Shell, console: &mut Console) -> Result<u8, Failure> {
-    // Into memory first: `generate` panics where it cannot write, as to a closed pipe.
+    // Into memory first: `generate` panics on a write error, such as a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), NAME, &mut script);
     console.out.write_all(&script)?;
     Ok(DONE)
 }
 
-/// Everything, into `folder`: `man/` and `completions/`.
+/// Writes the man pages and all completion scripts to `man/` and `completions/` in `folder`.
 ///
 /// # Errors
 /// When a file cannot be written.

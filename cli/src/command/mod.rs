@@ -1,4 +1,4 @@
-//! The commands, one a file; each returns its exit code.
+//! The commands, one per file; each returns its exit code.
 
 pub mod audit;
 pub mod backfill;
@@ -29,7 +29,7 @@ use crate::terminal::Terminal;
 /// The longest name that a row can have.
 const LONGEST_NAME: u64 = 1_024;
 
-/// A secret from standard input, where it leaves no trace: its first line. One that is typed is not shown.
+/// Reads a secret from the first line of standard input, where it leaves no trace. A terminal does not echo it.
 pub(crate) fn read_secret(what: &str) -> Result<String, Failure> {
     let unread = |error| Failure::usage(format!("the {what} could not be read from standard input: {error}"));
     let mut line = String::new();
@@ -47,9 +47,9 @@ pub(crate) fn read_secret(what: &str) -> Result<String, Failure> {
     }
 }
 
-/// Has Ctrl-C, or a SIGTERM, stop the run after what is in flight; a second one ends the program at once.
+/// Stops the run on Ctrl-C or SIGTERM, after the requests in flight; a second signal ends the program at once.
 pub(crate) fn stop_on_signals(watch: &'static Watch) {
-    // Before anything is asked: a signal that comes while nobody listens ends the program without a word.
+    // Before any prompt: without a listener, a signal ends the program without a message.
     let mut signals = Signals::listen();
     tokio::spawn(async move {
         signals.next().await;
@@ -62,16 +62,16 @@ pub(crate) fn stop_on_signals(watch: &'static Watch) {
     });
 }
 
-/// SIGINT and SIGTERM, from the moment of listening on: neither ends the program by itself any more.
+/// SIGINT and SIGTERM. Once listened for, neither ends the program by itself.
 pub(crate) struct Signals([Option<Signal>; 2]);
 
 impl Signals {
-    /// One that cannot be listened for keeps its own effect, which is to end the program.
+    /// A signal that cannot be listened for keeps its default effect: it ends the program.
     pub(crate) fn listen() -> Self {
         Self([SignalKind::interrupt(), SignalKind::terminate()].map(|kind| signal(kind).ok()))
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         let [interrupt, terminate] = &mut self.0;
         tokio::select! {

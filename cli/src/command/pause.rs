@@ -34,7 +34,7 @@ fn report(table: &str, pause: Option<&Pause>, console: &mut Console) -> Result<u
     Ok(DONE)
 }
 
-/// The reason is stored and logged: a token that was pasted into it is masked.
+/// The reason is stored and logged, so a token pasted into it is masked.
 fn without_tokens(why: &str) -> String {
     let masked = |word: &str| if is_token(word) { Masked(word).to_string() } else { word.to_owned() };
     why.split_whitespace().map(masked).collect::<Vec<_>>().join(" ")

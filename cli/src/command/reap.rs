@@ -14,14 +14,14 @@ use crate::fail::{DONE, Failure, USAGE};
 use crate::screen::{Screen, grouped, seconds, units};
 use crate::target::{Target, now};
 
-/// The start is put off by up to this share of the interval, so that containers do not begin in step.
+/// The first run is delayed by up to this fraction of the interval, so that containers do not all start together.
 const JITTER_DIVISOR: u32 = 10;
 const JITTER_MOST: Duration = Duration::from_mins(5);
-/// How long a stop may go unseen between two runs.
+/// Interval of the checks for a stop and for a due run.
 const NAP: Duration = Duration::from_millis(200);
 
 /// # Errors
-/// When a setting is wrong or the table cannot be had: such a run would fail for ever.
+/// When a setting is wrong or the table cannot be opened: every run would fail.
 pub async fn run(common: &Common, options: &Reaping, console: &mut Console) -> Result<u8, Failure> {
     let mode = if options.apply { Mode::Delete } else { Mode::DryRun };
     let screen = console.screen;
@@ -46,7 +46,7 @@ pub async fn run(common: &Common, options: &Reaping, console: &mut Console) -> R
             if began.elapsed() < *at || target.watch.is_stopped() {
                 continue;
             }
-            // A run that took longer than the interval is followed by the next one after a whole interval, not at once.
+            // The interval starts when a run ends, so that a long run is not followed by another at once.
             let line = health(*which, &target, settings, mode, screen).await?;
             *at = began.elapsed() + *every;
             console.line(line)?;
@@ -57,7 +57,7 @@ pub async fn run(common: &Common, options: &Reaping, console: &mut Console) -> R
     Ok(DONE)
 }
 
-/// One run, and what to say of it. A fault of the moment is said, and the next run tries again.
+/// Runs once, and returns the line to print. A temporary failure is printed, and the next run tries again.
 async fn health(
     which: Which,
     target: &Target,

@@ -54,7 +54,7 @@ pub async fn restore(mut common: Common, options: &Restoring, console: &mut Cons
     code(&real)
 }
 
-/// A restored row is as dead as before.
+/// A restored row is still dead.
 const NEXT_RUN: &str = "The next run ends rows with a reason again: pause the janitor after this (`janitor pause`), or change \
                         EXPIRED_ROWS or the settings that make them dead.";
 
@@ -73,7 +73,7 @@ async fn pass(target: &Target, options: &Restoring, dry: bool, screen: Screen) -
     let restored = if dry {
         work.await
     } else {
-        // A run beside it would retire the rows again.
+        // A concurrent run would retire the rows again.
         let clock = table.clock();
         let lease = acquire(&table, clock, Lease::own(&table, clock, restore::NAME)).await?;
         let (restored, pause) = pause::stopping(&table, clock, lease.hold(Box::pin(work))).await;

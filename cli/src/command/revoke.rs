@@ -22,20 +22,20 @@ use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::screen::{counted, grouped};
 use crate::target::{Place, Target};
 
-/// Rows that are listed on a screen; the JSON document lists them all.
+/// Maximum number of rows listed as text; `--json` lists all.
 const MOST_LISTED: usize = 500;
 
-/// What the answer is about.
+/// The request, and the table that it applies to.
 struct About {
     selector: Selector,
     place: Place,
     now: EpochSeconds,
     reach: Reach,
-    /// Read units of one reading of the whole table.
+    /// Read units that one read of the whole table uses.
     table_units: u64,
 }
 
-/// Deletes that were not finished are reported, not an error.
+/// An unfinished revocation is reported by the exit code, not as an error.
 pub async fn revoke(common: &Common, options: &Revoking, console: &mut Console) -> Result<u8, Failure> {
     let screen = console.screen;
     let Applying { apply, yes } = options.applying;
@@ -81,7 +81,7 @@ fn is_done(result: &RevokeResult) -> bool {
     result.is_complete && result.count(Fate::Gone) == result.rows.len() as u64
 }
 
-/// The selector that was typed. What may be a token is never repeated.
+/// The selector from the command line. Errors never repeat what may be a token.
 fn selector(options: &Revoking) -> Result<Selector, Failure> {
     const FROM_INPUT: &str = "--token takes - and nothing else: the token is read from standard input, so that it stays out \
         of the shell's history";
@@ -102,7 +102,7 @@ fn selector(options: &Revoking) -> Result<Selector, Failure> {
     }
 }
 
-/// The search was not finished; nothing has been deleted yet.
+/// The failure of a search: nothing has been deleted yet.
 fn unsearched(error: StoreError) -> Failure {
     match error {
         StoreError::OutOfTime => Failure::unfinished("stopped before the search was done: nothing was deleted"),
@@ -126,7 +126,7 @@ fn why_unfinished(result: &RevokeResult) -> Option<String> {
     }
 }
 
-/// The document that `--json` prints. The text is made from it.
+/// The document that `--json` prints. The text output is made from it.
 #[derive(Serialize)]
 struct Document<'a> {
     mode: &'static str,
@@ -248,7 +248,7 @@ impl About {
         let rows = result.rows.iter().map(|(row, fate)| self.row(row, fate.into_str())).collect();
         let document = self.document(rows, &remaining, Some(result), usage);
         console.answer(&document, |console| {
-            // Whoever was asked has seen them: then only those that are not as announced.
+            // If the prompt has shown the rows, list only those that are not confirmed as deleted.
             let is_news = |row: &&RowShown| !was_shown || row.fate != Fate::Gone.into_str();
             let news: Vec<&RowShown> = document.rows.iter().filter(is_news).collect();
             if !news.is_empty() {
@@ -268,7 +268,7 @@ impl About {
         })
     }
 
-    /// Without columns that say the same of every row: the rest fits a terminal.
+    /// Omits the fate and the actor if they are the same for every row, so that the table fits a terminal.
     fn list(&self, listed: &[&RowShown], console: &mut Console) -> io::Result<()> {
         let time = |at: Option<i64>| at.map_or_else(String::new, |at| from_now(EpochSeconds::new(at).since(self.now)));
         let cells = |row: &&RowShown| {
@@ -308,7 +308,7 @@ impl About {
         }
     }
 
-    /// The document of a search, or with `result` of a revocation.
+    /// The document of a search, or of a revocation if `result` is given.
     fn document(
         &self,
         rows: Vec<RowShown>,

@@ -1,4 +1,4 @@
-//! `janitor cleanup` and `janitor repair`: the jobs of the functions, dry without `--apply`.
+//! `janitor cleanup` and `janitor repair`: the jobs of the functions; a dry run without `--apply`.
 
 use std::io;
 
@@ -20,10 +20,10 @@ use crate::progress::at_pace;
 use crate::screen::{age, counted, grouped, reasons, seconds, took, units};
 use crate::target::{Place, Target};
 
-/// Rows that `--list` shows if it is not told how many.
+/// Rows that `--list` shows without `--limit`.
 const LISTED: usize = 100;
 
-/// Which of the two.
+/// The job to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     Cleanup,
@@ -78,7 +78,7 @@ pub async fn run(which: Which, common: &Common, options: &Deleting, console: &mu
         target.watch.list(Listing { bucket, owner, limit, ..Listing::default() });
     }
     if options.applying.apply && !options.applying.yes {
-        // Before the plan is made and confirmed.
+        // Fails early, before the plan is made and confirmed.
         run::check_lease(&table, table.clock()).await?;
     }
     if !options.applying.yes {
@@ -112,7 +112,7 @@ pub async fn run(which: Which, common: &Common, options: &Deleting, console: &mu
     Ok(code(&report))
 }
 
-/// What a run does with dead rows; with a `d` after it, what it has done with them.
+/// The verb for what a run does with dead rows; a `d` appended makes the past tense.
 pub(crate) fn verb(settings: &Settings) -> &'static str {
     match settings.expired_rows {
         ExpiredRows::Delete => "delete",
@@ -120,12 +120,12 @@ pub(crate) fn verb(settings: &Settings) -> &'static str {
     }
 }
 
-/// Names what is about to happen, and asks.
+/// Says what will happen, and asks for confirmation.
 async fn ask(dry: &RunReport, target: &Target, place: &Place, console: &mut Console) -> Result<(), Failure> {
     let (rows, verb) = (grouped(dry.counts.rows_ended()), verb(&target.settings));
     let Progress { dead_units, write_pace, .. } = target.watch.progress();
     let at = write_pace.map_or_else(String::new, |pace| format!(" at {} per second", units(pace)));
-    // The rows are read again, while the writes keep to the pace.
+    // The real run reads the rows again while the writes keep to the pace.
     let took = seconds(at_pace(dead_units, write_pace).max(dry.elapsed_ms.div_ceil(1_000)));
     let afterwards = match target.settings.expired_rows {
         ExpiredRows::Delete => "",
@@ -139,7 +139,7 @@ async fn ask(dry: &RunReport, target: &Target, place: &Place, console: &mut Cons
     console.confirm(&what, &them, &nothing, target.watch).await
 }
 
-/// A ceiling that was asked for is an end; whatever else was left undone is not.
+/// A run that reached `--max-deletes` is done; any other incomplete run is unfinished.
 fn code(report: &RunReport) -> u8 {
     match report.outcome {
         Outcome::Complete | Outcome::EmptyTable | Outcome::MaxDeletes => DONE,
@@ -215,7 +215,7 @@ fn tell_list(listing: &Listing, now: i64, console: &mut Console) -> io::Result<(
     console.line(format_args!("\nlisted {} of {} rows{more}", grouped(listed), grouped(matching)))
 }
 
-/// What a run that stopped early has left. Rows of the table are counted by DynamoDB, up to six hours ago.
+/// The rows that a stopped run did not reach. The table's row count is DynamoDB's, up to six hours old.
 fn not_reached(which: Which, next: &Value, counts: &Tally, place: &Place) -> String {
     match which {
         Which::Cleanup => format!("the rest of {}", cleanup::not_reached(next).join(", ")),

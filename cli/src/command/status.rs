@@ -1,4 +1,4 @@
-//! `janitor status`: the table and its runs in one screen.
+//! `janitor status`: the table and its runs on one screen.
 
 use std::io;
 

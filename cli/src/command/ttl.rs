@@ -1,4 +1,4 @@
-//! `janitor ttl`: the table's TTL. `ttl_row` is the TTL of a single row, `backfill` sets missing ones.
+//! `janitor ttl`: the table's TTL. `ttl_row` handles the TTL of a single row, `backfill` sets missing TTLs.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const ENABLING: &str = "From then on DynamoDB removes every row whose ttl_timest
     first: switching TTL off again takes an hour.";
 const BEING_ENABLED: &str =
     "DynamoDB is switching TTL on, which takes up to an hour; janitor ttl status shows when it is on";
-/// The pause between two reads of the setting.
+/// Interval between reads of the setting.
 const POLL: Duration = Duration::from_secs(2);
 
 pub async fn ttl(common: &Common, command: &TtlCommand, console: &mut Console) -> Result<u8, Failure> {
@@ -41,7 +41,7 @@ pub async fn ttl(common: &Common, command: &TtlCommand, console: &mut Console) -
     }
 }
 
-/// The setting in one word, its attribute, and the setting in words.
+/// The setting as one word, its attribute, and a description.
 fn in_words(setting: &TtlSetting) -> (&'static str, Option<&str>, String) {
     let (state, attribute, words) = match setting {
         TtlSetting::Off => return ("off", None, "TTL is off: DynamoDB removes no row by itself".to_owned()),
@@ -118,7 +118,7 @@ fn other_attribute(table: &str, attribute: &str) -> Failure {
     ))
 }
 
-/// The texts of `SwitchError` are for a stack's events; these are for a terminal.
+/// The texts of `SwitchError` are for stack events; these are for a terminal.
 fn switch_failed(error: SwitchError, name: &str) -> Failure {
     match error {
         SwitchError::OtherAttribute { table, attribute } => other_attribute(&table, &attribute),

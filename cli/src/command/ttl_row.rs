@@ -20,7 +20,7 @@ use crate::target::{Target, now};
 async fn read(table: &Dynamo, row: &RowName) -> Result<Option<Row>, Failure> {
     let key = key(&row.owner, &row.bucket, &row.name)?;
     match table.get_consistent(&[key]).await?.pop() {
-        // Another bucket's row can be under the key: the stored bucket says whose it is.
+        // A row of another bucket can have the same key: the stored bucket decides.
         Some(Lookup::Found(found)) if found.bucket.text() == Some(row.bucket.as_str()) => Ok(Some(found)),
         Some(Lookup::Found(_)) => Err(Failure::usage(format!(
             "refused: the row under that key is not of bucket {}: two buckets can share a key, and this is the other's",
@@ -79,7 +79,7 @@ pub(super) async fn get(target: &Target, name: &RowName, console: &mut Console) 
     Ok(if fault { FINDINGS } else { DONE })
 }
 
-/// Rows whose TTL this may change.
+/// The bucket of a row whose TTL may be changed; otherwise why it may not.
 fn may_change(row: &Row, to: Option<EpochSeconds>) -> Result<&'static Bucket, Failure> {
     match (row.known_bucket(), to) {
         (None, _) => {

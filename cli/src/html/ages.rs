@@ -30,7 +30,7 @@ pub(super) fn bar_table(answer: Answer, class: &str, bar: &str, head: [&str; 2],
     }
 }
 
-/// The age groups of the document, with names for people.
+/// Readable names of the document's age groups, and the pointers to their counts.
 fn ages(answer: Answer, at: &str) -> Vec<(String, String)> {
     let mut from = 0;
     let mut cells = Vec::new();

@@ -1,11 +1,11 @@
-//! Bars, as inline SVG. Lengths are percentages and there is no view box: a chart is as wide as the page lets it be, and
-//! neither bars nor letters are scaled with it.
+//! Bars as inline SVG. Lengths are percentages and there is no view box: a chart takes the available width without scaling
+//! its bar heights or text.
 
 use maud::{Markup, html};
 
 use super::markup::clean;
 
-/// Height of a bar, and of what is between two.
+/// Height of a bar, and of the gap between two bars.
 const BAR: u32 = 8;
 const GAP: u32 = 3;
 /// A bar of one row is visible, however long the longest bar is.
@@ -14,7 +14,7 @@ const LEAST_PERCENT: f64 = 0.8;
 const BELOW_ONE: f64 = 0.3;
 const MOST_TICKS: u32 = 4;
 
-/// Linear shows true shares; log is for counts of which many would be invisible beside the largest.
+/// Linear shows true proportions; log is for counts of which many would be too small to see.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scale {
     Linear { most: u64 },
@@ -66,7 +66,7 @@ fn percent(share: f64) -> String {
     format!("{share:.2}%")
 }
 
-/// The least number that is not smaller, has one digit that is not zero, and has a half.
+/// The smallest number not below `n` that is 1, 2, 4, 6 or 8 times a power of ten.
 fn round_up(n: u64) -> u64 {
     let unit = 10_u64.pow(n.max(1).ilog10());
     let steps = [1, 2, 4, 6, 8, 10].into_iter().map(|step| unit.saturating_mul(step));
@@ -76,7 +76,7 @@ fn round_up(n: u64) -> u64 {
 /// One bar of a chart: its class and its length.
 pub(super) type Bar<'a> = (&'a str, u64);
 
-/// Bars above each other. `label` is the picture in words.
+/// Bars, one below the other. `label` describes them for screen readers.
 pub(super) fn bars(scale: Scale, label: &str, bars: &[Bar]) -> Markup {
     let bars: Vec<&Bar> = bars.iter().filter(|(_, n)| *n > 0).collect();
     let height = u32::try_from(bars.len().max(1)).unwrap_or(1) * (BAR + GAP) - GAP;
@@ -106,8 +106,8 @@ pub(super) fn parts(label: &str, parts: &[Bar]) -> Markup {
     )
 }
 
-/// The numbers above the bars, hidden from screen readers: each bar has its own label. The kind of scale is always in the
-/// text, and visible only if it is logarithmic.
+/// The numbers above the bars, hidden from screen readers, because each bar has its own label. The kind of scale is always
+/// in the text, but visible only if it is logarithmic.
 pub(super) fn axis(scale: Scale) -> Markup {
     let ticks = scale.ticks();
     let (class, name) = match scale {
@@ -120,7 +120,7 @@ pub(super) fn axis(scale: Scale) -> Markup {
             @for (i, n) in ticks.iter().enumerate() {
                 @let at = scale.percent(*n);
                 @let anchor = match at { ..6.0 => "start", 97.0.. => "end", _ => "middle" };
-                // Those between are left out where a chart is narrow.
+                // The labels in between are hidden on a narrow screen.
                 @let class = if i == 0 || i + 1 == ticks.len() { "end" } else { "between" };
                 text class=(class) x=(percent(at)) y="11" text-anchor=(anchor) { (compact(*n)) }
             }

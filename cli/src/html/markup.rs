@@ -1,4 +1,4 @@
-//! Text and numbers of the document as markup. maud escapes them; characters that only a browser acts on are replaced here.
+//! Text and numbers of the document as markup. maud escapes them; control and bidirectional characters are replaced here.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::screen::{grouped, seconds, took, units};
 /// Shown where there is no number.
 const NONE: &str = "\u{2013}";
 
-/// Text without characters that change the order or the look of the text around them: a name in a table can be anything.
+/// Replaces characters that change the order or look of the text around them: a stored name can be anything.
 pub(super) fn clean(text: &str) -> String {
     let is_active = |c: char| {
         c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -17,7 +17,7 @@ pub(super) fn clean(text: &str) -> String {
     text.replace(is_active, "\u{fffd}")
 }
 
-/// A name that may be broken after an underscore, and is unchanged when it is copied.
+/// A name that may wrap after an underscore, and is copied unchanged.
 pub(super) fn name(text: &str) -> Markup {
     html! { @for part in clean(text).split_inclusive('_') { (part) @if part.ends_with('_') { wbr; } } }
 }
@@ -27,7 +27,7 @@ pub(super) fn rows_in_words(n: u64) -> String {
     format!("{} {}", grouped(n), if n == 1 { "row" } else { "rows" })
 }
 
-/// One step of a JSON pointer.
+/// One segment of a JSON pointer, escaped.
 pub(super) fn step(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

@@ -1,4 +1,4 @@
-//! A file that is there whole or not at all.
+//! Writes a file completely or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::fail::Failure;
 
-/// Where a page goes, checked before the work that it is to show.
+/// The path of a page, checked before the audit starts.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub(crate) path: PathBuf,
@@ -14,15 +14,15 @@ pub struct Place {
 
 impl Place {
     /// # Errors
-    /// When there is no folder for it, or something there that is no file.
+    /// When its folder does not exist, or the path is not an ordinary file.
     pub fn new(path: &Path) -> Result<Self, Failure> {
         let refused = |why: &str| Failure::unfinished(format!("{} cannot be written: {why}", path.display()));
         let is_folder_by_name = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => Err(refused("it is a folder; name a file in it")),
-            // A rename would put a file in the place of a pipe or a device.
+            // A rename would replace a pipe or a device with a file.
             Ok(found) if !found.is_file() => Err(refused("it is no ordinary file")),
-            // What a link points at is replaced, not the link.
+            // Replaces the target of a link, not the link.
             Ok(_) => Ok(Self { path: fs::canonicalize(path).map_err(|error| refused(&error.to_string()))? }),
             Err(_) if path.file_name().is_none() || is_folder_by_name => Err(refused("it names no file")),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(&error.to_string())),
@@ -36,15 +36,15 @@ impl Place {
         }
     }
 
-    /// Writes beside it, and renames: whoever looks sees the old page or the new one.
+    /// Writes a temporary file and renames it, so that a reader sees the old page or the new one.
     ///
     /// # Errors
-    /// When it cannot be written; then nothing is left behind, and what was there before still is.
+    /// When it cannot be written. The temporary file is then removed, and an existing page is unchanged.
     pub fn save(&self, text: &str) -> Result<(), Failure> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let beside = folder_of(&self.path).join(format!(".{name:.40}.{}.tmp", std::process::id()));
         write(&beside, text).and_then(|()| fs::rename(&beside, &self.path)).map_err(|error| {
-            // Nothing more can be done if it cannot be removed either.
+            // The first error is reported, even if this fails as well.
             let _ = fs::remove_file(&beside);
             Failure::unfinished(format!("{} cannot be written: {error}", self.path.display()))
         })

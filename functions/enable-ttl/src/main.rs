@@ -1,4 +1,4 @@
-//! `enable-ttl`: a CloudFormation custom resource that switches on the TTL of an existing table.
+//! `enable-ttl`: a CloudFormation custom resource that switches on a table's TTL and, on request, its stream.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! `index-repair`: EventBridge invokes it once a week; it makes the indexes and the rows behind them agree.
+//! `index-repair`: EventBridge invokes it once a week; it deletes dangling index rows and unreachable rows.
 
 use std::time::SystemTime;
 

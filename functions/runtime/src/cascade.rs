@@ -12,10 +12,10 @@ pub async fn answer(function: &Function, event: Value, clock: RunClock) -> Resul
     run(function, event, clock).await.map(|report| report.to_answer())
 }
 
-/// An error when no record of the batch could be tried: then the invocation fails, and the whole batch is delivered again.
-/// Records that failed by themselves are in the report.
+/// An error if no record of the batch could be handled: Lambda then delivers the whole batch again. Records that failed
+/// individually are in the report.
 pub async fn run(function: &Function, event: Value, clock: RunClock) -> Result<CascadeReport, RunError> {
-    // The event is the stream's: settings come from the environment alone.
+    // The event holds stream records, not settings: those come from the environment.
     let settings = function.settings(&Map::new(), Purpose::Cascade)?;
     let batch = parsed(Purpose::Cascade, Batch::read(&event, &settings.table))?;
     let result = if batch.is_empty() {
@@ -28,7 +28,7 @@ pub async fn run(function: &Function, event: Value, clock: RunClock) -> Result<C
         Box::pin(work).await
     };
     match &result {
-        // No metric: it would cost as much as all others, and the log line has the figures.
+        // No metric: it would cost as much as all the others together, and the log line has the figures.
         Ok(report) => log(report),
         Err(error) => {
             let records = batch.failed();

@@ -1,7 +1,7 @@
 //! CloudFormation's request to a custom resource, and the answer that it waits for.
 //!
-//! An event is read leniently, since CloudFormation waits an hour for the answer: as long as there is a URL to answer to,
-//! any other problem becomes the reason in the answer.
+//! An event is parsed leniently, because CloudFormation waits an hour for the answer: if the event has a response URL, any
+//! other problem is reported in the answer.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ use shared::settings::{is_table_name, shown};
 /// CloudFormation rejects a body of this size or more.
 pub const BODY_LIMIT: usize = 4_096;
 const REASON_LIMIT: usize = 900;
-/// For a body that long identifiers nearly fill.
+/// Used if long identifiers leave little room in the body.
 const SHORT_REASON_LIMIT: usize = 150;
 
-/// The pre-signed URL of the answer. Anyone who has it can answer: it is never printed.
+/// The pre-signed URL for the answer. Anyone who has it can answer, so it is never printed.
 pub struct ResponseUrl(String);
 
 impl ResponseUrl {
@@ -49,7 +49,7 @@ pub enum Action {
     Leave,
 }
 
-/// A problem of an event that can be answered.
+/// A problem in an event that has a response URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error("RequestType {0} is not Create, Update or Delete")]
@@ -66,14 +66,14 @@ pub enum RequestError {
     Choice(&'static str, String, &'static str),
 }
 
-/// One event without the URL of its answer, so that no code that handles it can reveal the URL.
+/// An event without its response URL, so that code that handles it cannot reveal the URL.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub action: Result<Action, RequestError>,
     echo: Echo,
 }
 
-/// The fields that CloudFormation matches an answer by.
+/// The fields by which CloudFormation matches an answer to its request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Echo {
@@ -84,7 +84,7 @@ struct Echo {
 }
 
 impl Request {
-    /// The event and the URL of its answer; `None` when it has none.
+    /// The response URL and the event; `None` without a URL.
     pub fn parse(event: &Value) -> Option<(ResponseUrl, Self)> {
         let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
         let url = ResponseUrl(text("ResponseURL"));
@@ -120,8 +120,8 @@ fn action(event: &Value) -> Result<Action, RequestError> {
 
 fn properties(event: &Value) -> Result<Properties, RequestError> {
     let given = event["ResourceProperties"].as_object().ok_or(RequestError::NoProperties)?;
-    // The first two are CloudFormation's own. `After` names resources that have to exist before; `Deployment` changes with each deployment,
-    // so that CloudFormation asks again.
+    // The first two are CloudFormation's own. `After` names resources that must exist first; `Deployment` changes with each
+    // deployment, so that CloudFormation sends an update.
     let known = ["ServiceToken", "ServiceTimeout", "After", "Deployment", "TableName", "TimeToLive", "Stream"];
     if let Some(name) = given.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(RequestError::UnknownProperty(shown(name)));
@@ -139,7 +139,7 @@ fn properties(event: &Value) -> Result<Properties, RequestError> {
     })
 }
 
-/// Whether a property is the first of its two values. CloudFormation sends every value as a string.
+/// Whether a property has the first of its two values. CloudFormation sends every value as a string.
 fn choice(
     given: &Map<String, Value>,
     name: &'static str,
@@ -157,8 +157,8 @@ fn choice(
     }
 }
 
-/// A new id means another resource to CloudFormation, which then deletes the old one. So the id is made once, from the table
-/// name, and returned ever after, also when an update names another table.
+/// CloudFormation takes a new id for a new resource and deletes the old one. So the id is made once, from the table name,
+/// and kept even if an update names another table.
 fn physical_id(event: &Value) -> String {
     let given = event["PhysicalResourceId"].as_str().filter(|id| !id.is_empty());
     match (event["RequestType"].as_str(), given) {
@@ -170,7 +170,7 @@ fn physical_id(event: &Value) -> String {
     }
 }
 
-/// What was done: a line for the stack's events, and values that a template can read with `!GetAtt`.
+/// The result: a line for the stack's events, and values that a template can read with `!GetAtt`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Done {
     pub reason: String,
@@ -296,7 +296,7 @@ mod tests {
         assert!(Request::parse(&json!({"ResponseURL": ""})).is_none());
         assert!(Request::parse(&json!({"ResponseURL": 7})).is_none());
         assert!(Request::parse(&json!([])).is_none());
-        // A URL is enough to be answered.
+        // An event with only a URL still gets an answer.
         assert!(read(&json!({"ResponseURL": "https://example.com"})).action.is_err());
     }
 
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(answer.status, Status::Failed);
         assert!(answer.reason.starts_with("first second  \"") && answer.reason.chars().count() == 900);
         assert!(answer.to_json().to_string().len() < BODY_LIMIT);
-        // The longest identifiers there can be, and what JSON and UTF-8 make of the worst reason.
+        // The longest possible identifiers, and a reason of four-byte characters.
         event["PhysicalResourceId"] = json!("p".repeat(1_024));
         event["RequestType"] = json!("Update");
         event["StackId"] = json!("s".repeat(1_024));

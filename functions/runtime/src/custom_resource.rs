@@ -1,5 +1,5 @@
-//! One invocation of the custom resource. Whatever happens, CloudFormation gets an answer: a stack waits an hour for one
-//! that does not come, and then once more to roll back.
+//! One invocation of the custom resource. CloudFormation always gets an answer: without one, a stack waits an hour, and
+//! another hour to roll back.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use jobs::table_setup::stream::{self, Stream};
 use jobs::table_setup::ttl::{self, SwitchError, Switched};
 use shared::bucket::TTL_ATTRIBUTE;
 
-/// Between two reads of the table's status while DynamoDB switches.
+/// Interval between reads of the table's status while DynamoDB changes it.
 const POLL: Duration = Duration::from_secs(2);
-/// How long to wait for DynamoDB where there is no deadline.
+/// How long to wait for DynamoDB if the invocation has no deadline.
 const WITHOUT_DEADLINE: Duration = Duration::from_mins(10);
 
-/// Share of the time that is reserved for the answer, with its retries.
+/// A fifth of the time, within these bounds, is reserved for the answer and its retries.
 const ANSWER_DIVISOR: u32 = 5;
 const ANSWER_LEAST: Duration = Duration::from_secs(1);
 const ANSWER_MOST: Duration = Duration::from_secs(10);
-/// Reserved for the invocation's own answer, after CloudFormation's.
+/// Reserved for the invocation's own response, after the answer to CloudFormation.
 const SHUTDOWN: Duration = Duration::from_millis(200);
 
-/// Why CloudFormation has no answer. One line each, without the URL.
+/// Why CloudFormation got no answer. Each text is one line without the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
     #[error("the event has no ResponseURL: it is not from CloudFormation, and no answer is expected")]
@@ -46,13 +46,13 @@ impl InvocationError for Unanswered {
     }
 }
 
-/// Switches on the table's TTL, and its stream if wanted, and answers CloudFormation. A failure that CloudFormation has
-/// received is not an error here: Lambda would retry it.
+/// Switches on the table's TTL, and its stream on request, and answers CloudFormation. A failure that was delivered to
+/// CloudFormation is not an error here, because Lambda would retry it.
 pub async fn enable_ttl(function: &Function, event: Value, clock: RunClock) -> Result<Value, Unanswered> {
     answer(&event, clock, async |properties, clock| set_up(function, &properties, clock).await).await
 }
 
-/// The stream first: it takes seconds, and TTL may take all the time there is.
+/// The stream comes first: it takes seconds, while TTL may take all the remaining time.
 pub async fn set_up(function: &Function, properties: &Properties, clock: RunClock) -> Result<Done, String> {
     let table = &properties.table;
     let store = Dynamo::open_unpaced(function.client.clone(), table, function.endpoint(), clock)
@@ -92,7 +92,7 @@ fn add_ttl(done: &mut Done, table: &str, switched: Switched) {
     done.add("TtlStatus", status);
 }
 
-/// Does `work` as the event requests, and answers CloudFormation; the answer is returned as well.
+/// Runs `work` as the event requests, sends the answer to CloudFormation and returns it.
 pub async fn answer<E: std::fmt::Display>(
     event: &Value,
     clock: RunClock,
@@ -128,7 +128,7 @@ pub async fn answer<E: std::fmt::Display>(
     Ok(body)
 }
 
-/// The work's outcome, also when it hangs or panics: the stack must not wait for a bug of this program.
+/// The outcome of `work`, even if it hangs or panics: a bug here must not leave the stack waiting.
 async fn in_time<E: std::fmt::Display>(
     limit: Duration,
     work: impl Future<Output = Result<Done, E>>,

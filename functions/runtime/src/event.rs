@@ -1,4 +1,4 @@
-//! The event of an invocation: a schedule's, `{}`, or settings for this run.
+//! The event of an invocation: a scheduled event, `{}`, or settings for this run.
 
 use aws_lambda_events::eventbridge::EventBridgeEvent;
 use serde_json::{Map, Value};
@@ -14,10 +14,10 @@ pub fn overrides(event: Value) -> Result<Overrides, ConfigError> {
     if !fields.contains_key("detail-type") {
         return Ok(fields);
     }
-    // It claims to be EventBridge's: a malformed one is a mistake, not a set of settings.
+    // With a `detail-type`, a malformed EventBridge event is an error, not a set of settings.
     let scheduled: EventBridgeEvent<Value> = serde_json::from_value(Value::Object(fields))
         .map_err(|_| wrong("it has a detail-type, but is not an EventBridge event"))?;
-    // EventBridge sends `{}`; the Scheduler sends the same as text.
+    // An EventBridge rule sends `{}` as detail; EventBridge Scheduler sends it as a string.
     let detail = match &scheduled.detail {
         Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
         detail => detail.clone(),
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(overrides(json!({"mode": "dry-run"})).unwrap()["mode"], "dry-run");
     }
 
-    /// Whatever an event holds, a schedule's overrides nothing, and any other is returned as it came.
+    /// Of the accepted events, a scheduled one overrides nothing, and any other is returned unchanged.
     #[test]
     fn any_event_is_a_schedules_or_settings_as_they_came() {
         let fuzz = Fuzz::start("scheduled events", 10_000);

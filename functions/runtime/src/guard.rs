@@ -40,7 +40,7 @@ mod tests {
 
     const SAM: &[(&str, &str)] = &[("AWS_SAM_LOCAL", "true"), ("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")];
     const WATCH: &[(&str, &str)] = &[("AWS_LAMBDA_RUNTIME_API", "http://127.0.0.1:9000/.rt/daily-cleanup")];
-    /// Also the emulator alone.
+    /// Also the emulator without `sam local`.
     const LAMBDA: &[(&str, &str)] = &[("AWS_LAMBDA_RUNTIME_API", "169.254.100.1:9001"), ("AWS_REGION", "us-east-1")];
     const AWS: &str = "https://dynamodb.us-east-1.amazonaws.com";
 
@@ -52,7 +52,7 @@ mod tests {
             (&[(endpoint, "")], Err(Refused)),
             (&[(endpoint, " "), ("AWS_DB_HOST", "")], Err(Refused)),
             (&[(endpoint, AWS)], Err(Refused)),
-            // Not one of the settings: the SDK alone reads it.
+            // Not one of the settings: only the SDK reads it.
             (&[("AWS_ENDPOINT_URL", "http://127.0.0.1:8000")], Err(Refused)),
             (&[("ALLOW_AWS", "")], Err(Refused)),
             (&[("ALLOW_AWS", "false")], Err(Refused)),

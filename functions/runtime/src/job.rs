@@ -1,4 +1,4 @@
-//! One invocation of a job that runs: a whole run, or a step of a backlog execution.
+//! One invocation of the cleanup or the repair: a whole run, or a step of a backlog execution.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
 use jobs::run::{self, RunError, WalkRows};
 
-/// A run that failed fails the invocation, so that Lambda's own error metric and retries see it.
+/// A failed run fails the invocation, so that Lambda counts the error and retries.
 pub async fn answer<J: WalkRows<Dynamo>>(
     function: &Function,
     event: Value,
@@ -19,7 +19,7 @@ pub async fn answer<J: WalkRows<Dynamo>>(
     match parsed(J::PURPOSE, event::overrides(event).and_then(backlog::parse::<J>))? {
         Request::Run(overrides) => {
             let mut report = run::<J>(function, &overrides, clock, None).await?;
-            // An execution has the stack's settings: it would lose the event's, such as a slower pace or a longer reuse window.
+            // A backlog execution would ignore the settings of this event, such as a lower pace or a longer reuse window.
             report.start_backlog &= overrides.is_empty();
             Ok(json!(J::answer(&report)))
         }

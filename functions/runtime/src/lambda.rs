@@ -1,4 +1,4 @@
-//! What the invocations of one container have in common: connection, environment, metrics output.
+//! State that the invocations of one container share: client, environment, metrics output.
 
 use crate::event::Overrides;
 use crate::logging;
@@ -19,12 +19,12 @@ pub struct Function {
 }
 
 impl Function {
-    /// Without an output for metrics.
+    /// Emits no metrics.
     pub fn new(client: Client, environment: Environment) -> Self {
         Self { client, environment, emit: |_| {} }
     }
 
-    /// The same, with an output for metrics: one line each.
+    /// Passes each metrics document to `emit`, as one line.
     pub fn telling(self, emit: fn(&str)) -> Self {
         Self { emit, ..self }
     }
@@ -47,7 +47,7 @@ impl Function {
         }
     }
 
-    /// Logs a failed run, and emits the metrics of what it did before.
+    /// Logs a failed run, and emits the metrics of its work before the failure.
     pub(crate) fn failed<J: Job>(&self, error: &RunError, now: EpochSeconds) {
         log_failure(J::PURPOSE, error);
         if let RunError::Interrupted { report, .. } = error {
@@ -66,7 +66,7 @@ pub(crate) fn log_failure(purpose: Purpose, error: &RunError) {
     tracing::error!(error.kind = error.kind(), error.text = %error, "{job} failed");
 }
 
-/// The end of a run, or of a batch of the cascade with its records.
+/// Logs the end of a run, or of a cascade batch with its records.
 pub(crate) fn log_finished(purpose: Purpose, report: &RunReport, records: Option<&Records>) {
     let (deleted, would_delete) = report.done_or_planned(report.counts.rows_deleted());
     let (retired, would_retire) = report.done_or_planned(report.counts.rows_retired());
@@ -94,7 +94,7 @@ pub(crate) fn log_finished(purpose: Purpose, report: &RunReport, records: Option
         throttles = report.usage.throttles,
         elapsed_ms = report.elapsed_ms,
         notes = report.notes.join("; "),
-        // Nobody reads the answer of a scheduled run: the counts by bucket and reason are logged here.
+        // The answer of a scheduled run is discarded, so the counts by bucket and reason are logged.
         json.buckets = json!(report.counts).to_string(),
         "{job} finished"
     );

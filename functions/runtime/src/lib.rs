@@ -3,8 +3,8 @@
 //! ```text
 //! serve            the Lambda runtime around a function
 //! guard            a local run does not reach AWS by accident
-//! event            the settings that an invocation's event brings
-//! lambda           what the invocations of one container have in common
+//! event            the settings in an invocation's event
+//! lambda           state that the invocations of one container share
 //! job  metrics  cascade  custom_resource      one invocation of each kind of function, from event to answer
 //! cloudformation   a custom resource's request and response
 //! logging          log lines without secrets

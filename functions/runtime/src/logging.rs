@@ -1,8 +1,8 @@
-//! Log lines: one JSON object each, from this project's own crates only, with Lambda's own names.
+//! Log lines: one JSON object each, from this project's own crates only, with Lambda's field names.
 //!
-//! The SDK and its HTTP client are never logged, at any level: below WARN they quote requests, and a request holds tokens.
+//! The SDK and its HTTP client are never logged, at any level: below WARN they print requests, which contain tokens.
 //!
-//! A field `rows.read` is the member `read` of the object `rows`; a field `json.buckets` is JSON, and becomes the object `buckets`.
+//! A field `rows.read` becomes the member `read` of the object `rows`; a field `json.buckets` (JSON) the object `buckets`.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Mutex;
@@ -17,20 +17,20 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::prelude::*;
 
-/// The crates whose lines appear.
+/// The library crates whose lines are logged.
 const OWN_CRATES: [&str; 4] = ["shared", "jobs", "dynamo", env!("CARGO_CRATE_NAME")];
 
 /// Fields with this prefix hold JSON.
 const JSON: &str = "json.";
 
-/// The current invocation. A container serves one at a time.
+/// The request id of the current invocation. A container serves one at a time.
 static REQUEST: Mutex<Option<String>> = Mutex::new(None);
 
 /// Sends this project's log lines to standard output.
 pub fn start(crate_name: &str, level: LevelFilter) {
     let own = crate_name.replace('-', "_");
     let own = Targets::new().with_targets(OWN_CRATES.into_iter().chain([own.as_str()]).map(|name| (name, level)));
-    // A second start, as in tests, keeps the first one's subscriber.
+    // A second call, as in tests, keeps the first subscriber.
     let _ = tracing_subscriber::registry().with(Lines.with_filter(own)).try_init();
 }
 
@@ -47,7 +47,7 @@ struct Lines;
 impl<S: Subscriber> tracing_subscriber::Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut timestamp = String::new();
-        // A clock that cannot be written leaves the time out, not the line.
+        // If the time cannot be formatted, the line is logged without it.
         let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
         crate::serve::print(&line(event, &timestamp, request_id().as_deref()).to_string());
     }
@@ -91,7 +91,7 @@ impl Fields {
 impl Visit for Fields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name().strip_prefix(JSON) {
-            // What is not JSON after all is shown as it is.
+            // Invalid JSON is logged as a string.
             Some(name) => self.put(name, serde_json::from_str(value).unwrap_or_else(|_| json!(value))),
             None => self.put(field.name(), json!(value)),
         }
@@ -122,15 +122,15 @@ impl Visit for Fields {
 
 /// The level that `AWS_LAMBDA_LOG_LEVEL` or `RUST_LOG` sets; INFO otherwise.
 ///
-/// Of a list of directives the most verbose level counts: whatever it was meant for, only our own lines can appear.
+/// In a list of directives the most verbose level wins: only this project's lines are logged in any case.
 pub fn level(environment: &Environment) -> Result<LevelFilter, ConfigError> {
     let set = ["AWS_LAMBDA_LOG_LEVEL", "RUST_LOG"].iter().find_map(|name| Some((name, environment.get(*name)?)));
     let Some((name, value)) = set.filter(|(_, value)| !value.trim().is_empty()) else { return Ok(LevelFilter::INFO) };
     let level = |directive: &str| {
         let level = directive.rsplit('=').next().unwrap_or_default().trim();
-        // Lambda's own name for the highest level.
+        // Lambda's name for its highest level.
         let level = if level.eq_ignore_ascii_case("fatal") { "error" } else { level };
-        // An empty word would be read as ERROR.
+        // An empty directive would parse as ERROR.
         level.parse::<LevelFilter>().ok().filter(|_| !level.is_empty()).ok_or_else(|| ConfigError::Value {
             setting: (*name).to_owned(),
             value: shown(value),

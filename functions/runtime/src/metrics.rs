@@ -35,7 +35,7 @@ pub async fn measure(function: &Function, event: Value, clock: RunClock) -> Resu
 
 fn log(measured: &Measurement) {
     let total = measured.census.total();
-    // A part of a count is no count.
+    // An incomplete count is not logged.
     let counted = |n: u64| (measured.ended == Ended::Complete).then_some(n);
     tracing::info!(
         table = measured.table,

@@ -27,7 +27,7 @@ pub async fn serve<E: InvocationError>(
         environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
     let level = logging::level(&environment);
     logging::start(crate_name, level.clone().unwrap_or(LevelFilter::INFO));
-    // Nothing is served: a function whose log is not the one that was wanted would be found out too late.
+    // An invalid log level prevents the start: missing log lines would be noticed too late.
     level.inspect_err(|error| tracing::error!(error.text = %error, "configuration refused"))?;
     let checked = guard::check(&environment);
     let function = checked.map(|_| Function::new(dynamo::connect(&environment), environment).telling(print));
@@ -37,25 +37,25 @@ pub async fn serve<E: InvocationError>(
         Err(refused) => tracing::error!(error.text = %refused, "local run refused"),
     }
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
-        // An answer to every invocation, so that the line is seen where the function was invoked.
+        // Every invocation returns the refusal, so that the caller sees it.
         let function = function.as_ref().map_err(|refused| diagnostic(*refused))?;
         logging::set_request(&event.context.request_id);
         let now = clock();
-        // `cargo lambda watch` sends a deadline in 1970: no limit then.
+        // `cargo lambda watch` sends a deadline in 1970: then there is no limit.
         let budget = event.context.deadline().duration_since(now).ok();
         answer(function, event.payload, RunClock::start(now.into(), budget)).await.map_err(diagnostic)
     }))
     .await
 }
 
-/// One whole line between the log's: CloudWatch reads metrics from standard output.
+/// Prints one whole line among the log lines: CloudWatch reads metrics from standard output.
 pub(crate) fn print(line: &str) {
     let mut out = std::io::stdout().lock();
-    // Nothing can be done about a closed standard output.
+    // A closed standard output cannot be reported.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// An error that fails the invocation: its kind is a stable word for alarms, its text one line without a secret.
+/// An error that fails the invocation: its kind is a stable word for alarms, its text is one line without secrets.
 pub trait InvocationError: Display {
     fn kind(&self) -> &'static str;
 }
