@@ -84,7 +84,7 @@ Examples:
   janitor cleanup --prefix myapp --apply         ask for confirmation, then delete
   janitor cleanup --prefix myapp --apply --yes --max-deletes 1000"
     )]
-    Cleanup(Deleting),
+    Cleanup(DeleteArgs),
     /// Delete index rows without a target, and unreachable token and provider rows
     ///
     /// Reads the whole table. Without --apply this is a dry run: it reports what would be deleted and why, and writes
@@ -94,7 +94,7 @@ Examples:
   janitor repair --prefix myapp
   janitor repair --prefix myapp --apply --yes
   janitor repair --prefix myapp --restore-clients --apply")]
-    Repair(Deleting),
+    Repair(DeleteArgs),
     /// Count rows and expired rows, check TTL and the last runs, and forecast the backlog
     ///
     /// Writes nothing to the table. The exit code is 1 if there are findings.
@@ -103,7 +103,7 @@ Examples:
   janitor audit --prefix myapp
   janitor audit --prefix myapp --scope system          count the rows of the system actors only: cheap
   janitor audit --prefix myapp --html audit.html       write a page with charts")]
-    Audit(Auditing),
+    Audit(AuditArgs),
     /// Show the table, its TTL, recovery, pause, lease, last and next runs and backlog on one screen
     ///
     /// Cheap: counts the rows of the system actors, or samples them where they are many. Writes nothing.
@@ -129,7 +129,7 @@ Examples:
   pbpaste | janitor explain --prefix myapp --token - --json
   janitor explain --prefix myapp _actingweb_oauth2 spa_refresh_tokens -
                                                        read only the name from standard input")]
-    Explain(Explaining),
+    Explain(ExplainArgs),
     /// Show and change the table's TTL and the TTL of rows
     #[command(
         subcommand,
@@ -150,10 +150,10 @@ Examples:
 Examples:
   janitor run --prefix myapp --every 24h --apply
   janitor run --prefix myapp --every 30m --repair-every 7d --apply --json")]
-    Run(Reaping),
+    Run(RunArgs),
     /// Delete every session and token of an actor, a client, a chain, or the chain of a token, after a leak
     ///
-    /// THE ONLY COMMAND THAT DELETES LIVE ROWS. Without --apply it lists the sessions, SPA and MCP tokens, codes, index rows
+    /// THIS DELETES LIVE ROWS. Without --apply it lists the sessions, SPA and MCP tokens, codes, index rows
     /// and provider rows that it would delete, and deletes nothing. Index rows are deleted first, so that the tokens stop
     /// working at once. Each delete is conditional on the row that was read and is confirmed by a read afterwards, and the
     /// search is repeated until it finds nothing more. The command reports what is still accepted afterwards. If it is
@@ -166,7 +166,7 @@ Examples:
   pbpaste | janitor revoke --prefix myapp --token - --apply --yes
 
 Exit codes: 0 done (dry run: rows found), 1 nothing found, 2 wrong usage or configuration, 3 not finished.")]
-    Revoke(Revoking),
+    Revoke(RevokeArgs),
     /// List the registered clients that nobody uses, and remove them on request
     ///
     /// Registration is open to everybody, and nothing ever removes a client. A client is unused if it registered itself longer
@@ -178,7 +178,7 @@ Examples:
   janitor clients --prefix myapp                       count clients, and list the unused ones
   janitor clients --prefix myapp --unused-for 90d --json
   janitor clients --prefix myapp --apply               ask for confirmation, then remove them")]
-    Clients(Pruning),
+    Clients(ClientsArgs),
     /// Stop every run from writing for a while: during an incident, a restore into the table or a migration
     ///
     /// The functions, backlog executions, the cascade and every `janitor` command with --apply then do nothing and report the
@@ -188,7 +188,7 @@ Examples:
 Examples:
   janitor pause --prefix myapp --for 4h --why \"restoring Tuesday's backup\"
   janitor resume --prefix myapp")]
-    Pause(Pausing),
+    Pause(PauseArgs),
     /// End a pause
     #[command(after_help = "Example: janitor resume --prefix myapp")]
     Resume,
@@ -203,7 +203,7 @@ Examples:
   janitor restore --prefix myapp --since 24h --apply   put back what was retired in the last day
 
 Exit codes: 0 done (dry run: rows found), 1 nothing is retired, 2 wrong usage or configuration, 3 not finished.")]
-    Restore(Restoring),
+    Restore(RestoreArgs),
     /// Print a completion script for a shell
     #[command(after_help = "Example: janitor completions bash > /etc/bash_completion.d/janitor")]
     Completions { shell: clap_complete::Shell },
@@ -227,7 +227,7 @@ pub struct Demo {
 
 /// Whether to write, and whether to ask first.
 #[derive(Clone, Copy, Args)]
-pub struct Applying {
+pub struct ApplyArgs {
     /// Delete the rows (asks for confirmation)
     #[arg(long)]
     pub apply: bool,
@@ -238,19 +238,19 @@ pub struct Applying {
 
 #[derive(Args)]
 #[command(mut_arg("apply", |apply| apply.help("Remove the unused clients (asks for confirmation)")))]
-pub struct Pruning {
+pub struct ClientsArgs {
     /// Minimum age of an unused client, 1d or more
     #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = within(86_400..=315_360_000))]
     pub unused_for: i64,
     #[command(flatten)]
-    pub applying: Applying,
+    pub applying: ApplyArgs,
     /// Stop after N deletes: up to three rows per client
     #[arg(long, value_name = "N")]
     pub max_deletes: Option<u64>,
 }
 
 #[derive(Args)]
-pub struct Pausing {
+pub struct PauseArgs {
     /// How long, from 1m to 30d
     #[arg(long = "for", value_name = "DURATION", default_value = "24h", value_parser = within(60..=2_592_000))]
     pub seconds: i64,
@@ -268,9 +268,9 @@ pub struct Doctor {
 
 /// The flags of a command that deletes expired rows.
 #[derive(Args)]
-pub struct Deleting {
+pub struct DeleteArgs {
     #[command(flatten)]
-    pub applying: Applying,
+    pub applying: ApplyArgs,
     /// List the rows that would be deleted, masked, with reason and age
     #[arg(long, conflicts_with = "yes")]
     pub list: bool,
@@ -287,7 +287,7 @@ pub struct Deleting {
 
 #[derive(Args)]
 #[command(mut_arg("apply", |apply| apply.help("Put the rows back (asks for confirmation)")))]
-pub struct Restoring {
+pub struct RestoreArgs {
     /// Only rows that were retired in this time, such as 90m or 7d; computed with RETIRE_DAYS
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     pub since: Option<Duration>,
@@ -301,18 +301,18 @@ pub struct Restoring {
     #[arg(long, value_name = "DAYS")]
     pub retire_days: Option<u16>,
     #[command(flatten)]
-    pub applying: Applying,
+    pub applying: ApplyArgs,
 }
 
 #[derive(Args)]
-pub struct Auditing {
+pub struct AuditArgs {
     /// Write the report as an HTML page with charts
     #[arg(long, value_name = "FILE")]
     pub html: Option<std::path::PathBuf>,
 }
 
 #[derive(Args)]
-pub struct Reaping {
+pub struct RunArgs {
     /// Interval of the cleanup, such as 90s, 30m, 24h or 7d
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     pub every: Duration,
@@ -327,7 +327,7 @@ pub struct Reaping {
 #[derive(Args)]
 #[group(skip)]
 #[command(group(clap::ArgGroup::new("whose").args(["actor", "client", "chain", "token"]).required(true)))]
-pub struct Revoking {
+pub struct RevokeArgs {
     /// Delete everything of this actor
     #[arg(long, value_name = "ACTOR", allow_hyphen_values = true)]
     pub actor: Option<String>,
@@ -344,14 +344,14 @@ pub struct Revoking {
     #[arg(long, conflicts_with_all = ["actor", "chain", "token"])]
     pub and_client: bool,
     #[command(flatten)]
-    pub applying: Applying,
+    pub applying: ApplyArgs,
     /// A token typed as an argument: accepted here, so that it is refused without being repeated
     #[arg(hide = true)]
     pub typed: Vec<String>,
 }
 
 #[derive(Args)]
-pub struct Explaining {
+pub struct ExplainArgs {
     /// OWNER BUCKET NAME (after -- if a name begins with -); or - for a token, session id, code or client id from standard
     /// input
     #[arg(value_name = "OWNER BUCKET NAME | -", num_args = 1..=3)]
@@ -384,7 +384,7 @@ Examples:
     #[command(mut_arg("apply", |apply| apply.help("Enable TTL (asks for confirmation)")))]
     Enable {
         #[command(flatten)]
-        applying: Applying,
+        applying: ApplyArgs,
         /// How long to wait for DynamoDB, which may take an hour
         #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "2m")]
         wait: Duration,
@@ -413,7 +413,7 @@ Examples:
         #[arg(value_name = "DURATION", value_parser = within(1..=3_153_600_000))]
         seconds: i64,
         #[command(flatten)]
-        applying: Applying,
+        applying: ApplyArgs,
     },
     /// Remove a row's TTL; without --apply only report what would be done
     ///
@@ -428,7 +428,7 @@ Examples:
         #[command(flatten)]
         row: RowName,
         #[command(flatten)]
-        applying: Applying,
+        applying: ApplyArgs,
     },
     /// Set the TTL of rows without one to the value that ActingWeb 3.15.1 would have stored
     ///
@@ -442,7 +442,7 @@ Examples:
   janitor ttl backfill --prefix myapp --apply          ask for confirmation, then set the TTLs
   janitor ttl backfill --prefix myapp --apply --yes --max-write-units 5")]
     #[command(mut_arg("apply", |apply| apply.help("Set the TTLs (asks for confirmation)")))]
-    Backfill(Applying),
+    Backfill(ApplyArgs),
 }
 
 /// One row.

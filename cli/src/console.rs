@@ -10,15 +10,15 @@ use jobs::store::Usage;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::Applying;
+use crate::args::ApplyArgs;
 use crate::fail::Failure;
 use crate::screen::{Screen, grouped, units};
 use crate::terminal::Terminal;
 
 /// A prompt is open: a signal answers it with no.
-pub(crate) static ASKING: AtomicBool = AtomicBool::new(false);
+pub(crate) static PROMPTING: AtomicBool = AtomicBool::new(false);
 /// Interval at which an open prompt checks for a signal.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 
 /// Standard output, and how to print to it.
 pub struct Console {
@@ -53,23 +53,27 @@ impl Console {
     pub fn answer(
         &mut self,
         document: &impl Serialize,
-        tell: impl FnOnce(&mut Self) -> io::Result<()>,
+        print_text: impl FnOnce(&mut Self) -> io::Result<()>,
     ) -> io::Result<()> {
-        if self.screen.json { self.line(json!(document)) } else { tell(self) }
+        if self.screen.json { self.line(json!(document)) } else { print_text(self) }
     }
 
     /// Prints what to do next, unless the output is for a script.
     pub fn hint(&mut self, text: &str) -> io::Result<()> {
-        if self.screen.advises() { self.line(format_args!("\n{}", self.screen.paragraph("", text))) } else { Ok(()) }
+        if self.screen.shows_hints() {
+            self.line(format_args!("\n{}", self.screen.paragraph("", text)))
+        } else {
+            Ok(())
+        }
     }
 
     /// Prints additional information, unless the output is for a script.
     pub fn note(&mut self, lead: &str, text: &str) -> io::Result<()> {
-        if self.screen.advises() { self.say(lead, text) } else { Ok(()) }
+        if self.screen.shows_hints() { self.say(lead, text) } else { Ok(()) }
     }
 
     /// Prints numbers of rows by outcome, without zeros.
-    pub fn rows_that(&mut self, counts: &[(u64, &str)]) -> io::Result<()> {
+    pub fn row_counts(&mut self, counts: &[(u64, &str)]) -> io::Result<()> {
         let mut counts = counts.iter().filter(|(n, _)| *n > 0);
         counts.try_for_each(|(n, what)| self.line(format_args!("{} rows {what}", grouped(*n))))
     }
@@ -94,49 +98,61 @@ impl Console {
     }
 
     /// Fails if a confirmation is needed and there is nobody to ask. Called before anything is read.
-    pub(crate) fn can_ask(&self, Applying { apply, yes }: Applying) -> Result<(), Failure> {
+    pub(crate) fn require_prompt(&self, ApplyArgs { apply, yes }: ApplyArgs) -> Result<(), Failure> {
         if apply && !yes && (!self.screen.asks || self.screen.json) {
-            return Err(nobody());
+            return Err(cannot_prompt());
         }
         Ok(())
     }
 
-    /// Says what will happen, and asks for confirmation. `deed` is what a yes does, `undone` the error without one.
-    pub(crate) async fn confirm(&mut self, what: &str, deed: &str, undone: &str, watch: &Watch) -> Result<(), Failure> {
-        self.ask(&self.screen.paragraph("", what), deed, undone, watch).await
+    /// Says what will happen, and asks for confirmation. `action` is what a yes does, `if_declined` the error without one.
+    pub(crate) async fn confirm(
+        &mut self,
+        what: &str,
+        action: &str,
+        if_declined: &str,
+        watch: &Watch,
+    ) -> Result<(), Failure> {
+        self.ask(&self.screen.paragraph("", what), action, if_declined, watch).await
     }
 
     /// The same, for text that is already wrapped. Ctrl-C means no, at once: a thread reads the answer and is never joined.
-    pub(crate) async fn ask(&mut self, what: &str, deed: &str, undone: &str, watch: &Watch) -> Result<(), Failure> {
+    pub(crate) async fn ask(
+        &mut self,
+        what: &str,
+        action: &str,
+        if_declined: &str,
+        watch: &Watch,
+    ) -> Result<(), Failure> {
         // The plan must be visible before the prompt.
         self.out.flush()?;
-        let mut terminal = Terminal::open().ok_or_else(nobody)?;
-        let text = format!("\n{what}\nType yes to {deed}: ");
-        ASKING.store(true, Ordering::Relaxed);
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let mut terminal = Terminal::open().ok_or_else(cannot_prompt)?;
+        let text = format!("\n{what}\nType yes to {action}: ");
+        PROMPTING.store(true, Ordering::Relaxed);
+        let (sender, receiver) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             // After a signal there is no receiver.
-            let _ = tell.send(terminal.ask(&text));
+            let _ = sender.send(terminal.ask(&text));
         });
         let stopped = async {
             while !watch.is_stopped() {
-                tokio::time::sleep(GLANCE).await;
+                tokio::time::sleep(POLL).await;
             }
         };
         let answer = tokio::select! {
-            answer = told => answer.ok().transpose()?.unwrap_or_default(),
+            answer = receiver => answer.ok().transpose()?.unwrap_or_default(),
             () = stopped => String::new(),
         };
-        ASKING.store(false, Ordering::Relaxed);
+        PROMPTING.store(false, Ordering::Relaxed);
         if watch.is_stopped() {
             writeln!(self.out)?;
         } else if answer.trim() == "yes" {
             return Ok(());
         }
-        Err(Failure::unfinished(format!("not confirmed: {undone}")))
+        Err(Failure::unfinished(format!("not confirmed: {if_declined}")))
     }
 }
 
-fn nobody() -> Failure {
-    Failure::usage("--apply asks for a yes, and there is nobody to ask: add --yes")
+fn cannot_prompt() -> Failure {
+    Failure::usage("--apply asks for confirmation, and there is no terminal: add --yes")
 }

@@ -42,14 +42,14 @@ pub async fn demo(common: &Common, options: &Demo, console: &mut Console) -> Res
     }
     let engine = Engine::start().map_err(Failure::unfinished)?;
     let mut signals = Signals::listen();
-    let all_well = tokio::select! {
-        all_well = show(&engine, options, console) => all_well?,
+    let passed = tokio::select! {
+        passed = show(&engine, options, console) => passed?,
         () = signals.next() => return Err(Failure::unfinished("stopped before the end of the demo")),
     };
     if options.keep {
         signals.next().await;
     }
-    Ok(if all_well { DONE } else { FINDINGS })
+    Ok(if passed { DONE } else { FINDINGS })
 }
 
 /// The settings of a cleanup of the given table, by default the demo's own.
@@ -94,7 +94,7 @@ async fn fill(endpoint: &str, flags: &Overrides, options: &Demo, console: &mut C
     console.answer(&json!({"table": table, "endpoint": endpoint, "rows": rows}), |console| {
         console.line(format_args!("Table {table} at {endpoint} has {rows} rows."))
     })?;
-    if console.screen.advises() {
+    if console.screen.shows_hints() {
         console.line(format_args!(
             "\nNext:
   export AWS_ENDPOINT_URL_DYNAMODB={endpoint} ATTRIBUTES_TABLE={table} MODE=dry-run
@@ -116,7 +116,7 @@ async fn show(engine: &Engine, options: &Demo, console: &mut Console) -> Result<
     let rows = fixture::all_kinds(now.get(), options.copies.into(), 7);
     write_rows(&client, TABLE, &rows).await.map_err(failed)?;
     let before = count(&scan(&client, TABLE).await.map_err(failed)?);
-    if screen.advises() {
+    if screen.shows_hints() {
         let written = rows.len();
         let what = "rows, every kind in docs/rows.md, both generations of names.";
         console.say("", &format!("A table on the embedded engine: {written} {what}"))?;
@@ -128,7 +128,7 @@ async fn show(engine: &Engine, options: &Demo, console: &mut Console) -> Result<
     let real = clean(&client, Mode::Delete, now).await?;
     let left = scan(&client, TABLE).await.map_err(failed)?;
     let after = count(&left);
-    if screen.advises() {
+    if screen.shows_hints() {
         for (lead, run) in [("dry run   would delete ", &dry), ("real run  deleted      ", &real)] {
             let deleted = format!("{lead}{:>6} rows  ", run.counts.rows_deleted());
             let Usage { requests, read_units, write_units, .. } = run.usage;

@@ -12,7 +12,7 @@ use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
 use markup::{Answer, name};
-pub use save::Place;
+pub use save::OutputPath;
 
 const STYLE: &str = include_str!("html/page.css");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";

@@ -13,11 +13,11 @@ use janitor::console::Console;
 use janitor::demo;
 use janitor::fail::Failure;
 use janitor::screen::Screen;
-use janitor::typed::Typed;
+use janitor::typed::CommandLine;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let typed = Typed::new(std::env::args_os().skip(1));
+    let typed = CommandLine::new(std::env::args_os().skip(1));
     let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(typed.refuse(&args::hint(error))),
@@ -28,7 +28,7 @@ async fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if !failure.text.is_empty() {
-                let text = format!("janitor: {}", typed.unsaid(&failure.text));
+                let text = format!("janitor: {}", typed.mask_tokens(&failure.text));
                 // One line for a script.
                 let text = if screen.live { screen.paragraph("", &text) } else { text };
                 // A closed standard error cannot be reported.

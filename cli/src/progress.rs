@@ -7,7 +7,7 @@ use jobs::run::clock::{Progress, Rows};
 use crate::screen::{counted, grouped, seconds};
 
 /// The lowest rate, per second, that gives an estimate.
-const LEAST_RATE: f64 = 0.01;
+const MIN_RATE: f64 = 0.01;
 /// Indentation of continuation lines.
 const INDENT: &str = "  ";
 
@@ -78,7 +78,7 @@ fn fill<'a>(items: &'a [String], separator: &str, width: usize) -> (String, &'a 
 /// Seconds that write units take at a pace.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown only")]
 pub fn at_pace(units: u64, pace: Option<f64>) -> u64 {
-    pace.map_or(0, |pace| (units as f64 / pace.max(LEAST_RATE)).ceil() as u64)
+    pace.map_or(0, |pace| (units as f64 / pace.max(MIN_RATE)).ceil() as u64)
 }
 
 /// The remaining seconds of the reads or the deletes, whichever take longer. The rate of deletes is limited to the pace:
@@ -91,7 +91,7 @@ fn left(progress: &Progress, took: Duration) -> Option<u64> {
     let plan = plan.unwrap_or(Rows { read: *expected, dead, deleted: 0 });
     let open = |wanted: u64, done: u64, rate: f64| {
         let rows = wanted.saturating_sub(done);
-        (rows > 0 && rate >= LEAST_RATE).then(|| (rows as f64 / rate).ceil() as u64)
+        (rows > 0 && rate >= MIN_RATE).then(|| (rows as f64 / rate).ceil() as u64)
     };
     let pace = progress.write_pace.unwrap_or(f64::INFINITY);
     let deleting = if rows.deleted > 0 { rate(rows.deleted, took).min(pace) } else { pace };

@@ -28,10 +28,10 @@ pub struct Screen {
 }
 
 /// The width without a terminal.
-const PLAIN_WIDTH: usize = 100;
-const NARROWEST: usize = 40;
+const DEFAULT_WIDTH: usize = 100;
+const MIN_WIDTH: usize = 40;
 /// A narrower last column is hard to read.
-const LAST_COLUMN: usize = 16;
+const MIN_LAST_COLUMN: usize = 16;
 /// Interval of progress lines where they cannot be overwritten.
 const PLAIN_PROGRESS: Duration = Duration::from_secs(10);
 const LIVE_PROGRESS: Duration = Duration::from_millis(200);
@@ -51,14 +51,14 @@ impl Screen {
         Self {
             json,
             quiet,
-            width: width.unwrap_or(PLAIN_WIDTH).max(NARROWEST),
+            width: width.unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH),
             live: io::stderr().is_terminal(),
             asks: Terminal::open().is_some(),
         }
     }
 
     /// Whether to print hints and notes.
-    pub fn advises(&self) -> bool {
+    pub fn shows_hints(&self) -> bool {
         !self.quiet && !self.json
     }
 
@@ -88,7 +88,7 @@ impl Screen {
         let widths: Vec<usize> = (0..last).map(widest).collect();
         let taken: usize = widths.iter().map(|width| width + 2).sum();
         let room = self.width.saturating_sub(taken);
-        if room < widest(last).min(LAST_COLUMN) {
+        if room < widest(last).min(MIN_LAST_COLUMN) {
             return self.stacked(head, rows);
         }
         let is_number = |cell: &String| cell.chars().next().is_none_or(|c| c.is_ascii_digit());
@@ -130,19 +130,19 @@ impl Screen {
     /// A sentence after `lead`, wrapped to the width.
     pub fn paragraph(&self, lead: &str, text: &str) -> String {
         let indent = lead.chars().count();
-        let lines = wrap(text, self.width.saturating_sub(indent).max(LAST_COLUMN));
+        let lines = wrap(text, self.width.saturating_sub(indent).max(MIN_LAST_COLUMN));
         format!("{lead}{}", lines.join(&format!("\n{}", " ".repeat(indent))))
     }
 
     /// Runs `work`, and shows its progress on standard error.
-    pub async fn while_watching<T>(&self, what: &str, watch: &Watch, work: impl Future<Output = T>) -> T {
-        self.while_rows_are("deleted", what, watch, work).await
+    pub async fn with_progress<T>(&self, what: &str, watch: &Watch, work: impl Future<Output = T>) -> T {
+        self.with_progress_of("deleted", what, watch, work).await
     }
 
     /// The same, for work that does not delete the rows: `past` says what it does.
-    pub async fn while_rows_are<T>(&self, past: &str, what: &str, watch: &Watch, work: impl Future<Output = T>) -> T {
+    pub async fn with_progress_of<T>(&self, past: &str, what: &str, watch: &Watch, work: impl Future<Output = T>) -> T {
         let bar = ProgressBar::new(0).with_prefix(what.to_owned()).with_style(style(BAR));
-        let tell = |took| {
+        let render = |took| {
             let so_far = watch.progress();
             let (mut parts, buckets) = (progress::parts(&so_far, past, took), progress::buckets(&so_far, past));
             if watch.is_stopped() {
@@ -157,18 +157,18 @@ impl Screen {
             let width = terminal_size_of(io::stderr()).map_or(self.width, |size| size.0.0.into());
             progress::lines(&parts, &buckets, what.len() + BAR_COLUMNS, width)
         };
-        self.while_showing(&bar, tell, work).await
+        self.with_bar(&bar, render, work).await
     }
 
     /// Runs `work`, and shows `line` of the elapsed time on standard error.
-    pub async fn while_telling<T>(&self, line: impl Fn(Duration) -> String, work: impl Future<Output = T>) -> T {
-        self.while_showing(&ProgressBar::no_length().with_style(style(TEXT)), line, work).await
+    pub async fn with_status_line<T>(&self, line: impl Fn(Duration) -> String, work: impl Future<Output = T>) -> T {
+        self.with_bar(&ProgressBar::no_length().with_style(style(TEXT)), line, work).await
     }
 
-    async fn while_showing<T>(
+    async fn with_bar<T>(
         &self,
         bar: &ProgressBar,
-        tell: impl Fn(Duration) -> String,
+        render: impl Fn(Duration) -> String,
         work: impl Future<Output = T>,
     ) -> T {
         if self.quiet {
@@ -182,7 +182,7 @@ impl Screen {
             tokio::select! {
                 result = &mut work => break result,
                 _ = ticks.tick() => {
-                    let text = tell(began.elapsed());
+                    let text = render(began.elapsed());
                     if self.live {
                         bar.set_message(text);
                         bar.tick();
@@ -298,8 +298,8 @@ mod tests {
         let cells = ["mcp_tokens", "40 d 1 h ago", "", "expired", "actor…#74ab0681", "aw_Zk3…#fca33847"];
         let rows = [cells.map(str::to_owned).to_vec()];
         let text = plain(&PLAIN.table(&["bucket", "created", "expires", "state", "actor", "name"], &rows));
-        let told = "mcp_tokens\n  created: 40 d 1 h ago; state: expired;\n  actor: actor…#74ab0681; name:\n  aw_Zk3…#fca33847\n";
-        assert_eq!(text, told);
+        let expected = "mcp_tokens\n  created: 40 d 1 h ago; state: expired;\n  actor: actor…#74ab0681; name:\n  aw_Zk3…#fca33847\n";
+        assert_eq!(text, expected);
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
     }
 }

@@ -51,7 +51,7 @@ impl Display for Place {
 }
 
 /// Time limit for opening the table.
-const PATIENCE: Duration = Duration::from_secs(8);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
 
 pub fn now() -> EpochSeconds {
     EpochSeconds::from(SystemTime::now())
@@ -126,7 +126,7 @@ impl Target {
         let clock = RunClock::start(now(), None).watched_by(Some(self.watch));
         let endpoint = settings::endpoint(&self.environment);
         let open = Table::open(self.client.clone(), &self.settings, endpoint, clock);
-        let opened = tokio::time::timeout(PATIENCE, open).await.unwrap_or_else(|_| {
+        let opened = tokio::time::timeout(OPEN_TIMEOUT, open).await.unwrap_or_else(|_| {
             let endpoint = endpoint.map_or_else(|| "the AWS endpoint of the region".to_owned(), dynamo::shown);
             Err(StoreError::Unreachable { endpoint, cause: "no answer in time".to_owned() })
         });

@@ -18,12 +18,12 @@ pub(crate) fn is_token(word: &str) -> bool {
 }
 
 /// The words of the command line.
-pub struct Typed {
+pub struct CommandLine {
     /// Longest first, so that no part of a longer word remains.
     words: Vec<String>,
 }
 
-impl Typed {
+impl CommandLine {
     pub fn new(arguments: impl Iterator<Item = OsString>) -> Self {
         let mut words = Vec::new();
         for argument in arguments {
@@ -40,7 +40,7 @@ impl Typed {
     }
 
     /// The text of a failure, with the tokens of the command line masked.
-    pub fn unsaid(&self, text: &str) -> String {
+    pub fn mask_tokens(&self, text: &str) -> String {
         self.masked(text, is_token)
     }
 
@@ -69,13 +69,13 @@ impl Typed {
 
 #[cfg(test)]
 mod tests {
-    use super::Typed;
+    use super::CommandLine;
     use crate::args::Cli;
 
     const TOKEN: &str = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
 
     fn refusal(arguments: &[&str]) -> String {
-        let typed = Typed::new(arguments.iter().map(Into::into));
+        let typed = CommandLine::new(arguments.iter().map(Into::into));
         let error = Cli::read([&["janitor"], arguments].concat()).err().expect("wrong");
         typed.refusal(&error.render().to_string())
     }
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn a_failure_names_the_table_and_no_token() {
-        let typed = |word: &str| Typed::new([word.into()].into_iter());
-        assert_eq!(typed("MyApp_attributes").unsaid("table MyApp_attributes"), "table MyApp_attributes");
-        assert_eq!(typed("mcp_prod").unsaid("table mcp_prod_attributes"), "table mcp_prod_attributes");
-        assert_eq!(typed(TOKEN).unsaid(&format!("table {TOKEN}_attributes")), "table aw_Zk3…#fca33847_attributes");
+        let typed = |word: &str| CommandLine::new([word.into()].into_iter());
+        assert_eq!(typed("MyApp_attributes").mask_tokens("table MyApp_attributes"), "table MyApp_attributes");
+        assert_eq!(typed("mcp_prod").mask_tokens("table mcp_prod_attributes"), "table mcp_prod_attributes");
+        assert_eq!(typed(TOKEN).mask_tokens(&format!("table {TOKEN}_attributes")), "table aw_Zk3…#fca33847_attributes");
     }
 }

@@ -21,7 +21,7 @@ pub(super) const MAX_ATTEMPTS: u32 = 8;
 const MAX_CONNECT_ATTEMPTS: u32 = 3;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
-const BACKOFF_MOST: Duration = Duration::from_secs(5);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// Which time limit applies to a request: work stops before the deadline, the shutdown may use the time that is left.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,25 +80,25 @@ impl<A> Table<A> {
                     return Ok(answer);
                 }
                 Some(Err(error)) => classify(&error),
-                None => Fault::Passing("no answer in time".to_owned()),
+                None => Fault::Transient("no answer in time".to_owned()),
             };
             let fault = match fault {
                 // The endpoint answered earlier in this run: a transient failure.
-                Fault::Unreachable(cause) if self.answered.load(Ordering::Relaxed) => Fault::Passing(cause),
+                Fault::Unreachable(cause) if self.answered.load(Ordering::Relaxed) => Fault::Transient(cause),
                 fault => fault,
             };
-            attempts.may_have_acted |= matches!(fault, Fault::Passing(_) | Fault::Unreachable(_));
+            attempts.may_have_acted |= matches!(fault, Fault::Transient(_) | Fault::Unreachable(_));
             let attempts_allowed = match &fault {
                 Fault::Throttled(_) => {
                     self.throttled(Direction::of(operation));
                     MAX_ATTEMPTS
                 }
-                Fault::Passing(_) => MAX_ATTEMPTS,
+                Fault::Transient(_) => MAX_ATTEMPTS,
                 Fault::Unreachable(_) => MAX_CONNECT_ATTEMPTS,
-                Fault::Final(_) => 1,
+                Fault::Permanent(_) => 1,
             };
             if attempt >= attempts_allowed {
-                return Err(self.in_words(operation, attempt, fault));
+                return Err(self.to_store_error(operation, attempt, fault));
             }
             self.back_off(phase, attempt).await?;
         }
@@ -125,7 +125,7 @@ impl<A> Table<A> {
 
     /// Waits before attempt `attempt + 1`: exponential backoff with jitter, so that concurrent runs do not retry in step.
     pub(super) async fn back_off(&self, phase: Phase, attempt: u32) -> Result<()> {
-        let most = BACKOFF_FIRST.saturating_mul(1 << attempt.min(10)).min(BACKOFF_MOST);
+        let most = BACKOFF_FIRST.saturating_mul(1 << attempt.min(10)).min(BACKOFF_MAX);
         let wait = most.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.within(phase, tokio::time::sleep(wait)).await.ok_or(StoreError::OutOfTime)
     }
@@ -158,14 +158,14 @@ impl<A> Table<A> {
         StoreError::Rejected { operation, table: self.table.clone(), code: code.to_owned() }
     }
 
-    fn in_words(&self, operation: &'static str, attempts: u32, fault: Fault) -> StoreError {
+    fn to_store_error(&self, operation: &'static str, attempts: u32, fault: Fault) -> StoreError {
         let table = self.table.clone();
         match fault {
-            Fault::Throttled(code) | Fault::Passing(code) => {
+            Fault::Throttled(code) | Fault::Transient(code) => {
                 StoreError::Unavailable { operation, table, code, attempts }
             }
             Fault::Unreachable(cause) => StoreError::Unreachable { endpoint: self.endpoint.clone(), cause },
-            Fault::Final(code) => match code.as_str() {
+            Fault::Permanent(code) => match code.as_str() {
                 "ResourceNotFoundException" => StoreError::TableMissing { table },
                 "AccessDeniedException" | "AccessDenied" => StoreError::AccessDenied { operation, table, code },
                 "UnrecognizedClientException"

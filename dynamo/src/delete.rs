@@ -20,13 +20,13 @@ const OPERATION: &str = "BatchExecuteStatement";
 
 impl DeleteRows for Dynamo {
     async fn delete(&self, rows: &[Condemned]) -> Deletes {
-        self.end_as_read(rows.iter().map(|row| End::Delete(row.row())), Begun::MayStop).await
+        self.write_if_unchanged(rows.iter().map(|row| End::Delete(row.row())), Interruption::Allowed).await
     }
 }
 
 impl RetireRows for Dynamo {
     async fn retire(&self, rows: &[Retirement]) -> Deletes {
-        self.end_as_read(rows.iter().map(End::Retire), Begun::MayStop).await
+        self.write_if_unchanged(rows.iter().map(End::Retire), Interruption::Allowed).await
     }
 }
 
@@ -48,17 +48,21 @@ impl End<'_> {
 
 /// Whether a series of deletes can be interrupted when the run has to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begun {
+pub(super) enum Interruption {
     /// No further batch is sent.
-    MayStop,
+    Allowed,
     /// All of them are sent: half of them would be worse than none.
     #[cfg(feature = "revoke")]
-    IsFinished,
+    Forbidden,
 }
 
 impl Dynamo {
     /// Deletes or retires each row on the condition that it has not changed since it was read.
-    pub(super) async fn end_as_read<'r>(&self, rows: impl Iterator<Item = End<'r>>, begun: Begun) -> Deletes {
+    pub(super) async fn write_if_unchanged<'r>(
+        &self,
+        rows: impl Iterator<Item = End<'r>>,
+        interruption: Interruption,
+    ) -> Deletes {
         let rows: Vec<End<'r>> = rows.collect();
         let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
         let size = self.pace.delete_batch();
@@ -66,10 +70,10 @@ impl Dynamo {
         let mut batches: Vec<&[usize]> = all.chunks(size).rev().collect();
         while let Some(batch) = batches.pop() {
             // Otherwise a batch would be interrupted in flight, with an unknown outcome.
-            let done = if begun == Begun::MayStop && self.time_is_up() {
+            let done = if interruption == Interruption::Allowed && self.time_is_up() {
                 Err(StoreError::OutOfTime)
             } else {
-                self.end_at_once(&rows, batch, &mut outcomes).await
+                self.write_batch(&rows, batch, &mut outcomes).await
             };
             match (done, batch) {
                 (Ok(Batch::Answered), batch) => {
@@ -107,7 +111,7 @@ enum Answer {
 
 impl Dynamo {
     /// One batch. Its throttled statements are retried within the same limit as any request.
-    async fn end_at_once(&self, rows: &[End<'_>], batch: &[usize], outcomes: &mut [DeleteOutcome]) -> Result<Batch> {
+    async fn write_batch(&self, rows: &[End<'_>], batch: &[usize], outcomes: &mut [DeleteOutcome]) -> Result<Batch> {
         let mut open = batch.to_vec();
         let mut attempts = Attempts::default();
         loop {
@@ -128,7 +132,7 @@ impl Dynamo {
                     );
                     let outcome = if unknown { DeleteOutcome::Unknown } else { DeleteOutcome::Failed };
                     open.iter().for_each(|i| outcomes[*i] = outcome);
-                    return if error.is_passing() { Ok(Batch::Answered) } else { Err(error) };
+                    return if error.is_transient() { Ok(Batch::Answered) } else { Err(error) };
                 }
             };
             let mut again = Vec::new();
@@ -239,11 +243,11 @@ impl Dynamo {
             }));
         }
         match by_code(Some(code), 0) {
-            Fault::Throttled(_) | Fault::Passing(_) | Fault::Unreachable(_) => Ok(Answer::TryAgain),
-            Fault::Final(code) if code == "AccessDenied" => {
+            Fault::Throttled(_) | Fault::Transient(_) | Fault::Unreachable(_) => Ok(Answer::TryAgain),
+            Fault::Permanent(code) if code == "AccessDenied" => {
                 Err(StoreError::AccessDenied { operation, table: self.table.clone(), code })
             }
-            Fault::Final(_) => Ok(Answer::Done(DeleteOutcome::Refused)),
+            Fault::Permanent(_) => Ok(Answer::Done(DeleteOutcome::Refused)),
         }
     }
 }

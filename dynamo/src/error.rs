@@ -19,21 +19,21 @@ pub(super) enum Fault {
     /// Slow down, then retry.
     Throttled(String),
     /// A server error or a lost reply: retry.
-    Passing(String),
+    Transient(String),
     /// The endpoint does not answer.
     Unreachable(String),
     /// A retry would fail too.
-    Final(String),
+    Permanent(String),
 }
 
 pub(super) fn classify<E: ProvideErrorMetadata + std::error::Error + 'static>(error: &SdkError<E>) -> Fault {
     match error {
         SdkError::TimeoutError(_) => Fault::Unreachable("no answer in time".to_owned()),
-        SdkError::ResponseError(_) => Fault::Passing("an unreadable reply".to_owned()),
+        SdkError::ResponseError(_) => Fault::Transient("an unreadable reply".to_owned()),
         SdkError::DispatchFailure(failure) => {
             let cause = chain(failure.as_connector_error().map(|error| error as &dyn std::error::Error));
             if cause.contains("credential") || cause.contains("token") {
-                Fault::Final("CredentialsNotLoaded".to_owned())
+                Fault::Permanent("CredentialsNotLoaded".to_owned())
             } else if failure.is_timeout() {
                 Fault::Unreachable("no answer in time".to_owned())
             } else if cause.contains("refused") {
@@ -44,7 +44,7 @@ pub(super) fn classify<E: ProvideErrorMetadata + std::error::Error + 'static>(er
                 Fault::Unreachable("no connection".to_owned())
             } else {
                 // The connection broke during a request, so the server was reachable.
-                Fault::Passing("a broken connection".to_owned())
+                Fault::Transient("a broken connection".to_owned())
             }
         }
         SdkError::ServiceError(service) => {
@@ -55,11 +55,11 @@ pub(super) fn classify<E: ProvideErrorMetadata + std::error::Error + 'static>(er
         other => {
             let cause = chain(Some(other));
             if cause.contains("credential") {
-                Fault::Final("CredentialsNotLoaded".to_owned())
+                Fault::Permanent("CredentialsNotLoaded".to_owned())
             } else if cause.contains("region") {
-                Fault::Final("no AWS region is set: set AWS_REGION".to_owned())
+                Fault::Permanent("no AWS region is set: set AWS_REGION".to_owned())
             } else {
-                Fault::Final("a request that could not be built".to_owned())
+                Fault::Permanent("a request that could not be built".to_owned())
             }
         }
     }
@@ -80,9 +80,9 @@ pub(super) fn by_code(code: Option<&str>, status: u16) -> Fault {
         | "InternalServerErrorException"
         | "ServiceUnavailable"
         | "TransactionConflict"
-        | "TransactionConflictException" => Fault::Passing(code),
-        _ if status >= 500 => Fault::Passing(code),
-        _ => Fault::Final(code),
+        | "TransactionConflictException" => Fault::Transient(code),
+        _ if status >= 500 => Fault::Transient(code),
+        _ => Fault::Permanent(code),
     }
 }
 

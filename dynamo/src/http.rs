@@ -12,8 +12,8 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(200);
 
 /// Why an attempt failed, in our own words: the client's error can quote the address.
 enum Fault {
-    Passing(String),
-    Final(String),
+    Transient(String),
+    Permanent(String),
 }
 
 /// Sends `body`, within `left`.
@@ -27,14 +27,14 @@ pub async fn put(url: &str, body: &str, left: Duration) -> Result<(), String> {
         let mut attempt = 1;
         loop {
             let answer = tokio::time::timeout(ATTEMPT_TIMEOUT, put_once(&connector, url, body)).await;
-            match answer.unwrap_or_else(|_| Err(Fault::Passing("no answer in time".to_owned()))) {
+            match answer.unwrap_or_else(|_| Err(Fault::Transient("no answer in time".to_owned()))) {
                 Ok(()) => return Ok(()),
-                Err(Fault::Passing(_)) if attempt < MAX_ATTEMPTS => {
+                Err(Fault::Transient(_)) if attempt < MAX_ATTEMPTS => {
                     tokio::time::sleep(BACKOFF_FIRST.saturating_mul(1 << attempt)).await;
                     attempt += 1;
                 }
-                Err(Fault::Passing(cause)) => return Err(format!("{cause}, {attempt} times")),
-                Err(Fault::Final(cause)) => return Err(cause),
+                Err(Fault::Transient(cause)) => return Err(format!("{cause}, {attempt} times")),
+                Err(Fault::Permanent(cause)) => return Err(cause),
             }
         }
     };
@@ -43,12 +43,16 @@ pub async fn put(url: &str, body: &str, left: Duration) -> Result<(), String> {
 
 async fn put_once(connector: &Connector, url: &str, body: &str) -> Result<(), Fault> {
     let answer = connector.call(request(url, body)?).await.map_err(|error| {
-        if error.is_user() { Fault::Final(NO_ADDRESS.to_owned()) } else { Fault::Passing("no connection".to_owned()) }
+        if error.is_user() {
+            Fault::Permanent(NO_ADDRESS.to_owned())
+        } else {
+            Fault::Transient("no connection".to_owned())
+        }
     })?;
     match answer.status().as_u16() {
         200..300 => Ok(()),
-        status @ 500.. => Err(Fault::Passing(format!("HTTP {status}"))),
-        status => Err(Fault::Final(format!("HTTP {status}"))),
+        status @ 500.. => Err(Fault::Transient(format!("HTTP {status}"))),
+        status => Err(Fault::Permanent(format!("HTTP {status}"))),
     }
 }
 
@@ -60,7 +64,7 @@ fn request(url: &str, body: &str) -> Result<HttpRequest, Fault> {
     let is_set = request.set_uri(url).is_ok() && request.set_method("PUT").is_ok();
     let is_http = ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
     if !(is_set && is_http) {
-        return Err(Fault::Final(NO_ADDRESS.to_owned()));
+        return Err(Fault::Permanent(NO_ADDRESS.to_owned()));
     }
     // The address is signed for an empty content type.
     request.headers_mut().insert("content-type", "");

@@ -147,7 +147,7 @@ impl<A> Budget for Table<A> {
         let page = self.pace.page_units(self.pace.whole_page_rows(reading), reading);
         match u32::try_from(self.figures.bytes) {
             Ok(0) | Err(_) => page,
-            Ok(bytes) => page.min((f64::from(bytes) / f64::from(reading.bytes_a_unit())).max(0.5)),
+            Ok(bytes) => page.min((f64::from(bytes) / f64::from(reading.bytes_per_unit())).max(0.5)),
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::Dynamo;
 use super::attributes::Write;
 use super::call::Phase;
-use super::delete::{Begun, End};
+use super::delete::{End, Interruption};
 use super::pace::Direction;
 use jobs::store::{Deletes, PruneClients, Result, RevokeRows};
 use shared::bucket::{Bucket, OAUTH_OWNER};
@@ -14,14 +14,15 @@ use shared::revocation::Revoked;
 
 impl RevokeRows for Dynamo {
     async fn revoke(&self, rows: &[Revoked]) -> Deletes {
-        let begun = if rows.iter().all(Revoked::is_way_in) { Begun::IsFinished } else { Begun::MayStop };
-        self.end_as_read(rows.iter().map(|row| End::Delete(row.row())), begun).await
+        let interruption =
+            if rows.iter().all(Revoked::is_index_row) { Interruption::Forbidden } else { Interruption::Allowed };
+        self.write_if_unchanged(rows.iter().map(|row| End::Delete(row.row())), interruption).await
     }
 }
 
 impl PruneClients for Dynamo {
     async fn prune(&self, rows: &[Pruned]) -> Deletes {
-        self.end_as_read(rows.iter().map(|row| End::Delete(row.row())), Begun::MayStop).await
+        self.write_if_unchanged(rows.iter().map(|row| End::Delete(row.row())), Interruption::Allowed).await
     }
 
     async fn put_back(&self, index: &'static Bucket, client: ClientId) -> Result<bool> {

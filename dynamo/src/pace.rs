@@ -16,19 +16,19 @@ const ON_DEMAND_READ: f64 = 1_500.0;
 /// Limit of a burst: a longer one would use the burst capacity that DynamoDB holds for the application.
 const BURST_SECONDS: f64 = 1.0;
 /// Units per second: below this, a batch would wait for minutes.
-const SLOWEST: f64 = 0.1;
+const MIN_RATE: f64 = 0.1;
 /// By default, a run uses half of a table's capacity.
 fn share(units: f64) -> f64 {
     units / 2.0
 }
 
 /// DynamoDB's limits per request.
-const MOST_LOOKUPS: usize = 100;
-const MOST_DELETES: usize = 25;
+const MAX_LOOKUPS: usize = 100;
+const MAX_DELETES: usize = 25;
 
 /// Rows per page: enough that a request costs little compared with its rows, and few enough that a page needs little memory.
-const MOST_PAGED: usize = 1_000;
-const LEAST_PAGED: usize = 10;
+const MAX_PAGED: usize = 1_000;
+const MIN_PAGED: usize = 10;
 
 /// Assumed row size if the table's figures are unknown: that of a token row.
 const USUAL_ROW_BYTES: usize = 400;
@@ -96,7 +96,7 @@ impl Pace {
         let bucket = |requested: Option<f64>, default: f64, most: Option<f64>| {
             let rate = requested.unwrap_or(default).min(most.unwrap_or(f64::INFINITY));
             // The minimum is shared as well: many slow runs together would not be slow.
-            let rate = rate.max(SLOWEST) / f64::from(settings.pace_shared_by.max(1));
+            let rate = rate.max(MIN_RATE) / f64::from(settings.pace_shared_by.max(1));
             Some(Mutex::new(TokenBucket::new(rate, BURST_SECONDS)))
         };
         Self {
@@ -118,19 +118,19 @@ impl Pace {
 
     /// Rows per lookup batch, about a unit each.
     pub(super) fn lookup_batch(&self) -> usize {
-        self.rows_in_a_second(Direction::Read, 1.0, MOST_LOOKUPS)
+        self.rows_in_a_second(Direction::Read, 1.0, MAX_LOOKUPS)
     }
 
     /// Rows per delete batch, about a unit each.
     pub(super) fn delete_batch(&self) -> usize {
-        self.rows_in_a_second(Direction::Write, 1.0, MOST_DELETES)
+        self.rows_in_a_second(Direction::Write, 1.0, MAX_DELETES)
     }
 
     /// Rows per page, so that a page costs at most a second of the rate, by the estimated row size.
     pub(super) fn page_rows(&self, reading: Consistency) -> i32 {
-        let rows_a_unit = f64::from(reading.bytes_a_unit()) / self.row_bytes();
-        let rows = self.rows_in_a_second(Direction::Read, rows_a_unit, MOST_PAGED);
-        i32::try_from(rows.max(LEAST_PAGED)).unwrap_or(i32::MAX)
+        let rows_a_unit = f64::from(reading.bytes_per_unit()) / self.row_bytes();
+        let rows = self.rows_in_a_second(Direction::Read, rows_a_unit, MAX_PAGED);
+        i32::try_from(rows.max(MIN_PAGED)).unwrap_or(i32::MAX)
     }
 
     /// The same for a page as large as DynamoDB allows: no limit if all of it costs at most a second of the rate.
@@ -143,7 +143,7 @@ impl Pace {
     /// Estimated cost of a page of this many rows, or of one as large as DynamoDB allows.
     pub(super) fn page_units(&self, rows: Option<i32>, reading: Consistency) -> f64 {
         let bytes = rows.map_or(WHOLE_PAGE_BYTES, |rows| (f64::from(rows) * self.row_bytes()).min(WHOLE_PAGE_BYTES));
-        (bytes / f64::from(reading.bytes_a_unit())).max(LEAST_UNIT)
+        (bytes / f64::from(reading.bytes_per_unit())).max(LEAST_UNIT)
     }
 
     /// Updates the estimated row size from a page: at once if rows are larger, slowly if they are smaller.

@@ -12,7 +12,7 @@ use super::attributes::CONDITION_FAILED;
 use super::call::Phase;
 use super::convert::{BUCKET, ID, SORT, text, to_key};
 use jobs::store::{
-    AskPermission, Consistency, OwnState, PageOf, PageSize, Permission, ReadRows, Result, StoreError, state_key,
+    CheckPermission, Consistency, OwnState, PageOf, PageSize, Permission, ReadRows, Result, StoreError, state_key,
 };
 use shared::bucket::JANITOR_OWNER;
 use shared::row::RowKey;
@@ -22,7 +22,7 @@ const NEVER: &str = "never-written";
 /// A row has its key; an absent row does not.
 const IMPOSSIBLE: &str = "attribute_exists(#id) AND attribute_not_exists(#id)";
 
-impl AskPermission for Dynamo {
+impl CheckPermission for Dynamo {
     async fn ask(&self, permission: Permission) -> Result<()> {
         let key = state_key(NEVER);
         let (client, table, operation) = (&self.client, &self.table, permission.action());

@@ -86,7 +86,7 @@ impl<A> Table<A> {
         found.extend(keys.iter().filter(|key| !key.is_storable()).map(|key| (key, Lookup::Absent)));
         let mut batches: Vec<&[&RowKey]> = wanted.chunks(self.pace.lookup_batch()).collect();
         while let Some(batch) = batches.pop() {
-            match (self.look_at_once(batch, reading).await, batch) {
+            match (self.get_batch(batch, reading).await, batch) {
                 (Ok(lookups), _) => found.extend(lookups),
                 (Err(error), [_]) if refuses_content(&error) => {}
                 // A single key can cause this: it is found by bisection, and remains unread.
@@ -101,7 +101,7 @@ impl<A> Table<A> {
     }
 
     /// One BatchGetItem. Its unprocessed keys are retried within the same limit as any request.
-    async fn look_at_once<'k>(&self, keys: &[&'k RowKey], reading: Consistency) -> Result<Vec<(&'k RowKey, Lookup)>> {
+    async fn get_batch<'k>(&self, keys: &[&'k RowKey], reading: Consistency) -> Result<Vec<(&'k RowKey, Lookup)>> {
         let mut open: Vec<&RowKey> = keys.to_vec();
         let mut rows: Vec<Row> = Vec::with_capacity(keys.len());
         let mut attempts = Attempts::default();
@@ -110,7 +110,7 @@ impl<A> Table<A> {
             let got = self.batch_get_items(&self.table, keys, reading, None, &mut attempts).await;
             let (items, unprocessed) = match got {
                 Ok(answer) => answer,
-                Err(error) if error.is_passing() => break,
+                Err(error) if error.is_transient() => break,
                 Err(error) => return Err(error),
             };
             rows.extend(items.into_iter().filter_map(to_row));

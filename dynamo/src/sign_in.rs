@@ -20,11 +20,11 @@ use super::connect::{self, ANY_REGION, http, timeouts, value};
 use shared::settings::Environment;
 
 /// Most machines have no role: like the AWS CLI, try once, for a second.
-const INSTANCE_PATIENCE: Duration = Duration::from_secs(1);
+const INSTANCE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Long enough for a credential process that prompts for a code or a touch.
-const PATIENCE: Duration = Duration::from_mins(2);
+const SIGN_IN_TIMEOUT: Duration = Duration::from_mins(2);
 /// Timeout for the caller's identity from STS.
-const STS_PATIENCE: Duration = Duration::from_secs(5);
+const STS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Profiles can name each other as their source, even in a cycle.
 const LONGEST_CHAIN: usize = 8;
 
@@ -101,16 +101,16 @@ impl SignIn<'_> {
             SharedCredentialsProvider::new(provider)
         } else {
             let instance = imds::Client::builder().configure(&config).max_attempts(1);
-            let instance = instance.connect_timeout(INSTANCE_PATIENCE).read_timeout(INSTANCE_PATIENCE).build();
+            let instance = instance.connect_timeout(INSTANCE_TIMEOUT).read_timeout(INSTANCE_TIMEOUT).build();
             let chain = DefaultCredentialsChain::builder().configure(config).region(region.clone());
             SharedCredentialsProvider::new(chain.imds_client(instance).profile_name(&name).build().await)
         };
-        let loading = tokio::time::timeout(PATIENCE, provider.provide_credentials()).await;
+        let loading = tokio::time::timeout(SIGN_IN_TIMEOUT, provider.provide_credentials()).await;
         let who = || if named.is_some() { format!("profile {name}") } else { "the default credentials".to_owned() };
         let first = match loading {
             Ok(Ok(credentials)) => credentials,
-            Ok(Err(error)) => return Err(in_words(&error, &files, &name, named.is_some(), who)),
-            Err(_) => return Err(SignInError::OutOfTime(who(), PATIENCE.as_secs())),
+            Ok(Err(error)) => return Err(describe_error(&error, &files, &name, named.is_some(), who)),
+            Err(_) => return Err(SignInError::OutOfTime(who(), SIGN_IN_TIMEOUT.as_secs())),
         };
         let source = source(&first, &name);
         let config = aws_config::defaults(BehaviorVersion::latest())
@@ -144,19 +144,19 @@ impl SignedIn {
     /// A short description of the failure.
     pub async fn caller(&self) -> Result<String, String> {
         let asking = aws_sdk_sts::Client::new(&self.config).get_caller_identity().send();
-        match tokio::time::timeout(STS_PATIENCE, asking).await {
+        match tokio::time::timeout(STS_TIMEOUT, asking).await {
             Ok(Ok(answer)) => answer.arn.ok_or_else(|| "STS named no caller".to_owned()),
             Ok(Err(error)) => Err(match error.code() {
                 Some(code) => format!("STS refused to say ({code})"),
                 None => "STS could not be reached".to_owned(),
             }),
-            Err(_) => Err(format!("STS did not answer within {} s", STS_PATIENCE.as_secs())),
+            Err(_) => Err(format!("STS did not answer within {} s", STS_TIMEOUT.as_secs())),
         }
     }
 }
 
 /// Describes an error by the profile: the SDK's message can quote a file or a program's output.
-fn in_words(
+fn describe_error(
     error: &CredentialsError,
     files: &ProfileSet,
     name: &str,

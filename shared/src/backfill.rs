@@ -43,9 +43,9 @@ pub enum Plan {
     Leave(LeaveReason),
     Set(EpochSeconds),
     /// Depends on the target of the index row.
-    AskTarget(RowKey),
+    FromTarget(RowKey),
     /// Depends on the actor's tokens that name this provider row.
-    AskReferrers,
+    FromReferrers,
 }
 
 /// The plan by the row alone.
@@ -59,9 +59,9 @@ pub fn plan(row: &Row, now: EpochSeconds) -> (Option<&'static Bucket>, Plan) {
         (Some(ttl), Ttl::Absent) => match bucket.rule {
             Rule::Never | Rule::Unread => leave(LeaveReason::Permanent),
             Rule::TtlOnly => leave(LeaveReason::NoTime),
-            Rule::Provider => Plan::AskReferrers,
+            Rule::Provider => Plan::FromReferrers,
             Rule::Pointer { .. } => {
-                integrity::target_key(row, bucket).map_or(leave(LeaveReason::Malformed), Plan::AskTarget)
+                integrity::target_key(row, bucket).map_or(leave(LeaveReason::Malformed), Plan::FromTarget)
             }
             Rule::SinceCreated { .. }
             | Rule::ExpiresAt
@@ -155,7 +155,7 @@ pub fn plan_by_referrers(written: Option<EpochSeconds>, now: EpochSeconds) -> Pl
 }
 
 /// When a token row was written, if it names the provider row `name`.
-pub fn written_with(row: &Row, name: &str) -> Option<EpochSeconds> {
+pub fn referrer_written_at(row: &Row, name: &str) -> Option<EpochSeconds> {
     row.known_bucket().filter(|bucket| bucket::can_refer(bucket))?;
     let fields = Fields::read(&row.data).filter(|fields| fields.google_token_key.as_deref() == Some(name))?;
     fields.created_at.value()

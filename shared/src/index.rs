@@ -24,8 +24,8 @@ pub fn keys_of(token: &RowKey, bucket: &Bucket) -> impl Iterator<Item = (&'stati
 /// Whether a row of the bucket, removed by TTL, leaves rows behind: an index row that points at it, or a provider row that only
 /// it named.
 pub fn leaves_rows_behind(bucket: &Bucket) -> bool {
-    let hung_on = bucket::can_refer(bucket) || pointing_at(bucket).next().is_some();
-    hung_on && bucket.owner == Owner::Actor && bucket.ttl.is_some()
+    let has_dependents = bucket::can_refer(bucket) || pointing_at(bucket).next().is_some();
+    has_dependents && bucket.owner == Owner::Actor && bucket.ttl.is_some()
 }
 
 /// The bucket that rows of an index bucket point at.

@@ -226,7 +226,7 @@ static EMITTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 async fn every_metric_of_the_template_is_emitted() {
     let bed = Testbed::with(EngineKind::Embedded, &fixture::all_kinds(NOW, 3, 5)).await;
     let function = Function::new(bed.function.client.clone(), bed.function.environment.clone())
-        .telling(|line| EMITTED.lock().unwrap().push(line.to_owned()));
+        .with_metrics_output(|line| EMITTED.lock().unwrap().push(line.to_owned()));
     let at = |hours: i64| EpochSeconds::new(NOW + hours * 3_600);
     for hours in [0, 24] {
         function.daily_cleanup(json!({"max_deletes": 20}), at(hours), None).await.unwrap();

@@ -533,5 +533,5 @@ async fn work_that_panics_or_hangs_is_answered() {
 
     let unanswered =
         answer(&json!({}), RunClock::start(now, None), async |_, _| -> Result<Done, String> { panic!("called") }).await;
-    assert_eq!(unanswered, Err(Unanswered::NoAddress));
+    assert_eq!(unanswered, Err(Unanswered::NoResponseUrl));
 }

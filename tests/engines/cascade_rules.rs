@@ -477,7 +477,8 @@ async fn a_batch_that_fails_as_a_whole_fails_the_invocation_without_a_metric() {
             RequestFate::Forward
         });
         let function = bed.through(&proxy).await;
-        let function = function.telling(|line| EMITTED.lock().unwrap().push(serde_json::from_str(line).unwrap()));
+        let function =
+            function.with_metrics_output(|line| EMITTED.lock().unwrap().push(serde_json::from_str(line).unwrap()));
         EMITTED.lock().unwrap().clear();
         let records = [removed(1), ignored.clone(), removed(2)];
         let settings = Settings::parse(&bed.function.environment, &serde_json::Map::new(), Purpose::Cascade).unwrap();

@@ -192,7 +192,7 @@ async fn says_the_same_in_text_and_asks_for_confirmation(kind: EngineKind) {
     // Without a terminal.
     let refused = janitor.run(&["cleanup", "--apply"]);
     assert_eq!(refused.code, 2);
-    assert_eq!(refused.err, "janitor: --apply asks for a yes, and there is nobody to ask: add --yes\n");
+    assert_eq!(refused.err, "janitor: --apply asks for confirmation, and there is no terminal: add --yes\n");
     // Declined.
     let no = janitor.in_terminal(100, &["--reply", "Type yes=no"], &["cleanup", "--apply"]);
     assert_eq!(no.code, 3, "{}", no.out);

@@ -43,7 +43,7 @@ async fn compete(&(kind, seed, retires): &(EngineKind, u64, bool)) -> Figures {
         let report = report.unwrap();
         figures.faults += u64::from(report.outcome == Outcome::LeaseHeld);
         load.add_run(&report, &mut figures);
-        ended += report.counts.rows_ended();
+        ended += report.counts.rows_disposed();
         uncertain += report.counts.uncertain();
     }
     for program in programs {
@@ -202,7 +202,7 @@ async fn run_cascade_concurrently(kind: EngineKind, rounds: u64, retires: bool) 
         let gone = (load.rows.len() - load.rest().await.len()) as u64;
         let sum = |of: fn(&RunReport) -> u64| runs.iter().map(|report| of(report)).sum::<u64>();
         assert_eq!(sum(|report| report.counts.uncertain()), 0);
-        assert!(gone > 0 && gone <= sum(|report| report.counts.rows_ended()), "{gone} rows are gone");
+        assert!(gone > 0 && gone <= sum(|report| report.counts.rows_disposed()), "{gone} rows are gone");
         let by_cascade: u64 = batches.iter().map(|batch| batch.run.counts.rows_deleted()).sum();
         assert!(by_cascade > 0, "the cascade deleted nothing");
         // Without another run.

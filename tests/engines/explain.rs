@@ -11,7 +11,7 @@ use bed::janitor::{Ended, janitor};
 use bed::tables::scan;
 use bed::tables::{random_table, specimens};
 use dynamo::ReadOnly;
-use jobs::explain::{Course, Explanation, explain};
+use jobs::explain::{Action, Explanation, explain};
 use jobs::run::clock::RunClock;
 use jobs::run::report::RunReport;
 use jobs::store::ReadRows;
@@ -69,21 +69,21 @@ async fn explain_all(bed: &Testbed, kind: EngineKind, now: i64, policy: &Policy)
 
 /// The explanations as the counts of a report. Foreign rows are left out: runs count them under the bucket whose prefix
 /// they share.
-fn summarize(explanations: &[Explanation], course: fn(&Explanation) -> Course) -> (Counts, BTreeSet<(String, String)>) {
+fn summarize(explanations: &[Explanation], course: fn(&Explanation) -> Action) -> (Counts, BTreeSet<(String, String)>) {
     let (mut counts, mut deleted) = (Counts::new(), BTreeSet::new());
     for explanation in explanations {
         let Ok(bucket) = explanation.bucket else {
-            assert_eq!(course(explanation), Course::NeverTouched);
+            assert_eq!(course(explanation), Action::NeverTouched);
             continue;
         };
         let (action, reason) = match course(explanation) {
-            Course::Retire(reason) => ("retired", reason.name()),
-            Course::Delete(reason) => {
+            Action::Retire(reason) => ("retired", reason.name()),
+            Action::Delete(reason) => {
                 deleted.insert((explanation.row.key.owner.clone(), explanation.row.key.sort.clone()));
                 ("deleted", reason.name())
             }
-            Course::Keep(reason) => ("kept", reason.name()),
-            Course::NotMet(_) => continue,
+            Action::Keep(reason) => ("kept", reason.name()),
+            Action::NotReached(_) => continue,
             other => panic!("{other:?}"),
         };
         *counts.entry((bucket.name.to_owned(), action, reason.to_owned())).or_default() += 1;
@@ -120,7 +120,7 @@ impl Run {
         }
     }
 
-    fn course(self) -> fn(&Explanation) -> Course {
+    fn course(self) -> fn(&Explanation) -> Action {
         match self {
             Run::Daily => |explanation| explanation.daily,
             Run::Repair => |explanation| explanation.repair,

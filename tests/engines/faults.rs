@@ -167,7 +167,7 @@ fn one_fault_at_each_kind_of_request(retires: bool) -> Figures {
             if ending.faults == 0 {
                 // Batches run concurrently, so the number of requests varies.
                 assert!(complete, "{scene:?} ended as {:?}", ending.outcome);
-            } else if fault.is_passing() {
+            } else if fault.is_transient() {
                 assert!(complete, "{scene:?} ended as {:?}", ending.outcome);
                 assert!(fault == Fault::Slow || ending.retried > 0, "{scene:?}: the report has no retries");
             } else {
@@ -185,7 +185,7 @@ fn one_fault_at_each_kind_of_request(retires: bool) -> Figures {
 /// Faults that pass without a long wait.
 fn quick_faults() -> Vec<Fault> {
     let quick = |fault: &Fault| {
-        fault.is_passing() && !matches!(fault, Fault::Slow | Fault::SilenceBefore | Fault::SilenceAfter)
+        fault.is_transient() && !matches!(fault, Fault::Slow | Fault::SilenceBefore | Fault::SilenceAfter)
     };
     Fault::ALL.into_iter().filter(quick).collect()
 }

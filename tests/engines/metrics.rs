@@ -366,7 +366,7 @@ async fn reports_the_health_and_the_forecast_of_the_cleanup(kind: EngineKind) {
     assert!((days - 551.0 / 200.0).abs() < 0.1, "{days} days");
     assert_eq!((shrinks.forecast.died, shrinks.forecast.deleted), (Some(50), 300));
     let health = &report(&shrinks)["runs"]["daily-cleanup"];
-    assert_eq!((&health["cut_off"], &health["consecutive_incomplete_runs"]), (&json!(true), &json!(2)));
+    assert_eq!((&health["incomplete"], &health["consecutive_incomplete_runs"]), (&json!(true), &json!(2)));
     assert_eq!(health["last_run"]["outcome"], "max-deletes");
     assert_eq!(health["last_run"]["deleted"], 300);
 
@@ -379,7 +379,7 @@ async fn reports_the_health_and_the_forecast_of_the_cleanup(kind: EngineKind) {
     run(json!({"max_deletes": 20}), 3).await.unwrap();
     let grows = measure_at(&bed, json!({}), NOW + 3 * DAY + 12 * HOUR).await;
     assert_eq!(grows.forecast.trend, Trend::Grows, "{:?}", grows.forecast);
-    assert!(kinds(&grows).contains(&"backlog-grows") && kinds(&grows).contains(&"cut-off"));
+    assert!(kinds(&grows).contains(&"backlog-grows") && kinds(&grows).contains(&"incomplete-runs"));
 
     // One run completes the interrupted walk, but has not seen all rows. The next run reads them all.
     assert!(run(json!({}), 4).await.unwrap().outcome.is_complete());
@@ -492,7 +492,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
         (
             "daily-cleanup",
             json!({"consecutive_incomplete_runs": 3, "last_complete_at": NOW, "last_run": run(NOW, "out-of-time")}),
-            vec!["cut-off"],
+            vec!["incomplete-runs"],
             "unknown",
         ),
         // A malformed field does not affect the others.
@@ -509,7 +509,7 @@ async fn finds_what_is_wrong_with_the_runs(kind: EngineKind) {
             json!({"last_complete_at": i64::MIN, "consecutive_incomplete_runs": u64::MAX,
                 "last_run": {"at": i64::MIN, "previous_at": i64::MAX, "deleted": u64::MAX, "outcome": "max-deletes"},
                 "left": {"_oauth_sessions": u64::MAX}, "deleted_in_hour": {"-5": u64::MAX, "0": u64::MAX}}),
-            vec!["overdue", "cut-off", "backlog-grows"],
+            vec!["overdue", "incomplete-runs", "backlog-grows"],
             "grows",
         ),
         ("index-repair", complete(NOW - 8 * DAY), vec!["never-complete"], "unknown"),

@@ -5,8 +5,11 @@ use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::settled;
 use bed::janitor::Janitor;
-use bed::proxy::{Fate, Proxy};
-use serde_json::{Value, json};
+use bed::proxy::{Fate, Proxy, unprocessed};
+use jobs::run::clock::RunClock;
+use jobs::store::StoreError;
+use serde_json::{Map, Value, json};
+use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
 
 bed::on_both_engines!(status_shows_the_runs_the_lease_and_a_pause, doctor_checks_each_permission_and_changes_nothing,);
@@ -52,6 +55,22 @@ async fn status_shows_the_runs_the_lease_and_a_pause(kind: EngineKind) {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.lines().count() < 24, "{text}");
+}
+
+#[tokio::test]
+async fn status_fails_if_the_lease_cannot_be_read() {
+    bed::clock::pause();
+    let bed = Testbed::with(EngineKind::Embedded, &settled(now(), 1, 11)).await;
+    let proxy = Proxy::start(engine(EngineKind::Embedded).endpoint(), |request| match request.operation.as_str() {
+        "BatchGetItem" if request.body.contains("state:lease") => unprocessed(request),
+        _ => Fate::Forward,
+    });
+    let function = bed.through(&proxy).await;
+    let settings = Settings::parse(&function.environment, &Map::new(), Purpose::Metrics).unwrap();
+    let clock = RunClock::start(EpochSeconds::new(now()), None);
+    let table = dynamo::ReadOnly::open(function.client.clone(), &settings, None, clock).await.unwrap();
+    let status = jobs::status::status(&table, &settings, table.clock()).await;
+    assert!(matches!(status, Err(StoreError::KeepsFailing { .. })), "{status:?}");
 }
 
 /// Every row with every attribute.

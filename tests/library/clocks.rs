@@ -95,7 +95,7 @@ impl Scene {
         for which in Which::BOTH {
             let report = which.run(&function, json!({}), now).await.unwrap();
             judged = judged.min(report.now);
-            ended += report.counts.rows_ended() + report.counts.rows_left_to_ttl();
+            ended += report.counts.rows_disposed() + report.counts.rows_left_to_ttl();
             self.figures.add_run(&report);
         }
         let dead = Aftermath::left(endpoint(), &self.bed.table, judged, self.retires).await.dead(judged);

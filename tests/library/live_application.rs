@@ -65,7 +65,7 @@ impl Runs {
         let expired_rows = environment.get("EXPIRED_ROWS").map_or("delete", String::as_str).to_owned();
         let function = Function::new(bed.function.client.clone(), environment);
         Self {
-            function: function.telling(|line| EMITTED.lock().unwrap().push(line.to_owned())),
+            function: function.with_metrics_output(|line| EMITTED.lock().unwrap().push(line.to_owned())),
             janitor: Janitor::on(endpoint(), &bed.prefix).with("EXPIRED_ROWS", &expired_rows),
             figures: Figures::default(),
             output: String::new(),

@@ -88,7 +88,7 @@ async fn attack(name: &str, releases: &[&'static str], retires: bool) {
 
     // First the functions, then `janitor`, which finds nothing left to do.
     let function = Function::new(bed.function.client.clone(), bed.function.environment.clone())
-        .telling(|line| EMITTED.lock().unwrap().push(line.to_owned()));
+        .with_metrics_output(|line| EMITTED.lock().unwrap().push(line.to_owned()));
     // Every row counts as a fault: an older release may have spelled, dated or named it differently.
     let mut figures = Figures { faults: before as u64, ..Figures::default() };
     let mut output = String::new();
@@ -97,7 +97,7 @@ async fn attack(name: &str, releases: &[&'static str], retires: bool) {
         figures.attempts += 1;
         figures.add_run(report);
         output.push_str(&format!("{}\n", report.to_json()));
-        report.counts.rows_ended() + report.counts.rows_left_to_ttl()
+        report.counts.rows_disposed() + report.counts.rows_left_to_ttl()
     };
     let now = EpochSeconds::from(SystemTime::now());
     let cleaned = ran(&mut figures, &function.daily_cleanup(json!({}), now, None).await.unwrap());

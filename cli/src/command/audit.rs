@@ -8,7 +8,7 @@ use shared::settings::Purpose;
 use shared::time::Utc;
 
 use super::stop_on_signals;
-use crate::args::{Auditing, Common};
+use crate::args::{AuditArgs, Common};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::flags::in_flags;
@@ -18,25 +18,25 @@ use crate::target::Target;
 
 /// # Errors
 /// When the table could not be read.
-pub async fn audit(common: &Common, options: &Auditing, console: &mut Console) -> Result<u8, Failure> {
+pub async fn audit(common: &Common, options: &AuditArgs, console: &mut Console) -> Result<u8, Failure> {
     let screen = console.screen;
     // Before the table is read, which may be slow and expensive.
-    let place = options.html.as_deref().map(html::Place::new).transpose()?;
+    let place = options.html.as_deref().map(html::OutputPath::new).transpose()?;
     let target = Target::new(common, Purpose::Metrics).await?;
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
     let sampling = Sampling::at(table.clock().now());
     let work = Box::pin(measure(&table, &target.settings, table.clock(), &sampling));
-    let mut measured = screen.while_watching("audit", target.watch, work).await?;
+    let mut measured = screen.with_progress("audit", target.watch, work).await?;
     if measured.runs.is_empty() {
         measured.findings.extend(recovery_finding(&measured, &table.recovery().await));
     }
     let report = answer(&measured);
-    console.answer(&report, |console| tell(&measured, console))?;
+    console.answer(&report, |console| print_text(&measured, console))?;
     if let Some(place) = place {
         place.save(&html::page(&report))?;
         let said = format!("the page is at {}", place.path.display());
-        if screen.advises() {
+        if screen.shows_hints() {
             console.line(format_args!("\n{said}"))?;
         } else if !screen.quiet {
             // Standard output holds only the JSON document.
@@ -51,7 +51,7 @@ pub async fn audit(common: &Common, options: &Auditing, console: &mut Console) -
     })
 }
 
-fn tell(measured: &Measurement, console: &mut Console) -> io::Result<()> {
+fn print_text(measured: &Measurement, console: &mut Console) -> io::Result<()> {
     let figures = &measured.figures;
     let billing = match figures.billing {
         Billing::OnDemand { .. } => "on demand".to_owned(),
@@ -65,7 +65,7 @@ fn tell(measured: &Measurement, console: &mut Console) -> io::Result<()> {
     console.line("")?;
     let is_counted = measured.ended == Ended::Complete;
     if is_counted {
-        tell_counts(measured, console)?;
+        print_counts(measured, console)?;
     } else {
         console.say("", "Not all rows were counted: there are no numbers of rows.")?;
     }
@@ -112,7 +112,7 @@ fn tell(measured: &Measurement, console: &mut Console) -> io::Result<()> {
 }
 
 /// The table of buckets.
-fn tell_counts(measured: &Measurement, console: &mut Console) -> io::Result<()> {
+fn print_counts(measured: &Measurement, console: &mut Console) -> io::Result<()> {
     let row = |owner: &str, name: &str, counts: &Counts| {
         vec![
             name.to_owned(),

@@ -8,7 +8,7 @@ use jobs::store::{Budget, Usage};
 use serde_json::json;
 
 use super::stop_on_signals;
-use crate::args::Applying;
+use crate::args::ApplyArgs;
 use crate::console::Console;
 use crate::fail::{DONE, Failure, UNFINISHED};
 use crate::screen::{Screen, grouped, reasons};
@@ -21,8 +21,8 @@ struct Pass {
     usage: Usage,
 }
 
-pub(super) async fn backfill(target: &Target, applying: Applying, console: &mut Console) -> Result<u8, Failure> {
-    console.can_ask(applying)?;
+pub(super) async fn backfill(target: &Target, applying: ApplyArgs, console: &mut Console) -> Result<u8, Failure> {
+    console.require_prompt(applying)?;
     let place = target.place(&target.open().await?);
     stop_on_signals(target.watch);
     if !applying.yes {
@@ -55,7 +55,7 @@ async fn pass(target: &Target, dry: bool, screen: Screen) -> Result<Pass, Failur
     }
     let work = Box::pin(backfill::backfill(&table, table.clock().now(), dry));
     let work = pause::stopping(&table, table.clock(), work);
-    let (filled, pause) = screen.while_watching("ttl backfill", target.watch, work).await;
+    let (filled, pause) = screen.with_progress("ttl backfill", target.watch, work).await;
     if let Some(pause) = pause {
         eprintln!("stopped: {pause}");
     }
@@ -89,10 +89,10 @@ fn report(pass: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
         "capacity": {"read_units": usage.read_units, "write_units": usage.write_units},
         "requests": usage.requests,
     });
-    console.answer(&document, |console| tell(pass, place, console))
+    console.answer(&document, |console| print_text(pass, place, console))
 }
 
-fn tell(Pass { dry, filled, usage }: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
+fn print_text(Pass { dry, filled, usage }: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
     let (what, to_set, verb) = if *dry { ("dry run of the ", "to set", "would set") } else { ("", "set", "set") };
     console.head(&format!("{what}backfill of ttl_timestamp on {}", place.head()))?;
     let line = |(name, counts): (&&str, &Counts)| {
@@ -103,7 +103,7 @@ fn tell(Pass { dry, filled, usage }: &Pass, place: &Place, console: &mut Console
     let (set, read) = (grouped(filled.sum(|counts| counts.set)), grouped(filled.sum(|counts| counts.read)));
     console.line(format_args!("\n{verb} {set} of {read} rows read"))?;
     console.used(*usage)?;
-    console.rows_that(&[
+    console.row_counts(&[
         (filled.sum(|counts| counts.lost_race), "changed or were deleted in the meantime, and were left alone"),
         (filled.sum(|counts| counts.skipped), "could not be read or written: run it again"),
     ])?;

@@ -12,25 +12,25 @@ use shared::time::{EpochSeconds, Utc};
 
 use super::explain::from_now;
 use super::stop_on_signals;
-use crate::args::{Common, Pruning};
+use crate::args::{ClientsArgs, Common};
 use crate::console::Console;
 use crate::fail::{DONE, Failure, UNFINISHED};
 use crate::screen::grouped;
 use crate::target::{Place, Target};
 
 /// Maximum number of clients listed as text; `--json` lists all.
-const MOST_LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 
-pub async fn clients(common: &Common, options: &Pruning, console: &mut Console) -> Result<u8, Failure> {
+pub async fn clients(common: &Common, options: &ClientsArgs, console: &mut Console) -> Result<u8, Failure> {
     let screen = console.screen;
-    console.can_ask(options.applying)?;
+    console.require_prompt(options.applying)?;
     let target = Target::new(common, Purpose::Cleanup).await?;
     let table = target.open().await?;
     stop_on_signals(target.watch);
     let now = table.clock().now();
     let mut found = Clients::new(now, options.unused_for);
     let survey = clients::survey(&table, &mut found, Consistency::Eventual);
-    screen.while_watching("clients", target.watch, Box::pin(survey)).await?;
+    screen.with_progress("clients", target.watch, Box::pin(survey)).await?;
     let about = About { place: target.place(&table), now, unused_for: options.unused_for };
     let unused = found.all_unused();
     if !options.applying.apply || unused.is_empty() {
@@ -50,7 +50,7 @@ pub async fn clients(common: &Common, options: &Pruning, console: &mut Console) 
     let counts = found.counts();
     let max_deletes = options.max_deletes.or(target.settings.max_deletes);
     let work = Box::pin(clients::prune(&table, table.clock(), &mut found, max_deletes));
-    let pruned = screen.while_watching("clients", target.watch, work).await?;
+    let pruned = screen.with_progress("clients", target.watch, work).await?;
     about.report_removal(&counts, &pruned, table.usage(), console)
 }
 
@@ -199,7 +199,7 @@ impl About {
         console.table(&["registered", "clients", "unused"], &ages.collect::<Vec<_>>())?;
         console.line("")?;
         let unused = found.all_unused();
-        let shown = unused.iter().take(MOST_LISTED).filter_map(|id| found.unused(*id)).map(|client| {
+        let shown = unused.iter().take(MAX_LISTED).filter_map(|id| found.unused(*id)).map(|client| {
             let age = from_now(client.registered.since(self.now));
             vec![client.id.to_string(), format!("{} ({age})", Utc(client.registered)), client.name.to_owned()]
         });
@@ -207,7 +207,7 @@ impl About {
         if !shown.is_empty() {
             console.table(&["unused client", "registered", "name"], &shown)?;
         }
-        console.more(unused.len(), MOST_LISTED)?;
+        console.more(unused.len(), MAX_LISTED)?;
         let (unused, total) = (grouped(counts.unused), grouped(counts.clients));
         console.line(format_args!("\n{unused} of {total} clients are unused"))
     }

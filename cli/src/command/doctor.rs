@@ -9,7 +9,7 @@ use crate::args::{Common, Doctor};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure};
 use crate::target::Target;
-use crate::typed::Typed;
+use crate::typed::CommandLine;
 
 /// Each check needs the ones before it.
 const FIRST: [&str; 4] = ["region", "credentials", "table", "permissions"];
@@ -22,8 +22,8 @@ pub async fn doctor(common: &Common, options: &Doctor, console: &mut Console) ->
         let row = |one: &Check| vec![one.check.clone(), one.state.to_string(), one.text.clone()];
         console.table(&["check", "state", "found"], &checks.iter().map(row).collect::<Vec<_>>())
     })?;
-    let is_well = checks.iter().all(|check| check.state == State::Ok);
-    Ok(if is_well { DONE } else { FINDINGS })
+    let passed = checks.iter().all(|check| check.state == State::Ok);
+    Ok(if passed { DONE } else { FINDINGS })
 }
 
 async fn checks(common: &Common, mode: Mode) -> Result<Vec<Check>, Failure> {
@@ -57,9 +57,9 @@ async fn checks(common: &Common, mode: Mode) -> Result<Vec<Check>, Failure> {
 /// Adds the failed check, and the checks that need it as not checked.
 fn stopped_at(failed: &str, mut checks: Vec<Check>, problem: &str) -> Vec<Check> {
     // The problem may quote the command line, and with it a token in the wrong place.
-    let typed = Typed::new(std::env::args_os().skip(1));
+    let typed = CommandLine::new(std::env::args_os().skip(1));
     checks.extend(FIRST[checks.len()..].iter().map(|name| match *name {
-        name if name == failed => Check::new(name, State::Failed, typed.unsaid(problem)),
+        name if name == failed => Check::new(name, State::Failed, typed.mask_tokens(problem)),
         name => Check::new(name, State::NotChecked, ""),
     }));
     checks

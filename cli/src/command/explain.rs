@@ -16,7 +16,7 @@ use shared::settings::Purpose;
 use shared::time::{EpochSeconds, Utc};
 
 use super::read_secret;
-use crate::args::{Common, Explaining};
+use crate::args::{Common, ExplainArgs};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::screen::seconds;
@@ -36,7 +36,7 @@ struct Found {
     incomplete: bool,
 }
 
-pub async fn explain(common: &Common, options: &Explaining, console: &mut Console) -> Result<u8, Failure> {
+pub async fn explain(common: &Common, options: &ExplainArgs, console: &mut Console) -> Result<u8, Failure> {
     let wanted = wanted(options)?;
     let target = Target::new(common, Purpose::Explain).await?;
     let table = target.open_to_read().await?;
@@ -72,7 +72,7 @@ pub async fn explain(common: &Common, options: &Explaining, console: &mut Consol
     })
 }
 
-fn wanted(options: &Explaining) -> Result<Wanted, Failure> {
+fn wanted(options: &ExplainArgs) -> Result<Wanted, Failure> {
     const TOKEN: &str = "token, session id, code or client id";
     let row: Vec<&str> = options.row.iter().map(String::as_str).collect();
     match (row.as_slice(), options.token.as_deref()) {

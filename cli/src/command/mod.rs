@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use jobs::run::clock::Watch;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::console::ASKING;
+use crate::console::PROMPTING;
 use crate::fail::Failure;
 use crate::terminal::Terminal;
 
@@ -54,7 +54,7 @@ pub(crate) fn stop_on_signals(watch: &'static Watch) {
     tokio::spawn(async move {
         signals.next().await;
         watch.stop();
-        if !ASKING.load(Ordering::Relaxed) {
+        if !PROMPTING.load(Ordering::Relaxed) {
             eprintln!("\nstopping after what is in flight; once more to stop at once");
         }
         signals.next().await;

@@ -5,13 +5,13 @@ use serde_json::json;
 use shared::mask::Masked;
 use shared::settings::Purpose;
 
-use crate::args::{Common, Pausing};
+use crate::args::{Common, PauseArgs};
 use crate::console::Console;
 use crate::fail::{DONE, Failure};
 use crate::target::Target;
 use crate::typed::is_token;
 
-pub async fn pause(common: &Common, options: &Pausing, console: &mut Console) -> Result<u8, Failure> {
+pub async fn pause(common: &Common, options: &PauseArgs, console: &mut Console) -> Result<u8, Failure> {
     let target = Target::new(common, Purpose::Cleanup).await?;
     let table = target.open().await?;
     let why = options.why.as_deref().map(without_tokens);

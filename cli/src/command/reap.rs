@@ -8,7 +8,7 @@ use shared::time::Utc;
 
 use super::runs::{Which, verb};
 use super::stop_on_signals;
-use crate::args::{Common, Reaping};
+use crate::args::{Common, RunArgs};
 use crate::console::Console;
 use crate::fail::{DONE, Failure, USAGE};
 use crate::screen::{Screen, grouped, seconds, units};
@@ -16,21 +16,21 @@ use crate::target::{Target, now};
 
 /// The first run is delayed by up to this fraction of the interval, so that containers do not all start together.
 const JITTER_DIVISOR: u32 = 10;
-const JITTER_MOST: Duration = Duration::from_mins(5);
+const JITTER_MAX: Duration = Duration::from_mins(5);
 /// Interval of the checks for a stop and for a due run.
-const NAP: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(200);
 
 /// # Errors
 /// When a setting is wrong or the table cannot be opened: every run would fail.
-pub async fn run(common: &Common, options: &Reaping, console: &mut Console) -> Result<u8, Failure> {
+pub async fn run(common: &Common, options: &RunArgs, console: &mut Console) -> Result<u8, Failure> {
     let mode = if options.apply { Mode::Delete } else { Mode::DryRun };
     let screen = console.screen;
     let target = Target::new(common, Which::Cleanup.purpose()).await?;
     let for_repair = target.settings_for(Which::Repair.purpose())?;
     target.open().await?;
     stop_on_signals(target.watch);
-    let jitter = (options.every / JITTER_DIVISOR).min(JITTER_MOST).mul_f64(fastrand::f64());
-    if screen.advises() {
+    let jitter = (options.every / JITTER_DIVISOR).min(JITTER_MAX).mul_f64(fastrand::f64());
+    if screen.shows_hints() {
         let (every, first) = (seconds(options.every.as_secs()), seconds(jitter.as_secs()));
         console.line(format_args!("cleaning every {every}, first in {first}"))?;
         console.out.flush()?;
@@ -47,18 +47,18 @@ pub async fn run(common: &Common, options: &Reaping, console: &mut Console) -> R
                 continue;
             }
             // The interval starts when a run ends, so that a long run is not followed by another at once.
-            let line = health(*which, &target, settings, mode, screen).await?;
+            let line = run_once(*which, &target, settings, mode, screen).await?;
             *at = began.elapsed() + *every;
             console.line(line)?;
             console.out.flush()?;
         }
-        tokio::time::sleep(NAP).await;
+        tokio::time::sleep(POLL).await;
     }
     Ok(DONE)
 }
 
 /// Runs once, and returns the line to print. A temporary failure is printed, and the next run tries again.
-async fn health(
+async fn run_once(
     which: Which,
     target: &Target,
     settings: &Settings,
@@ -84,7 +84,7 @@ async fn health(
             report.outcome.name(),
             grouped(report.counts.rows_read()),
             if mode == Mode::DryRun { format!("would {verb}") } else { format!("{verb}d") },
-            grouped(report.counts.rows_ended()),
+            grouped(report.counts.rows_disposed()),
             grouped(report.counts.rows_skipped()),
             units(report.usage.read_units),
             units(report.usage.write_units),

@@ -11,7 +11,7 @@ use shared::settings::Purpose;
 use shared::time::{EpochSeconds, Utc};
 
 use super::stop_on_signals;
-use crate::args::{Common, Restoring};
+use crate::args::{Common, RestoreArgs};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::screen::{Screen, grouped, reasons};
@@ -26,8 +26,8 @@ struct Pass {
 
 /// # Errors
 /// When the table could not be read or written, or the restore was not confirmed.
-pub async fn restore(mut common: Common, options: &Restoring, console: &mut Console) -> Result<u8, Failure> {
-    console.can_ask(options.applying)?;
+pub async fn restore(mut common: Common, options: &RestoreArgs, console: &mut Console) -> Result<u8, Failure> {
+    console.require_prompt(options.applying)?;
     common.overrides.extend(options.retire_days.map(|days| ("retire_days".to_owned(), days.into())));
     let target = Target::new(&common, Purpose::Explain).await?;
     let place = target.place(&target.open().await?);
@@ -58,7 +58,7 @@ pub async fn restore(mut common: Common, options: &Restoring, console: &mut Cons
 const NEXT_RUN: &str = "The next run ends rows with a reason again: pause the janitor after this (`janitor pause`), or change \
                         EXPIRED_ROWS or the settings that make them dead.";
 
-async fn pass(target: &Target, options: &Restoring, dry: bool, screen: Screen) -> Result<Pass, Failure> {
+async fn pass(target: &Target, options: &RestoreArgs, dry: bool, screen: Screen) -> Result<Pass, Failure> {
     let table = target.open().await?;
     let now = table.clock().now();
     let wanted = Wanted {
@@ -69,7 +69,7 @@ async fn pass(target: &Target, options: &Restoring, dry: bool, screen: Screen) -
         policy: target.settings.policy(),
     };
     let work = Box::pin(restore::restore(&table, &wanted, now, dry));
-    let work = screen.while_rows_are("restored", "restore", target.watch, work);
+    let work = screen.with_progress_of("restored", "restore", target.watch, work);
     let restored = if dry {
         work.await
     } else {
@@ -115,10 +115,10 @@ fn report(pass: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
         "capacity": {"read_units": usage.read_units, "write_units": usage.write_units},
         "requests": usage.requests,
     });
-    console.answer(&document, |console| tell(pass, place, console))
+    console.answer(&document, |console| print_text(pass, place, console))
 }
 
-fn tell(Pass { dry, restored, usage }: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
+fn print_text(Pass { dry, restored, usage }: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
     let (what, done, verb) =
         if *dry { ("dry run of the ", "to restore", "would restore") } else { ("", "restored", "restored") };
     console.head(&format!("{what}restore of retired rows on {}", place.head()))?;
@@ -136,7 +136,7 @@ fn tell(Pass { dry, restored, usage }: &Pass, place: &Place, console: &mut Conso
     console.line(format_args!("\n{verb} {back} of {read} rows read"))?;
     console.used(*usage)?;
     let rewritten = "were written by the application since they were retired, and were left alone";
-    console.rows_that(&[
+    console.row_counts(&[
         (restored.sum(|counts| counts.rewritten), rewritten),
         (restored.sum(|counts| counts.lost_race), "changed or were removed in the meantime, and were left alone"),
         (restored.sum(|counts| counts.skipped), "could not be read or written: run it again"),

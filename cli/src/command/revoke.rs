@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use jobs::revoke::{self, Fate, Found, MOST_HELD, Reach, Remaining, RevokeResult};
+use jobs::revoke::{self, Fate, Found, MAX_HELD, Reach, Remaining, RevokeResult};
 use jobs::run::clock::Watch;
 use jobs::run::pause;
 use jobs::store::{Budget, Consistency, InspectTable, StoreError, Usage};
@@ -16,14 +16,14 @@ use shared::time::EpochSeconds;
 
 use super::explain::from_now;
 use super::{read_secret, stop_on_signals};
-use crate::args::{Applying, Common, Revoking};
+use crate::args::{ApplyArgs, Common, RevokeArgs};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::screen::{counted, grouped};
 use crate::target::{Place, Target};
 
 /// Maximum number of rows listed as text; `--json` lists all.
-const MOST_LISTED: usize = 500;
+const MAX_LISTED: usize = 500;
 
 /// The request, and the table that it applies to.
 struct About {
@@ -36,10 +36,10 @@ struct About {
 }
 
 /// An unfinished revocation is reported by the exit code, not as an error.
-pub async fn revoke(common: &Common, options: &Revoking, console: &mut Console) -> Result<u8, Failure> {
+pub async fn revoke(common: &Common, options: &RevokeArgs, console: &mut Console) -> Result<u8, Failure> {
     let screen = console.screen;
-    let Applying { apply, yes } = options.applying;
-    console.can_ask(options.applying)?;
+    let ApplyArgs { apply, yes } = options.applying;
+    console.require_prompt(options.applying)?;
     let selector = selector(options)?;
     let target = Target::new(common, Purpose::Cleanup).await?;
     let table = target.open().await?;
@@ -57,7 +57,7 @@ pub async fn revoke(common: &Common, options: &Revoking, console: &mut Console) 
         about.announce(apply, console)?;
     }
     let search = Box::pin(revoke::find(&table, &mut selection, reading));
-    let found = screen.while_watching("revoke", target.watch, search).await.map_err(unsearched)?;
+    let found = screen.with_progress("revoke", target.watch, search).await.map_err(unsearched)?;
     if found.rows.is_empty() || !apply || !yes {
         about.report_found(&found, table.usage(), console)?;
         if found.rows.is_empty() {
@@ -72,7 +72,7 @@ pub async fn revoke(common: &Common, options: &Revoking, console: &mut Console) 
     }
     pause::check(&table, table.clock()).await?;
     let deletes = Box::pin(revoke::remove(&table, &mut selection, found));
-    let result = screen.while_watching("revoke", target.watch, deletes).await;
+    let result = screen.with_progress("revoke", target.watch, deletes).await;
     about.report_result(&result, !yes, table.usage(), console)?;
     Ok(if is_done(&result) { DONE } else { UNFINISHED })
 }
@@ -82,7 +82,7 @@ fn is_done(result: &RevokeResult) -> bool {
 }
 
 /// The selector from the command line. Errors never repeat what may be a token.
-fn selector(options: &Revoking) -> Result<Selector, Failure> {
+fn selector(options: &RevokeArgs) -> Result<Selector, Failure> {
     const FROM_INPUT: &str = "--token takes - and nothing else: the token is read from standard input, so that it stays out \
         of the shell's history";
     if !options.typed.is_empty() {
@@ -227,7 +227,7 @@ impl About {
             console.line("")?;
             console.say("found ", &format!("{at_least}{}", document.summary()))?;
             if found.more {
-                let most = grouped(MOST_HELD as u64);
+                let most = grouped(MAX_HELD as u64);
                 let held = format!("at most {most} rows are held at a time: --apply continues until none is left");
                 console.say("note: ", &held)?;
             }
@@ -282,7 +282,7 @@ impl About {
                 row.name.clone(),
             ]
         };
-        let mut rows: Vec<Vec<String>> = listed.iter().take(MOST_LISTED).map(cells).collect();
+        let mut rows: Vec<Vec<String>> = listed.iter().take(MAX_LISTED).map(cells).collect();
         let mut head = vec!["bucket", "created", "expires", "state", "fate", "actor", "name"];
         for column in ["fate", "actor"] {
             let at = head.iter().position(|name| *name == column).unwrap_or_default();
@@ -292,7 +292,7 @@ impl About {
             }
         }
         console.table(&head, &rows)?;
-        console.more(listed.len(), MOST_LISTED)
+        console.more(listed.len(), MAX_LISTED)
     }
 
     fn row(&self, row: &Revoked, fate: &'static str) -> RowShown {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use shared::settings::{ExpiredRows, Mode, Purpose, Settings};
 
 use super::stop_on_signals;
-use crate::args::{Common, Deleting};
+use crate::args::{Common, DeleteArgs};
 use crate::console::Console;
 use crate::fail::{DONE, Failure, UNFINISHED};
 use crate::flags::in_flags;
@@ -63,9 +63,9 @@ impl Which {
 
 /// # Errors
 /// When the run failed, or was not confirmed.
-pub async fn run(which: Which, common: &Common, options: &Deleting, console: &mut Console) -> Result<u8, Failure> {
+pub async fn run(which: Which, common: &Common, options: &DeleteArgs, console: &mut Console) -> Result<u8, Failure> {
     let screen = console.screen;
-    console.can_ask(options.applying)?;
+    console.require_prompt(options.applying)?;
     let target = Target::new(common, which.purpose()).await?;
     let run = |mode| Box::pin(which.run(&target, &target.settings, mode));
     let table = target.open().await?;
@@ -82,7 +82,7 @@ pub async fn run(which: Which, common: &Common, options: &Deleting, console: &mu
         run::check_lease(&table, table.clock()).await?;
     }
     if !options.applying.yes {
-        let dry = screen.while_watching(which.name(), target.watch, run(Mode::DryRun)).await?;
+        let dry = screen.with_progress(which.name(), target.watch, run(Mode::DryRun)).await?;
         let listing = target.watch.progress().listing;
         if screen.json {
             let mut answer = which.answer(&dry);
@@ -92,11 +92,11 @@ pub async fn run(which: Which, common: &Common, options: &Deleting, console: &mu
             console.line(answer)?;
             return Ok(code(&dry));
         }
-        tell(which, &dry, verb, &place, console)?;
+        print_text(which, &dry, verb, &place, console)?;
         if let Some(listing) = listing {
-            tell_list(&listing, dry.now, console)?;
+            print_list(&listing, dry.now, console)?;
         }
-        let may_go_on = dry.counts.rows_ended() > 0 && code(&dry) == DONE && !target.watch.is_stopped();
+        let may_go_on = dry.counts.rows_disposed() > 0 && code(&dry) == DONE && !target.watch.is_stopped();
         if may_go_on && !options.applying.apply {
             console.hint(&format!("Nothing was {verb}d. To {verb} them, run it again with --apply."))?;
         }
@@ -107,8 +107,8 @@ pub async fn run(which: Which, common: &Common, options: &Deleting, console: &mu
         ask(&dry, &target, &place, console).await?;
     }
     let past = format!("{verb}d");
-    let report = screen.while_rows_are(&past, which.name(), target.watch, run(Mode::Delete)).await?;
-    console.answer(&which.answer(&report), |console| tell(which, &report, verb, &place, console))?;
+    let report = screen.with_progress_of(&past, which.name(), target.watch, run(Mode::Delete)).await?;
+    console.answer(&which.answer(&report), |console| print_text(which, &report, verb, &place, console))?;
     Ok(code(&report))
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn verb(settings: &Settings) -> &'static str {
 
 /// Says what will happen, and asks for confirmation.
 async fn ask(dry: &RunReport, target: &Target, place: &Place, console: &mut Console) -> Result<(), Failure> {
-    let (rows, verb) = (grouped(dry.counts.rows_ended()), verb(&target.settings));
+    let (rows, verb) = (grouped(dry.counts.rows_disposed()), verb(&target.settings));
     let Progress { dead_units, write_pace, .. } = target.watch.progress();
     let at = write_pace.map_or_else(String::new, |pace| format!(" at {} per second", units(pace)));
     // The real run reads the rows again while the writes keep to the pace.
@@ -153,7 +153,7 @@ fn code(report: &RunReport) -> u8 {
     }
 }
 
-fn tell(which: Which, report: &RunReport, verb: &str, place: &Place, console: &mut Console) -> io::Result<()> {
+fn print_text(which: Which, report: &RunReport, verb: &str, place: &Place, console: &mut Console) -> io::Result<()> {
     let dry = report.mode == Mode::DryRun;
     let job = match which {
         Which::Cleanup => "the cleanup",
@@ -177,7 +177,7 @@ fn tell(which: Which, report: &RunReport, verb: &str, place: &Place, console: &m
     if counts.rows_unknown() > 0 {
         rows.push(line("unknown", counts.rows_unknown(), 0, "never touched".to_owned()));
     }
-    rows.push(line("all", counts.rows_read(), counts.rows_ended(), String::new()));
+    rows.push(line("all", counts.rows_read(), counts.rows_disposed(), String::new()));
     let (column, done) =
         if dry { (format!("to {verb}"), format!("would {verb}")) } else { (format!("{verb}d"), format!("{verb}d")) };
     console.table(&["bucket", "read", &column, "why"], &rows)?;
@@ -185,13 +185,13 @@ fn tell(which: Which, report: &RunReport, verb: &str, place: &Place, console: &m
         console.say("not reached: ", &not_reached(which, next, counts, place))?;
     }
     let usage = &report.usage;
-    let (ended, read) = (grouped(counts.rows_ended()), grouped(counts.rows_read()));
+    let (ended, read) = (grouped(counts.rows_disposed()), grouped(counts.rows_read()));
     console.line(format_args!("\n{done} {ended} of {read} rows read"))?;
     let estimated = if usage.write_units_estimated { " (in part by the rows' sizes)" } else { "" };
     let (requests, took) = (grouped(usage.requests), took(report.elapsed_ms));
     let (read, write) = (units(usage.read_units), units(usage.write_units));
     console.say("used ", &format!("{read} read and {write} write units{estimated}, {requests} requests, {took}"))?;
-    console.rows_that(&[
+    console.row_counts(&[
         (counts.lost_races(), "changed in between, and were left alone"),
         (counts.rows_skipped(), "could not be read or deleted"),
     ])?;
@@ -202,7 +202,7 @@ fn tell(which: Which, report: &RunReport, verb: &str, place: &Place, console: &m
     report.notes.iter().try_for_each(|note| console.warn("note: ", &in_flags(note)))
 }
 
-fn tell_list(listing: &Listing, now: i64, console: &mut Console) -> io::Result<()> {
+fn print_list(listing: &Listing, now: i64, console: &mut Console) -> io::Result<()> {
     let line = |row: &Listed| {
         let age = row.created_at.map_or_else(String::new, |at| age(at, now));
         vec![row.bucket.to_owned(), age, row.reason.replace('_', " "), row.owner.clone(), row.name.clone()]

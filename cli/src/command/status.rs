@@ -20,12 +20,12 @@ pub async fn status(common: &Common, console: &mut Console) -> Result<u8, Failur
     let table = target.open_to_read().await?;
     stop_on_signals(target.watch);
     let work = Box::pin(status::status(&table, &target.settings, table.clock()));
-    let status = console.screen.while_watching("status", target.watch, work).await?;
-    console.answer(&status, |console| tell(&status, &target.place(&table), console))?;
+    let status = console.screen.with_progress("status", target.watch, work).await?;
+    console.answer(&status, |console| print_text(&status, &target.place(&table), console))?;
     Ok(DONE)
 }
 
-fn tell(status: &Status, place: &Place, console: &mut Console) -> io::Result<()> {
+fn print_text(status: &Status, place: &Place, console: &mut Console) -> io::Result<()> {
     console.head(&place.head())?;
     let pause = status.pause.as_ref().map_or_else(|| "not paused".to_owned(), ToString::to_string);
     let lease = status.lease.as_ref().map_or_else(

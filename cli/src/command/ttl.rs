@@ -12,7 +12,7 @@ use shared::settings::Purpose;
 
 use super::ttl_row::{change, get};
 use super::{backfill, stop_on_signals};
-use crate::args::{Applying, Common, TtlCommand};
+use crate::args::{ApplyArgs, Common, TtlCommand};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure};
 use crate::screen::seconds;
@@ -73,8 +73,8 @@ async fn status(target: &Target, console: &mut Console) -> Result<u8, Failure> {
     Ok(if on { DONE } else { FINDINGS })
 }
 
-async fn enable(target: &Target, applying: Applying, wait: Duration, console: &mut Console) -> Result<u8, Failure> {
-    console.can_ask(applying)?;
+async fn enable(target: &Target, applying: ApplyArgs, wait: Duration, console: &mut Console) -> Result<u8, Failure> {
+    console.require_prompt(applying)?;
     let table = target.open().await?;
     let name = &target.settings.table;
     let setting = table.ttl_setting().await?;
@@ -97,7 +97,7 @@ async fn enable(target: &Target, applying: Applying, wait: Duration, console: &m
             let clock = RunClock::start(table.clock().wall(), Some(wait)).watched_by(Some(target.watch));
             let line = |took: Duration| format!("waiting for DynamoDB to switch TTL on: {}", seconds(took.as_secs()));
             let work = ttl::switch_on(&table, name, &clock, POLL);
-            match console.screen.while_telling(line, work).await.map_err(|error| switch_failed(error, name))? {
+            match console.screen.with_status_line(line, work).await.map_err(|error| switch_failed(error, name))? {
                 Switched::WasOn => ("was-on", format!("TTL is on for {TTL_ATTRIBUTE}")),
                 Switched::NowOn => ("now-on", format!("TTL is now on for {TTL_ATTRIBUTE}")),
                 Switched::BeingEnabled => ("being-enabled", BEING_ENABLED.to_owned()),

@@ -12,7 +12,7 @@ use shared::time::{EpochSeconds, Utc};
 
 use super::explain::{from_now, key};
 use super::stop_on_signals;
-use crate::args::{Applying, RowName};
+use crate::args::{ApplyArgs, RowName};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::target::{Target, now};
@@ -97,10 +97,10 @@ pub(super) async fn change(
     target: &Target,
     name: &RowName,
     to: Option<EpochSeconds>,
-    applying: Applying,
+    applying: ApplyArgs,
     console: &mut Console,
 ) -> Result<u8, Failure> {
-    console.can_ask(applying)?;
+    console.require_prompt(applying)?;
     let table = target.open().await?;
     let Some(row) = read(&table, name).await? else { return report_absence(console) };
     let bucket = may_change(&row, to)?;

@@ -9,10 +9,10 @@ use super::markup::clean;
 const BAR: u32 = 8;
 const GAP: u32 = 3;
 /// A bar of one row is visible, however long the longest bar is.
-const LEAST_PERCENT: f64 = 0.8;
+const MIN_PERCENT: f64 = 0.8;
 /// Decades left of 1 on a log scale, so that one row has a length.
 const BELOW_ONE: f64 = 0.3;
-const MOST_TICKS: u32 = 4;
+const MAX_TICKS: u32 = 4;
 
 /// Linear shows true proportions; log is for counts of which many would be too small to see.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +42,7 @@ impl Scale {
             (Scale::Linear { most }, n) => n as f64 / most as f64,
             (Scale::Log { decades }, n) => ((n as f64).log10() + BELOW_ONE) / (f64::from(decades) + BELOW_ONE),
         };
-        (share * 100.0).clamp(LEAST_PERCENT, 100.0)
+        (share * 100.0).clamp(MIN_PERCENT, 100.0)
     }
 
     fn ticks(self) -> Vec<u64> {
@@ -50,7 +50,7 @@ impl Scale {
             Scale::Linear { most: 1 } => vec![0, 1],
             Scale::Linear { most } => vec![0, most / 2, most],
             Scale::Log { decades } => {
-                let every = decades.div_ceil(MOST_TICKS - 1).max(1) as usize;
+                let every = decades.div_ceil(MAX_TICKS - 1).max(1) as usize;
                 (0..=decades).step_by(every).map(|decade| 10_u64.pow(decade)).collect()
             }
         }

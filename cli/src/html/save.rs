@@ -8,11 +8,11 @@ use crate::fail::Failure;
 
 /// The path of a page, checked before the audit starts.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct OutputPath {
     pub(crate) path: PathBuf,
 }
 
-impl Place {
+impl OutputPath {
     /// # Errors
     /// When its folder does not exist, or the path is not an ordinary file.
     pub fn new(path: &Path) -> Result<Self, Failure> {
@@ -42,10 +42,10 @@ impl Place {
     /// When it cannot be written. The temporary file is then removed, and an existing page is unchanged.
     pub fn save(&self, text: &str) -> Result<(), Failure> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let beside = folder_of(&self.path).join(format!(".{name:.40}.{}.tmp", std::process::id()));
-        write(&beside, text).and_then(|()| fs::rename(&beside, &self.path)).map_err(|error| {
+        let temporary = folder_of(&self.path).join(format!(".{name:.40}.{}.tmp", std::process::id()));
+        write(&temporary, text).and_then(|()| fs::rename(&temporary, &self.path)).map_err(|error| {
             // The first error is reported, even if this fails as well.
-            let _ = fs::remove_file(&beside);
+            let _ = fs::remove_file(&temporary);
             Failure::unfinished(format!("{} cannot be written: {error}", self.path.display()))
         })
     }

@@ -178,7 +178,7 @@ pub struct Done {
 }
 
 impl Done {
-    pub(crate) fn say(&mut self, what: String) {
+    pub(crate) fn add_reason(&mut self, what: String) {
         self.reason = if self.reason.is_empty() { what } else { format!("{}; {what}", self.reason) };
     }
 

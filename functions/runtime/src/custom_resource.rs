@@ -23,8 +23,8 @@ const WITHOUT_DEADLINE: Duration = Duration::from_mins(10);
 
 /// A fifth of the time, within these bounds, is reserved for the answer and its retries.
 const ANSWER_DIVISOR: u32 = 5;
-const ANSWER_LEAST: Duration = Duration::from_secs(1);
-const ANSWER_MOST: Duration = Duration::from_secs(10);
+const ANSWER_MIN: Duration = Duration::from_secs(1);
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Reserved for the invocation's own response, after the answer to CloudFormation.
 const SHUTDOWN: Duration = Duration::from_millis(200);
 
@@ -32,7 +32,7 @@ const SHUTDOWN: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
     #[error("the event has no ResponseURL: it is not from CloudFormation, and no answer is expected")]
-    NoAddress,
+    NoResponseUrl,
     #[error("could not deliver status {status} to CloudFormation: {cause}")]
     NotDelivered { status: Status, cause: String },
 }
@@ -40,7 +40,7 @@ pub enum Unanswered {
 impl InvocationError for Unanswered {
     fn kind(&self) -> &'static str {
         match self {
-            Unanswered::NoAddress => "Event",
+            Unanswered::NoResponseUrl => "Event",
             Unanswered::NotDelivered { .. } => "NotDelivered",
         }
     }
@@ -69,14 +69,14 @@ pub async fn set_up(function: &Function, properties: &Properties, clock: RunCloc
         add_ttl(&mut done, table, switched);
     }
     if !properties.stream && !properties.ttl {
-        done.say(format!("nothing of table {table} was to be changed"));
+        done.add_reason(format!("nothing of table {table} was to be changed"));
     }
     Ok(done)
 }
 
 fn add_stream(done: &mut Done, table: &str, stream: &Stream) {
     let how = if stream.switched_on { "was switched on" } else { "was on already" };
-    done.say(format!("the stream of table {table} ({}) {how}", stream.view));
+    done.add_reason(format!("the stream of table {table} ({}) {how}", stream.view));
     done.add("StreamArn", &stream.arn);
     done.add("StreamViewType", &stream.view);
 }
@@ -87,7 +87,7 @@ fn add_ttl(done: &mut Done, table: &str, switched: Switched) {
         Switched::NowOn => ("ENABLED", "was switched on"),
         Switched::BeingEnabled => ("ENABLING", "is being switched on by DynamoDB, which takes it up to an hour"),
     };
-    done.say(format!("TTL of table {table} on {TTL_ATTRIBUTE} {how}"));
+    done.add_reason(format!("TTL of table {table} on {TTL_ATTRIBUTE} {how}"));
     done.add("TtlAttribute", TTL_ATTRIBUTE);
     done.add("TtlStatus", status);
 }
@@ -100,10 +100,10 @@ pub async fn answer<E: std::fmt::Display>(
 ) -> Result<Value, Unanswered> {
     let budget = clock.budget().unwrap_or(WITHOUT_DEADLINE);
     let Some((url, request)) = Request::parse(event) else {
-        tracing::error!(error.kind = Unanswered::NoAddress.kind(), error.text = %Unanswered::NoAddress, "table setup failed");
-        return Err(Unanswered::NoAddress);
+        tracing::error!(error.kind = Unanswered::NoResponseUrl.kind(), error.text = %Unanswered::NoResponseUrl, "table setup failed");
+        return Err(Unanswered::NoResponseUrl);
     };
-    let for_work = budget.saturating_sub((budget / ANSWER_DIVISOR).clamp(ANSWER_LEAST, ANSWER_MOST));
+    let for_work = budget.saturating_sub((budget / ANSWER_DIVISOR).clamp(ANSWER_MIN, ANSWER_MAX));
     let outcome = match &request.action {
         Ok(Action::SetUp(properties)) => {
             in_time(for_work, work(properties.clone(), RunClock::start(clock.now(), Some(for_work)))).await

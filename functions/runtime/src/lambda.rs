@@ -25,7 +25,7 @@ impl Function {
     }
 
     /// Passes each metrics document to `emit`, as one line.
-    pub fn telling(self, emit: fn(&str)) -> Self {
+    pub fn with_metrics_output(self, emit: fn(&str)) -> Self {
         Self { emit, ..self }
     }
 

@@ -30,7 +30,8 @@ pub async fn serve<E: InvocationError>(
     // An invalid log level prevents the start: missing log lines would be noticed too late.
     level.inspect_err(|error| tracing::error!(error.text = %error, "configuration refused"))?;
     let checked = guard::check(&environment);
-    let function = checked.map(|_| Function::new(dynamo::connect(&environment), environment).telling(print));
+    let function =
+        checked.map(|_| Function::new(dynamo::connect(&environment), environment).with_metrics_output(print));
     match checked {
         Ok(None) => {}
         Ok(Some(notice)) => tracing::warn!("{notice}"),

@@ -9,11 +9,13 @@ use std::pin::pin;
 
 use futures_util::{StreamExt, TryStreamExt};
 
-use crate::store::{Budget, Consistency, PageOf, ReadRows, Result, ScanTable, StoreError, WriteTtl, pages, scan_pages};
-use shared::backfill::{LeaveReason, Plan, plan, plan_by_referrers, plan_by_target, written_with};
+use crate::store::{
+    Budget, Consistency, PageOf, ReadRows, Result, ScanTable, StoreError, WriteTtl, get_one, pages, scan_pages,
+};
+use shared::backfill::{LeaveReason, Plan, plan, plan_by_referrers, plan_by_target, referrer_written_at};
 use shared::bucket::{self, Bucket, REFERRERS_PREFIX};
 use shared::expiry::{self, Policy};
-use shared::integrity::{self, Lookup};
+use shared::integrity;
 use shared::row::{Fields, Raw, Row, RowKey};
 use shared::time::EpochSeconds;
 
@@ -151,10 +153,10 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
             self.count(name, |counts| counts.read += 1);
             match (bucket, plan) {
                 (Some(bucket), Plan::Set(at)) => dated.push(Dated { row, bucket, at }),
-                (Some(bucket), Plan::AskTarget(target)) => pointers.push((row, bucket, target)),
-                (Some(_), Plan::AskReferrers) => providers.push(row),
+                (Some(bucket), Plan::FromTarget(target)) => pointers.push((row, bucket, target)),
+                (Some(_), Plan::FromReferrers) => providers.push(row),
                 (_, Plan::Leave(reason)) => self.leave(name, reason),
-                (None, Plan::Set(_) | Plan::AskTarget(_) | Plan::AskReferrers) => {}
+                (None, Plan::Set(_) | Plan::FromTarget(_) | Plan::FromReferrers) => {}
             }
         }
         self.ask_targets(pointers, &mut dated).await?;
@@ -166,7 +168,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         match plan {
             Some(Plan::Set(at)) => dated.push(Dated { row, bucket, at }),
             Some(Plan::Leave(reason)) => self.leave(bucket.name, reason),
-            None | Some(Plan::AskTarget(_) | Plan::AskReferrers) => self.skip(bucket),
+            None | Some(Plan::FromTarget(_) | Plan::FromReferrers) => self.skip(bucket),
         }
     }
 
@@ -190,7 +192,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         for (actor, rows) in by_actor {
             let written = match self.written(&actor, &rows).await {
                 Ok(written) => written,
-                Err(error) if error.is_passing() => {
+                Err(error) if error.is_transient() => {
                     rows.iter().for_each(|_| self.skip(bucket));
                     continue;
                 }
@@ -211,7 +213,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
         while let Some(rows) = pages.try_next().await? {
             for row in &rows {
                 for (written, name) in written.iter_mut().zip(&names) {
-                    *written = written.iter().copied().chain(written_with(row, name)).min();
+                    *written = written.iter().copied().chain(referrer_written_at(row, name)).min();
                 }
             }
         }
@@ -249,7 +251,7 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
                 let faults = self.consecutive_faults.get() + 1;
                 self.consecutive_faults.set(faults);
                 return match error {
-                    error if !error.is_passing() => Err(error),
+                    error if !error.is_transient() => Err(error),
                     _ if faults >= MAX_CONSECUTIVE_FAULTS => Err(StoreError::KeepsFailing { pieces: faults }),
                     _ => Ok(()),
                 };
@@ -264,11 +266,8 @@ impl<S: ScanTable + ReadRows + WriteTtl + Budget> Backfill<'_, S> {
 /// operator's TTL is compared with it.
 pub async fn own_end<S: ReadRows>(store: &S, row: &Row, bucket: &Bucket) -> Result<Option<EpochSeconds>> {
     let Some(target) = integrity::target_key(row, bucket) else { return Ok(end_by_fields(row, bucket)) };
-    match store.get_consistent(&[target]).await?.pop() {
-        Some(Lookup::Found(target)) => Ok(target.known_bucket().and_then(|of| end_by_fields(&target, of))),
-        Some(Lookup::Absent) => Ok(None),
-        None | Some(Lookup::Unread) => Err(StoreError::KeepsFailing { pieces: 1 }),
-    }
+    let target = get_one(store, target).await?;
+    Ok(target.and_then(|target| end_by_fields(&target, target.known_bucket()?)))
 }
 
 /// An earlier TTL would remove a live row, or a consumed refresh token that is still a tripwire.

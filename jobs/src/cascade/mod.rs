@@ -152,7 +152,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         let seen = self.get_consistent(removals, counts, &mut report.records).await?;
         let referenced = self.find_referrers(removals, &seen).await?;
         unfinished.fill(false);
-        let (mut doomed, mut kept) = (BTreeMap::new(), BTreeMap::new());
+        let (mut condemned_rows, mut kept) = (BTreeMap::new(), BTreeMap::new());
         for (removal, unfinished) in removals.iter().zip(&mut *unfinished) {
             let target = seen.get(&removal.token).unwrap_or(&Lookup::Unread);
             for (key, bucket) in keys_of(removal) {
@@ -165,7 +165,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
                             counts.skipped(bucket);
                         }
                         Judged::Dead(condemned) => {
-                            doomed.entry(key).or_insert(condemned);
+                            condemned_rows.entry(key).or_insert(condemned);
                         }
                         // An index row that points elsewhere may point at another removed token of the batch.
                         Judged::Kept(_, reason) => {
@@ -179,13 +179,13 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
             }
         }
         for (key, (bucket, reason)) in kept {
-            let stays = reason != KeepReason::Elsewhere || !doomed.contains_key(&key);
+            let stays = reason != KeepReason::Elsewhere || !condemned_rows.contains_key(&key);
             if stays {
-                doomed.remove(&key);
+                condemned_rows.remove(&key);
                 counts.kept(bucket, reason);
             }
         }
-        self.delete(doomed, removals, unfinished, counts).await
+        self.delete(condemned_rows, removals, unfinished, counts).await
     }
 
     /// Reads index rows and provider rows first, and then, if there are any, the token that they depended on.
@@ -236,7 +236,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
                 let rows: Vec<Row> = rows.into_values().cloned().collect();
                 match self.context.referrers(actor, &rows, &HashSet::new()).await {
                     Ok(referrers) => Ok(rows.into_iter().map(|row| row.key).zip(referrers).collect()),
-                    Err(error) if error.is_passing() => Ok(Vec::new()),
+                    Err(error) if error.is_transient() => Ok(Vec::new()),
                     Err(error) => Err(error),
                 }
             })
@@ -266,13 +266,13 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
     /// Deletes all rows of a piece at once: the token is already gone, so the order does not matter.
     async fn delete(
         &self,
-        doomed: BTreeMap<RowKey, Condemned>,
+        condemned_rows: BTreeMap<RowKey, Condemned>,
         removals: &[RemovedToken],
         unfinished: &mut [bool],
         counts: &mut Tally,
     ) -> Result<(), Stop> {
-        let keys: Vec<RowKey> = doomed.keys().cloned().collect();
-        let (outcomes, stop) = self.context.try_delete(doomed.into_values().collect(), counts).await;
+        let keys: Vec<RowKey> = condemned_rows.keys().cloned().collect();
+        let (outcomes, stop) = self.context.try_delete(condemned_rows.into_values().collect(), counts).await;
         let left: HashSet<RowKey> = keys
             .into_iter()
             .zip(outcomes)

@@ -25,7 +25,7 @@ impl std::fmt::Debug for Cursor {
 
 impl Cursor {
     /// The cursor as it may leave the process: shortened, but still beyond the place where this run started.
-    pub(super) fn blurred(mut self, began: Option<&Cursor>) -> Cursor {
+    pub(super) fn shortened(mut self, began: Option<&Cursor>) -> Cursor {
         let floor = began.filter(|began| began.step == self.step).map_or("", |began| began.name.as_str());
         let head = |shown: usize| self.name.char_indices().nth(shown).map_or(self.name.len(), |(end, _)| end);
         // Names with a common prefix, which no library writes, would prevent progress, so some more characters are
@@ -60,23 +60,23 @@ mod tests {
     #[test]
     fn shows_no_more_than_a_few_characters_of_a_token() {
         let token = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
-        assert_eq!(at(1, token).blurred(None), at(1, "aw_Zk3vT"));
-        assert_eq!(at(1, token).blurred(Some(&at(0, "zzzzzzzzz"))), at(1, "aw_Zk3vT"));
+        assert_eq!(at(1, token).shortened(None), at(1, "aw_Zk3vT"));
+        assert_eq!(at(1, token).shortened(Some(&at(0, "zzzzzzzzz"))), at(1, "aw_Zk3vT"));
     }
 
     #[test]
     fn makes_progress_where_all_names_have_one_prefix() {
         let began = at(1, "aaaaaaaa");
-        assert_eq!(at(1, "aaaaaaaabc").blurred(Some(&began)), at(1, "aaaaaaaab"));
-        assert_eq!(at(1, "aaaaaaaa").blurred(Some(&began)), began);
+        assert_eq!(at(1, "aaaaaaaabc").shortened(Some(&began)), at(1, "aaaaaaaab"));
+        assert_eq!(at(1, "aaaaaaaa").shortened(Some(&began)), began);
     }
 
     #[test]
     fn does_not_grow_into_a_token_run_by_run() {
         let token = "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B";
-        let mut cursor = at(1, token).blurred(None);
+        let mut cursor = at(1, token).shortened(None);
         for _ in 0..50 {
-            cursor = at(1, token).blurred(Some(&cursor));
+            cursor = at(1, token).shortened(Some(&cursor));
         }
         assert_eq!(cursor, at(1, "aw_Zk3vT9q0p"));
     }
@@ -92,7 +92,7 @@ mod tests {
         for _ in 0..fuzz.rounds {
             let Ok(value) = serde_json::from_str(&corpus.next_text()) else { continue };
             let Some(cursor) = Cursor::from_json(&value) else { continue };
-            let stored = cursor.clone().blurred(None);
+            let stored = cursor.clone().shortened(None);
             assert!(stored.name.chars().count() <= 12 && cursor.name.starts_with(&stored.name), "{value}");
             assert_eq!(Cursor::from_json(&stored.to_json()), Some(stored), "{value}");
             cursors += 1;

@@ -102,7 +102,7 @@ impl<S: ReadRows + DeleteRows + RetireRows + Budget> WalkRows<S> for Cleanup {
         let source = SystemRows::new(context, segment, from.clone());
         let (counts, stopped) =
             walk(context, source, async |units, counts: &mut Tally| work(context, units, counts).await).await;
-        let stopped = stopped.map(|(at, why)| (at.blurred(from.as_ref()).to_json(), why));
+        let stopped = stopped.map(|(at, why)| (at.shortened(from.as_ref()).to_json(), why));
         Walked { counts, stopped, findings: (), notes: Vec::new() }
     }
 }

@@ -12,7 +12,7 @@ use shared::row::{Row, RowKey};
 use shared::segment::Segment;
 
 /// Maximum number of rows that a piece examines, even if none needs work, so that the deadline is checked.
-const MOST_EXAMINED: usize = 2_000;
+const MAX_EXAMINED: usize = 2_000;
 
 /// A unit of work.
 pub(super) enum Unit {
@@ -56,7 +56,7 @@ impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
         self.name.is_empty() && STEPS.get(self.step).is_some_and(|step| is_of_refresh_tokens(step.of))
     }
 
-    /// Returns as many units as one lookup takes, or fewer after [`MOST_EXAMINED`] rows.
+    /// Returns as many units as one lookup takes, or fewer after [`MAX_EXAMINED`] rows.
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
         let (mut counts, mut units) = (Tally::default(), Vec::new());
         let (most_units, mut examined) = (self.context.store.lookup_batch(), 0);
@@ -76,7 +76,7 @@ impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
                 counts.read(bucket);
                 self.examine(row, bucket, &mut counts, &mut units);
             }
-            if units.len() >= most_units || examined >= MOST_EXAMINED {
+            if units.len() >= most_units || examined >= MAX_EXAMINED {
                 return Ok(Some((counts, units)));
             }
         }

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use futures_util::TryStreamExt;
 
-use super::Tie;
+use super::Relation;
 use crate::repair;
 use crate::store::{Consistency, PageOf, ReadRows, Result, StoreError, pages};
 use shared::bucket::{self, Bucket, REFERRERS_PREFIX, Rule};
@@ -40,7 +40,7 @@ pub(super) struct Around {
     /// The index rows of both generations for a token, a code or a client.
     pub index_rows: Vec<IndexRow>,
     /// Target of an index row; provider row that a token names; access token that a refresh token was issued with.
-    pub targets: Vec<(Tie, RowKey, Lookup)>,
+    pub targets: Vec<(Relation, RowKey, Lookup)>,
     /// The tokens that name a provider row.
     pub referrers: Vec<Referrer>,
     /// The repair's record of unreachable rows of unknown age.
@@ -58,9 +58,9 @@ impl Around {
         let mut around = Self::default();
         let can_refer = bucket::can_refer(bucket);
         for (tie, key) in [
-            (Tie::Target, integrity::target_key(row, bucket)),
-            (Tie::Provider, integrity::provider_key(row).filter(|_| can_refer)),
-            (Tie::AccessToken, integrity::access_token_of(row).filter(|_| can_refer)),
+            (Relation::Target, integrity::target_key(row, bucket)),
+            (Relation::Provider, integrity::provider_key(row).filter(|_| can_refer)),
+            (Relation::AccessToken, integrity::access_token_of(row).filter(|_| can_refer)),
         ] {
             if let Some(key) = key {
                 let found = get(store, key.clone()).await?;
@@ -84,7 +84,7 @@ impl Around {
 
     /// The target of an index row.
     pub(super) fn target(&self) -> &Lookup {
-        let target = self.targets.iter().find(|(tie, ..)| *tie == Tie::Target);
+        let target = self.targets.iter().find(|(tie, ..)| *tie == Relation::Target);
         target.map_or(&Lookup::Unread, |(_, _, found)| found)
     }
 }

@@ -11,21 +11,21 @@ use shared::time::EpochSeconds;
 
 /// What a job does with a row when it runs now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
+pub enum Action {
     Delete(DeleteReason),
     Retire(DeleteReason),
     Keep(KeepReason),
     /// The row is kept, because the job does not reach it.
-    NotMet(NotMet),
+    NotReached(NotReached),
     /// Not a row of a known bucket.
     NeverTouched,
     /// A row that decides about it could not be read: the job skips it.
-    CouldNotTell,
+    Skip,
 }
 
 /// Why a job does not reach a row. Ordered: of two index rows the greater reason counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NotMet {
+pub enum NotReached {
     /// No index row leads to the token.
     NoIndexRow,
     /// Its index row is left to the table's TTL.
@@ -61,24 +61,24 @@ impl Decider<'_> {
     }
 
     /// What a job that reaches the row does with it.
-    fn course(&self, row: &Row, verdict: Option<Verdict>) -> Course {
+    fn course(&self, row: &Row, verdict: Option<Verdict>) -> Action {
         match verdict {
-            None => Course::CouldNotTell,
-            Some(Verdict::Keep(reason)) => Course::Keep(reason),
+            None => Action::Skip,
+            Some(Verdict::Keep(reason)) => Action::Keep(reason),
             Some(Verdict::Delete(_)) if disposal::is_left_to_ttl(row, self.now, self.policy) => {
-                Course::Keep(KeepReason::LeftToTtl)
+                Action::Keep(KeepReason::LeftToTtl)
             }
-            Some(Verdict::Delete(reason)) if self.policy.retire.is_some() => Course::Retire(reason),
-            Some(Verdict::Delete(reason)) => Course::Delete(reason),
+            Some(Verdict::Delete(reason)) if self.policy.retire.is_some() => Action::Retire(reason),
+            Some(Verdict::Delete(reason)) => Action::Delete(reason),
         }
     }
 
     /// The cleanup pages the system actors' rows, and reaches an actor's rows only through the index.
-    pub(super) fn cleanup(&self, row: &Row, bucket: &Bucket) -> Course {
+    pub(super) fn cleanup(&self, row: &Row, bucket: &Bucket) -> Action {
         match (bucket.owner, bucket.rule) {
-            (Owner::Legacy, _) => Course::NotMet(NotMet::LeftToRepair),
+            (Owner::Legacy, _) => Action::NotReached(NotReached::LeftToRepair),
             (_, Rule::Pointer { .. }) => match integrity::ask(row, bucket, self.now, self.policy) {
-                Question::Settled(reason) => Course::Keep(reason),
+                Question::Settled(reason) => Action::Keep(reason),
                 Question::LookAt(_) => self.course(row, self.verdict(row, bucket)),
             },
             // A provider row is deleted with a dead token that names it, unless a live one names it too.
@@ -88,7 +88,11 @@ impl Decider<'_> {
                         && matches!(self.verdict(&referrer.row, referrer.bucket), Some(Verdict::Delete(_)))
                         && self.not_reached(&referrer.row.key, &referrer.index_rows).is_none()
                 });
-                if reached { self.course(row, self.judge_provider(row)) } else { Course::NotMet(NotMet::NoDeadToken) }
+                if reached {
+                    self.course(row, self.judge_provider(row))
+                } else {
+                    Action::NotReached(NotReached::NoDeadToken)
+                }
             }
             (Owner::Actor, _) => match self.not_reached(&row.key, &self.around.index_rows) {
                 None => self.course(row, self.verdict(row, bucket)),
@@ -105,8 +109,8 @@ impl Decider<'_> {
     }
 
     /// `None` when an index row leads the cleanup to the token.
-    fn not_reached(&self, token: &RowKey, index_rows: &[IndexRow]) -> Option<Course> {
-        let mut why = NotMet::NoIndexRow;
+    fn not_reached(&self, token: &RowKey, index_rows: &[IndexRow]) -> Option<Action> {
+        let mut why = NotReached::NoIndexRow;
         for IndexRow { bucket, found, .. } in index_rows {
             let Lookup::Found(row) = found else { continue };
             if integrity::reaches(row, bucket, token, self.now, self.policy) {
@@ -114,20 +118,20 @@ impl Decider<'_> {
             }
             let leads_here = integrity::target_key(row, bucket).as_ref() == Some(token);
             match integrity::ask(row, bucket, self.now, self.policy) {
-                Question::Settled(KeepReason::NotDue) if leads_here => why = why.max(NotMet::IndexNotDue),
-                Question::Settled(KeepReason::LeftToTtl) if leads_here => why = why.max(NotMet::IndexLeftToTtl),
+                Question::Settled(KeepReason::NotDue) if leads_here => why = why.max(NotReached::IndexNotDue),
+                Question::Settled(KeepReason::LeftToTtl) if leads_here => why = why.max(NotReached::IndexLeftToTtl),
                 Question::LookAt(_) | Question::Settled(_) => {}
             }
         }
         let is_unread = index_rows.iter().any(|index| index.found == Lookup::Unread);
-        Some(if is_unread { Course::CouldNotTell } else { Course::NotMet(why) })
+        Some(if is_unread { Action::Skip } else { Action::NotReached(why) })
     }
 
     /// The repair reads the whole table.
-    pub(super) fn repair(&self, row: &Row, bucket: &Bucket) -> Course {
+    pub(super) fn repair(&self, row: &Row, bucket: &Bucket) -> Action {
         match integrity::repair_part(bucket) {
             RepairPart::Index => match integrity::ask_anyway(row, bucket, self.now, self.policy) {
-                Question::Settled(reason) => Course::Keep(reason),
+                Question::Settled(reason) => Action::Keep(reason),
                 Question::LookAt(_) => {
                     self.course(row, integrity::repair_index(row, bucket, self.around.target(), self.now, self.policy))
                 }
@@ -135,7 +139,7 @@ impl Decider<'_> {
             RepairPart::Alone => self.course(row, self.verdict(row, bucket)),
             RepairPart::Token => self.course(row, self.repair_token(row, bucket, &self.around.index_rows)),
             RepairPart::Provider => self.course(row, self.repair_provider(row)),
-            RepairPart::LeftToCleanup => Course::Keep(KeepReason::LeftToDaily),
+            RepairPart::LeftToCleanup => Action::Keep(KeepReason::LeftToDaily),
         }
     }
 

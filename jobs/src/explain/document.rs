@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use super::{Course, Explanation, Tie, words};
+use super::{Action, Explanation, Relation, words};
 use crate::{cleanup, repair};
 use shared::bucket::{BUCKETS, Owner};
 use shared::expiry::{self, Verdict};
@@ -67,7 +67,7 @@ pub struct Document {
     pub points_at: Vec<RelationShown>,
     pub pointed_at_by: Vec<RelationShown>,
     /// What each function does with the row, by its name.
-    pub functions: BTreeMap<&'static str, CourseShown>,
+    pub functions: BTreeMap<&'static str, ActionShown>,
 }
 
 /// Owner, bucket and name. If the bucket is absent or does not match the key, the name is the whole range key.
@@ -120,13 +120,13 @@ pub struct VerdictShown {
 pub struct RelationShown {
     #[serde(flatten)]
     pub place: Place,
-    pub tie: Tie,
+    pub tie: Relation,
     pub found: &'static str,
     pub verdict: Option<VerdictShown>,
 }
 
 #[derive(Serialize)]
-pub struct CourseShown {
+pub struct ActionShown {
     pub does: &'static str,
     pub reason: Option<&'static str>,
     pub because: &'static str,
@@ -150,9 +150,9 @@ impl Document {
         };
         let around = &explained.around;
         let relation = |tie, key: &RowKey, found: &Lookup| RelationShown::new(tie, key, found, explained, shown);
-        let index_rows = around.index_rows.iter().map(|index| relation(Tie::IndexRow, &index.key, &index.found));
+        let index_rows = around.index_rows.iter().map(|index| relation(Relation::IndexRow, &index.key, &index.found));
         let referrers = around.referrers.iter().map(|token| &token.row);
-        let referrers = referrers.map(|row| relation(Tie::Referrer, &row.key, &Lookup::Found(row.clone())));
+        let referrers = referrers.map(|row| relation(Relation::Referrer, &row.key, &Lookup::Found(row.clone())));
         Self {
             place: Place::new(&row.key, row.bucket.text(), shown),
             owner_kind: words::owner_kind(&row.key.owner),
@@ -178,7 +178,7 @@ impl Document {
             points_at: around.targets.iter().map(|(tie, key, found)| relation(*tie, key, found)).collect(),
             pointed_at_by: index_rows.chain(referrers).collect(),
             functions: [(cleanup::NAME, explained.daily), (repair::NAME, explained.repair)]
-                .map(|(name, course)| (name, CourseShown::new(course)))
+                .map(|(name, course)| (name, ActionShown::new(course)))
                 .into(),
         }
     }
@@ -234,22 +234,22 @@ impl VerdictShown {
     }
 }
 
-impl CourseShown {
-    fn new(course: Course) -> Self {
+impl ActionShown {
+    fn new(course: Action) -> Self {
         let (does, reason) = match course {
-            Course::Delete(reason) => ("deletes", Some(reason.name())),
-            Course::Retire(reason) => ("retires", Some(reason.name())),
-            Course::Keep(reason) => ("keeps", Some(reason.name())),
-            Course::NotMet(_) => ("does-not-reach", None),
-            Course::NeverTouched => ("never-touches", None),
-            Course::CouldNotTell => ("skips", None),
+            Action::Delete(reason) => ("deletes", Some(reason.name())),
+            Action::Retire(reason) => ("retires", Some(reason.name())),
+            Action::Keep(reason) => ("keeps", Some(reason.name())),
+            Action::NotReached(_) => ("does-not-reach", None),
+            Action::NeverTouched => ("never-touches", None),
+            Action::Skip => ("skips", None),
         };
         Self { does, reason, because: words::course(course) }
     }
 }
 
 impl RelationShown {
-    fn new(tie: Tie, key: &RowKey, found: &Lookup, explained: &Explanation, shown: Shown) -> Self {
+    fn new(tie: Relation, key: &RowKey, found: &Lookup, explained: &Explanation, shown: Shown) -> Self {
         let (bucket, found, known) = match found {
             Lookup::Found(row) => match row.known_bucket() {
                 None => (row.bucket.text(), "another bucket's row", None),
@@ -259,7 +259,7 @@ impl RelationShown {
             Lookup::Unread => (bucket_of(key), "could not be read", None),
         };
         // Other rows decide about an index row and a provider row.
-        let judged = known.filter(|_| !matches!(tie, Tie::IndexRow | Tie::Provider));
+        let judged = known.filter(|_| !matches!(tie, Relation::IndexRow | Relation::Provider));
         let judge = |(row, bucket)| expiry::judge(row, bucket, explained.now, &explained.policy);
         let verdict = judged.map(judge).map(VerdictShown::new);
         Self { place: Place::new(key, bucket, shown), tie, found, verdict }

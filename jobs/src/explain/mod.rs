@@ -13,7 +13,7 @@ mod document;
 mod find;
 mod words;
 
-pub use course::{Course, NotMet};
+pub use course::{Action, NotReached};
 pub use document::{Document, FieldShown, Moment, RelationShown, Shown, VerdictShown};
 pub use find::{Candidates, Shape, find};
 
@@ -30,7 +30,7 @@ use shared::time::EpochSeconds;
 /// How two rows are related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, strum::Display, strum::IntoStaticStr)]
 #[serde(into = "&'static str")]
-pub enum Tie {
+pub enum Relation {
     /// An index row that leads, or would lead, to the row.
     #[strum(serialize = "index row")]
     IndexRow,
@@ -61,8 +61,8 @@ pub struct Explanation {
     pub verdict: Option<Verdict>,
     /// When the row dies, unless it changes; for an index row, when its target dies.
     pub dead_from: Option<EpochSeconds>,
-    pub daily: Course,
-    pub repair: Course,
+    pub daily: Action,
+    pub repair: Action,
     around: Around,
 }
 
@@ -75,7 +75,7 @@ pub async fn explain<S: ReadRows>(store: &S, row: Row, now: EpochSeconds, policy
     };
     let decider = Decider { around: &around, now, policy };
     let (verdict, dead_from, daily, repair) = match bucket {
-        Err(_) => (None, None, Course::NeverTouched, Course::NeverTouched),
+        Err(_) => (None, None, Action::NeverTouched, Action::NeverTouched),
         Ok(bucket) => (
             decider.verdict(&row, bucket),
             dead_from(&row, bucket, &around, policy),

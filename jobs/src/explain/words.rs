@@ -1,6 +1,6 @@
 //! The sentences: the purpose of a bucket, its rule, and the reason of a verdict.
 
-use super::{Course, NotMet};
+use super::{Action, NotReached};
 use shared::bucket::{self, BUCKETS, Bucket, CLOCK_SLACK_SECONDS, Generation, JANITOR_OWNER, OAUTH_OWNER, Owner, Rule};
 use shared::expiry::{DeleteReason, KeepReason, Policy, Verdict};
 use shared::row::Row;
@@ -148,25 +148,25 @@ fn delete(reason: DeleteReason) -> &'static str {
     }
 }
 
-pub(super) fn course(course: Course) -> &'static str {
+pub(super) fn course(course: Action) -> &'static str {
     match course {
-        Course::Delete(reason) | Course::Retire(reason) => delete(reason),
-        Course::Keep(reason) => keep(reason),
-        Course::NeverTouched => "its bucket is not one that this project cleans",
-        Course::CouldNotTell => "a row that decides over it could not be read, so it is skipped",
-        Course::NotMet(NotMet::NoIndexRow) => {
+        Action::Delete(reason) | Action::Retire(reason) => delete(reason),
+        Action::Keep(reason) => keep(reason),
+        Action::NeverTouched => "its bucket is not one that this project cleans",
+        Action::Skip => "a row that decides over it could not be read, so it is skipped",
+        Action::NotReached(NotReached::NoIndexRow) => {
             "it reaches an actor's rows through the index, and no index row points at this one"
         }
-        Course::NotMet(NotMet::IndexNotDue) => {
+        Action::NotReached(NotReached::IndexNotDue) => {
             "it reaches an actor's rows through the index, and the index row is not due"
         }
-        Course::NotMet(NotMet::IndexLeftToTtl) => {
+        Action::NotReached(NotReached::IndexLeftToTtl) => {
             "it reaches an actor's rows through the index, and the index row is left to the table's TTL"
         }
-        Course::NotMet(NotMet::NoDeadToken) => {
+        Action::NotReached(NotReached::NoDeadToken) => {
             "it reaches a provider row through a dead code or token that names it, and it can reach none"
         }
-        Course::NotMet(NotMet::LeftToRepair) => "the index repair handles rows of ActingWeb 3.2.1",
+        Action::NotReached(NotReached::LeftToRepair) => "the index repair handles rows of ActingWeb 3.2.1",
     }
 }
 

@@ -88,7 +88,7 @@ fn runs(measured: &Measurement) -> Value {
             "first_run_at": state.first_run_at,
             "last_complete_at": state.last_complete_at,
             "last_complete_age_seconds": state.last_complete_at.and_then(|at| age(at, measured.now)),
-            "cut_off": state.consecutive_incomplete_runs > 0,
+            "incomplete": state.consecutive_incomplete_runs > 0,
             "consecutive_incomplete_runs": state.consecutive_incomplete_runs,
             "last_run": state.last_run.as_ref().map(last_run),
         })
@@ -120,7 +120,7 @@ impl Measurement {
     /// Whether the cleanup or the repair has not completed for too long (since its first known run, if none completed),
     /// or the cascade reads the wrong stream. A job that has never run is not overdue: it failed, or is not scheduled.
     pub fn is_overdue(&self) -> bool {
-        self.cascade_is_deaf()
+        self.cascade_stream_is_stale()
             || self.runs.iter().any(|(name, state)| {
                 let since = state.last_complete_at.or(state.first_run_at);
                 let most = overdue_after(state, period(name));
@@ -129,7 +129,7 @@ impl Measurement {
     }
 
     /// Whether the cascade reads a stream that is no longer the table's: somebody turned the stream off and on again.
-    pub(super) fn cascade_is_deaf(&self) -> bool {
+    pub(super) fn cascade_stream_is_stale(&self) -> bool {
         self.cascade_stream.is_some() && self.cascade_stream != self.figures.stream
     }
 

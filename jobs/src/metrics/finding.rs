@@ -89,7 +89,7 @@ pub(crate) const RECOVERY_OFF: &str = "point-in-time recovery is off: turn it on
 /// DynamoDB removes a row within a few days of its TTL; a longer lag means that TTL does not work.
 const LAG_TOO_LONG: u64 = 4 * 86_400;
 /// Consecutive incomplete runs after which the work is assumed not to fit.
-const CUT_OFF_TOO_OFTEN: u64 = 3;
+const TOO_MANY_INCOMPLETE_RUNS: u64 = 3;
 
 /// Fewer unused clients are not reported.
 const MANY_UNUSED_CLIENTS: u64 = 1_000;
@@ -144,7 +144,7 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
             ),
         );
     }
-    if measured.cascade_is_deaf() {
+    if measured.cascade_stream_is_stale() {
         add(
             "cascade-deaf",
             "the cascade listens to a stream that is no longer the table's: deploy with a changed LogLevel".to_owned(),
@@ -172,11 +172,11 @@ fn runs(measured: &Measurement, name: &str, add: &mut impl FnMut(&'static str, S
         }
         Some(Some(_)) => {}
     }
-    if state.consecutive_incomplete_runs >= CUT_OFF_TOO_OFTEN {
+    if state.consecutive_incomplete_runs >= TOO_MANY_INCOMPLETE_RUNS {
         add(
-            "cut-off",
+            "incomplete-runs",
             format!(
-                "{name} was cut off {} times in a row: give it more time or a higher MAX_WRITE_UNITS_PER_SECOND or \
+                "{name} was incomplete {} times in a row: give it more time or a higher MAX_WRITE_UNITS_PER_SECOND or \
                  MAX_DELETES",
                 state.consecutive_incomplete_runs
             ),

@@ -64,7 +64,7 @@ pub const NAME: &str = "metrics-emitter";
 pub const WATCHED: [&str; 2] = [cleanup::NAME, repair::NAME];
 
 /// Maximum number of clients that an audit holds in memory, at about 50 bytes each; `janitor clients` counts more.
-const MOST_CLIENTS: usize = 500_000;
+const MAX_CLIENTS: usize = 500_000;
 
 /// Seconds between two scheduled runs of a watched function.
 pub(crate) fn period(name: &str) -> i64 {
@@ -372,7 +372,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         if let Some(known) = clients.as_mut() {
             rows.iter().for_each(|row| known.add(row));
         }
-        clients.take_if(|known| known.len() > MOST_CLIENTS);
+        clients.take_if(|known| known.len() > MAX_CLIENTS);
     }
 
     /// Requests a page, if the deadline and the budget allow it.

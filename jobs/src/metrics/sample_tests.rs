@@ -139,7 +139,7 @@ impl Budget for Memory {
 
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn usage(&self) -> Usage {
-        let read_units = self.bytes.get() as f64 / f64::from(Consistency::Eventual.bytes_a_unit());
+        let read_units = self.bytes.get() as f64 / f64::from(Consistency::Eventual.bytes_per_unit());
         Usage { requests: self.requests.get(), read_units, ..Usage::default() }
     }
 

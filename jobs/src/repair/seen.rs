@@ -21,7 +21,7 @@ const NAME: &str = "index-repair-seen-";
 const SHARDS: usize = 64;
 /// As many as fit into a state row of 300 KB; all shards together need less than 50 MB of memory. A later run records
 /// other rows, when the first ones are deleted.
-const MOST_IN_SHARD: usize = 16_000;
+const MAX_IN_SHARD: usize = 16_000;
 /// Hexadecimal digits of a hash.
 const DIGITS: usize = 16;
 /// Attempts to write a shard that other segments write at the same time.
@@ -69,7 +69,7 @@ impl Seen {
         let hash = hash(key);
         let first = self.before.get(&hash).copied().unwrap_or(self.now.get());
         let met = &mut self.met.borrow_mut()[shard(hash)];
-        if met.len() < MOST_IN_SHARD || met.contains_key(&hash) {
+        if met.len() < MAX_IN_SHARD || met.contains_key(&hash) {
             met.insert(hash, Some(first));
         }
     }
@@ -127,10 +127,10 @@ impl Seen {
             met.get(hash) != Some(&None) && self.now.get().saturating_sub(first) < FORGOTTEN_AFTER
         };
         seen.extend(known.iter().filter(|(hash, first)| open(hash, **first)));
-        if seen.len() > MOST_IN_SHARD {
+        if seen.len() > MAX_IN_SHARD {
             let mut by_age: Vec<(u64, i64)> = seen.into_iter().collect();
             by_age.sort_unstable_by_key(|(hash, first)| (*first, *hash));
-            by_age.truncate(MOST_IN_SHARD);
+            by_age.truncate(MAX_IN_SHARD);
             seen = by_age.into_iter().collect();
         }
         seen

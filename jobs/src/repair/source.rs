@@ -11,14 +11,14 @@ use shared::integrity::{self, Question, RepairPart};
 use shared::row::{Fields, Row, RowKey};
 
 /// Maximum number of rows that a piece examines, even if none needs work, so that the deadline is checked.
-const MOST_EXAMINED: usize = 4_000;
+const MAX_EXAMINED: usize = 4_000;
 
 /// Batches of lookups per piece.
 const BATCHES: usize = 4;
 
 /// Maximum number of rows of one actor that are judged together, more than actors have. An actor with more rows is
 /// judged in parts, which only costs another Query per part.
-const MOST_TOGETHER: usize = 2_000;
+const MAX_TOGETHER: usize = 2_000;
 
 /// A place in a segment. The order of a Scan is undefined, so places are ordered by the number of rows passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +80,7 @@ impl<S: ScanTable + Budget> Source for SegmentRows<'_, S> {
     type Place = TablePlace;
 
     fn place(&self) -> TablePlace {
-        TablePlace { passed: self.passed, key: self.reached.as_ref().map(|key| blurred(key, self.began.as_ref())) }
+        TablePlace { passed: self.passed, key: self.reached.as_ref().map(|key| shortened(key, self.began.as_ref())) }
     }
 
     async fn next_piece(&mut self) -> Result<Option<(Tally, Vec<Unit>)>> {
@@ -94,7 +94,7 @@ impl<S: ScanTable + Budget> Source for SegmentRows<'_, S> {
                 // Each owner may be looked up in the actors' table.
                 lookups += 1;
                 // A piece ends between two owners, so that rows that depend on each other are not divided.
-                if lookups >= most_lookups || examined >= MOST_EXAMINED {
+                if lookups >= most_lookups || examined >= MAX_EXAMINED {
                     self.rows.push_back(row);
                     return Ok(Some((counts, units)));
                 }
@@ -108,8 +108,8 @@ impl<S: ScanTable + Budget> Source for SegmentRows<'_, S> {
             self.reached = Some(row.key.clone());
             lookups += self.examine(row, &mut counts, &mut units);
             // In partitions with millions of independent rows, a piece may end anywhere.
-            let stands_alone = self.together == 0 && (lookups >= most_lookups || examined >= MOST_EXAMINED);
-            if stands_alone || self.together >= MOST_TOGETHER {
+            let stands_alone = self.together == 0 && (lookups >= most_lookups || examined >= MAX_EXAMINED);
+            if stands_alone || self.together >= MAX_TOGETHER {
                 self.actor.partial = true;
                 self.close_actor(&mut units);
                 self.actor.partial = true;
@@ -228,7 +228,7 @@ const LAST: char = char::MAX;
 
 /// The key without most of the row's name, so that no token is stored: the next run reads a few rows again. It is
 /// always after the place where this run `began`, if this run has read anything.
-fn blurred(key: &RowKey, began: Option<&RowKey>) -> RowKey {
+fn shortened(key: &RowKey, began: Option<&RowKey>) -> RowKey {
     if began == Some(key) {
         return key.clone();
     }
@@ -260,7 +260,7 @@ fn next_known_prefix(key: &RowKey) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RowKey, blurred};
+    use super::{RowKey, shortened};
 
     /// The number of runs that pass all rows of an actor, if each reads `read` of them.
     fn runs(rows: &[RowKey], read: usize) -> Option<usize> {
@@ -271,7 +271,7 @@ mod tests {
             if left.len() <= read {
                 return Some(run);
             }
-            let at = blurred(left[read - 1], from.as_ref());
+            let at = shortened(left[read - 1], from.as_ref());
             let secret = left[read - 1].sort.find("secret").map(|from| &left[read - 1].sort[from..]);
             let shown = secret.and_then(|secret| secret.char_indices().nth(12).map(|(end, _)| &secret[..=end]));
             assert!(shown.is_none_or(|shown| !at.sort.contains(shown)), "{}", at.sort);
@@ -301,17 +301,17 @@ mod tests {
     #[test]
     fn a_jump_stops_before_the_next_bucket_that_is_known() {
         let reached = RowKey::new("actor", "mcp_refresh_aaaaaaaaaa:1");
-        let first = blurred(&reached, None);
+        let first = shortened(&reached, None);
         assert_eq!(first.sort, "mcp_refr");
         let mut from = first;
         for _ in 0..5 {
-            from = blurred(&reached, Some(&from));
+            from = shortened(&reached, Some(&from));
         }
         assert_eq!(from.sort, "mcp_refresh_tokens:");
         let reached = RowKey::new("actor", "zzzzzzzzzzzzzzzz:1");
         let from = RowKey::new("actor", "zzzzzzzzzzzz");
-        assert_eq!(blurred(&reached, Some(&from)).sort, "\u{10FFFF}");
+        assert_eq!(shortened(&reached, Some(&from)).sort, "\u{10FFFF}");
         // Nothing was read, so the place is the same.
-        assert_eq!(blurred(&from, Some(&from)), from);
+        assert_eq!(shortened(&from, Some(&from)), from);
     }
 }

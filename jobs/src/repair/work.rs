@@ -215,7 +215,7 @@ impl<S: RepairStore> RepairWalk<'_, S> {
         for (actor, rows) in unreferenced {
             let referrers = match self.context.referrers(&actor, &rows, &others.deleting).await {
                 Ok(referrers) => referrers,
-                Err(error) if error.is_passing() => {
+                Err(error) if error.is_transient() => {
                     rows.iter().for_each(|_| counts.skipped(bucket));
                     providers.unjudged.extend(rows.into_iter().map(|row| row.key));
                     continue;

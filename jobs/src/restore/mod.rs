@@ -8,7 +8,7 @@ use std::pin::pin;
 
 use futures_util::{StreamExt, TryStreamExt};
 
-use crate::explain::{Course, explain};
+use crate::explain::{Action, explain};
 use crate::store::{Budget, ReadRows, Result, ScanTable, StoreError, WriteTtl, scan_pages};
 use shared::expiry::{self, Policy, Verdict};
 use shared::row::{Raw, Row};
@@ -138,7 +138,7 @@ impl Restored {
             }
             Err(error) => {
                 counts.skipped += 1;
-                if !error.is_passing() {
+                if !error.is_transient() {
                     self.end(error);
                 }
             }
@@ -183,7 +183,7 @@ async fn reason<S: ReadRows>(store: &S, row: &Row, now: EpochSeconds, policy: &P
     }
     let told = explain(store, row.clone(), now, policy).await?;
     Ok(match (told.verdict, told.daily, told.repair) {
-        (Some(Verdict::Delete(reason)), ..) | (_, Course::Delete(reason), _) | (.., Course::Delete(reason)) => {
+        (Some(Verdict::Delete(reason)), ..) | (_, Action::Delete(reason), _) | (.., Action::Delete(reason)) => {
             reason.name()
         }
         _ => KEPT,

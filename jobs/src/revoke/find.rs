@@ -21,10 +21,10 @@ use shared::row::{Row, RowKey};
 const SEGMENTS: i32 = 4;
 
 /// Maximum number of rows in memory, about a kilobyte each. The next round finds the rest.
-pub const MOST_HELD: usize = 100_000;
+pub const MAX_HELD: usize = 100_000;
 
 /// Links lead from a token to its chain, and from there to a session: a few passes follow all of them.
-const MOST_PASSES: usize = 8;
+const MAX_PASSES: usize = 8;
 
 /// The traits that a search needs. None of them writes.
 pub trait Searchable: ReadRows + ScanTable + Budget {}
@@ -39,7 +39,7 @@ pub struct Found {
     pub unreadable: u64,
     /// Sessions in the middle of a sign-in, which name no actor yet. Counted when an actor is revoked.
     pub unassigned_sessions: u64,
-    /// The search stopped at [`MOST_HELD`] rows: there may be more.
+    /// The search stopped at [`MAX_HELD`] rows: there may be more.
     pub more: bool,
 }
 
@@ -140,7 +140,7 @@ impl Held<'_> {
 
     fn into_found(self) -> Found {
         let mut rows: Vec<Revoked> = self.rows.into_values().collect();
-        rows.sort_by_cached_key(|row| (row.turn(), row.bucket().name, row.key().clone()));
+        rows.sort_by_cached_key(|row| (row.delete_order(), row.bucket().name, row.key().clone()));
         Found {
             rows,
             unreadable: self.unreadable.len() as u64,
@@ -162,7 +162,7 @@ impl<S: Searchable> Search<'_, S> {
         self.store.progressed(None, rows.len() as u64, 0);
         let mut held = self.held.borrow_mut();
         rows.into_iter().for_each(|row| held.examine(row));
-        held.more |= held.rows.len() >= MOST_HELD;
+        held.more |= held.rows.len() >= MAX_HELD;
         if self.store.time_is_up() { Err(StoreError::OutOfTime) } else { Ok(!held.more) }
     }
 
@@ -197,7 +197,7 @@ impl<S: Searchable> Search<'_, S> {
 
     /// Follows the links of the rows found so far, until there are no new ones.
     async fn follow_links(&self) -> Result<()> {
-        for _ in 0..MOST_PASSES {
+        for _ in 0..MAX_PASSES {
             let (before, owners, in_spa) = {
                 let held = self.held.borrow();
                 (held.selection.size(), held.selection.owners().clone(), held.selection.is_in_spa())
@@ -216,7 +216,7 @@ impl<S: Searchable> Search<'_, S> {
         Ok(())
     }
 
-    /// Reads the provider rows and the index rows, of both generations, of the tokens that were found. [`MOST_HELD`]
+    /// Reads the provider rows and the index rows, of both generations, of the tokens that were found. [`MAX_HELD`]
     /// does not limit them, because every listed token must stop working.
     async fn providers_and_index_rows(&self) -> Result<()> {
         let keys: Vec<RowKey> = {

@@ -29,6 +29,6 @@ mod find;
 mod remain;
 mod remove;
 
-pub use find::{Found, MOST_HELD, Reach, Searchable, find};
+pub use find::{Found, MAX_HELD, Reach, Searchable, find};
 pub use remain::{Remaining, remaining};
 pub use remove::{Fate, RevokeResult, remove};

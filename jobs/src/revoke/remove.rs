@@ -12,7 +12,7 @@ use shared::row::{Row, RowKey};
 const TRIES: usize = 5;
 
 /// Searches after the first; each finds rows that were issued since the previous one.
-const MOST_ROUNDS: usize = 6;
+const MAX_ROUNDS: usize = 6;
 
 /// What happened to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
@@ -56,11 +56,11 @@ where
     let mut removal = RevokeResult::default();
     let mut rounds = 0;
     while !found.rows.is_empty() {
-        // After a search that reached MOST_HELD, the limit on rounds does not apply as long as rows are deleted.
+        // After a search that reached MAX_HELD, the limit on rounds does not apply as long as rows are deleted.
         let (gone_before, is_part) = (work.gone(), found.more);
         removal.stopped = work.delete_all(found.rows).await.err();
         let is_going_on = is_part && work.gone() > gone_before;
-        if removal.stopped.is_some() || (rounds >= MOST_ROUNDS && !is_going_on) {
+        if removal.stopped.is_some() || (rounds >= MAX_ROUNDS && !is_going_on) {
             break;
         }
         found = match find(store, work.selection, Consistency::Strong).await {
@@ -101,7 +101,7 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
         let mut turns: BTreeMap<(bool, Kind), Vec<Revoked>> = BTreeMap::new();
         for row in rows {
             self.fates.insert(row.key().clone(), (row.clone(), Fate::Left));
-            turns.entry(row.turn()).or_default().push(row);
+            turns.entry(row.delete_order()).or_default().push(row);
         }
         if self.store.time_is_up() {
             return Err(StoreError::OutOfTime);
@@ -166,7 +166,7 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
 
     fn into_rows(self) -> Vec<(Revoked, Fate)> {
         let mut rows: Vec<_> = self.fates.into_values().collect();
-        rows.sort_by_key(|(row, _)| (row.turn(), row.bucket().name));
+        rows.sort_by_key(|(row, _)| (row.delete_order(), row.bucket().name));
         rows
     }
 }

@@ -14,12 +14,12 @@ use shared::lease::{self, ANOTHER, Holder, LEASE_SECONDS, SHARED_SECONDS};
 
 pub(crate) const LEASE: &str = "lease";
 /// Set in the lease of an execution whose first step has passed its checks.
-const MAY_BEGIN: &str = "may_start";
+const MAY_START: &str = "may_start";
 
 /// Renewals per lease duration.
 const RENEWALS: u32 = 4;
 /// Attempts to take the lease from segments that renew it at the same time.
-const RECALLS: u32 = 10;
+const RECALL_ATTEMPTS: u32 = 10;
 /// A lease that was not renewed is given up this long before it expires: clocks differ, and seconds are truncated.
 const MARGIN: Duration = Duration::from_secs(5);
 
@@ -71,7 +71,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
             return Ok(Err(holder));
         }
         self.may_start =
-            current.as_ref().is_some_and(|current| self.is_ours(&current.value) && current.value[MAY_BEGIN] == true);
+            current.as_ref().is_some_and(|current| self.is_ours(&current.value) && current.value[MAY_START] == true);
         let expected = current.map(|current| current.text);
         if self.store.swap_state(LEASE, expected.as_deref(), Some(&self.value())).await? {
             return Ok(Ok(self));
@@ -160,7 +160,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
         // No execution has a space in its name or ARN.
         ended["holder"] = json!(format!("{} (ended)", self.holder));
         // A segment may renew it in between. If that happens every time, the lease expires after the last segment.
-        for _ in 0..RECALLS {
+        for _ in 0..RECALL_ATTEMPTS {
             let Some(current) = self.read_ours().await? else { break };
             if self.store.swap_state(LEASE, Some(&current.text), Some(&ended)).await? {
                 break;
@@ -172,7 +172,7 @@ impl<'a, S: OwnState> Lease<'a, S> {
     fn value(&self) -> Value {
         let mut lease = lease::lease(&self.holder, self.clock.wall().plus(self.seconds));
         if self.may_start {
-            lease[MAY_BEGIN] = json!(true);
+            lease[MAY_START] = json!(true);
         }
         lease
     }

@@ -301,7 +301,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
                 watch.planned(row);
             }
         };
-        let context = Context::new(self.store, self.clock.now(), self.policy, dry, max_deletes).telling(&planned);
+        let context = Context::new(self.store, self.clock.now(), self.policy, dry, max_deletes).on_planned(&planned);
         let segment = self.segment.as_ref().map(|(segment, _)| *segment);
         let (now, disabled) = (self.clock.now().get(), dry || segment.is_some());
         let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, now, disabled };
@@ -376,7 +376,7 @@ fn check_share(counts: &Tally, limit: f64) -> Result<(), RunError> {
     if counts.rows_skipped() > 0 {
         return Err(RunError::ShareUnknown { problem: format!("{} rows could not be read", counts.rows_skipped()) });
     }
-    let (dead, read) = (counts.rows_ended(), counts.rows_read());
+    let (dead, read) = (counts.rows_disposed(), counts.rows_read());
     #[expect(clippy::cast_precision_loss, reason = "a share of row counts below 2^52")]
     let share = if read == 0 { 0.0 } else { dead as f64 / read as f64 };
     if share > limit { Err(RunError::AboveShare { dead, read, share, limit }) } else { Ok(()) }

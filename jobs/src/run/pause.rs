@@ -1,7 +1,7 @@
 //! While the janitor is paused, every run that would write does nothing and reports that. A pause expires by itself.
 //!
 //! Every path checks it here: a run, a segment and a command before they acquire the lease or write, and again every
-//! [`LOOK`] during the work, which then stops as on request; the cascade once per batch. The read is consistent, so
+//! [`CHECK_INTERVAL`] during the work, which then stops as on request; the cascade once per batch. The read is consistent, so
 //! that a pause that was written before a run started is in effect.
 //!
 //! A pause row that cannot be read is in effect too, until `janitor resume` ends it: somebody requested a pause, and
@@ -14,9 +14,8 @@ use serde_json::json;
 
 use super::RunError;
 use super::clock::RunClock;
-use crate::store::{OwnState, ReadRows, Result, StopWork, StoreError, state_key, state_value};
+use crate::store::{OwnState, ReadRows, Result, StopWork, get_one, state_key, state_value};
 use shared::bucket::STATE_BUCKET;
-use shared::integrity::Lookup;
 use shared::mask::plain;
 use shared::row::{Row, RowKey};
 use shared::time::{EpochSeconds, Utc};
@@ -24,10 +23,10 @@ use shared::time::{EpochSeconds, Utc};
 const NAME: &str = "pause";
 
 /// Interval between two reads of the pause during a run, as between two renewals of its own lease.
-const LOOK: Duration = Duration::from_secs(15);
+const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Maximum length of the reason that is shown, in characters.
-const MOST_WHY: usize = 200;
+const MAX_REASON_CHARS: usize = 200;
 
 /// A pause that is in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,7 +45,7 @@ impl Pause {
         }
         let value = state_value(row);
         let until = value["until"].as_i64();
-        let why = value["why"].as_str().map(|why| plain(why).chars().take(MOST_WHY).collect());
+        let why = value["why"].as_str().map(|why| plain(why).chars().take(MAX_REASON_CHARS).collect());
         until.is_none_or(|until| now.get() < until).then_some(Self { until, why })
     }
 }
@@ -69,12 +68,7 @@ pub(crate) fn key() -> RowKey {
 
 /// The pause that is in effect now.
 pub async fn read<S: ReadRows>(store: &S, clock: &RunClock) -> Result<Option<Pause>> {
-    match store.get_consistent(&[key()]).await?.pop() {
-        Some(Lookup::Found(row)) => Ok(Pause::of_row(&row, clock.wall())),
-        Some(Lookup::Absent) => Ok(None),
-        // Unknown is not absent: the run fails, and is retried.
-        Some(Lookup::Unread) | None => Err(StoreError::KeepsFailing { pieces: 1 }),
-    }
+    Ok(get_one(store, key()).await?.and_then(|row| Pause::of_row(&row, clock.wall())))
 }
 
 /// Fails while a pause is in effect.
@@ -90,7 +84,7 @@ pub async fn stopping<S: ReadRows + StopWork, T>(
 ) -> (T, Option<Pause>) {
     let begun = async {
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             // A transient fault is ignored: the next read follows.
             if let Ok(Some(pause)) = read(store, clock).await {
                 return pause;

@@ -5,7 +5,7 @@ use strum::Display;
 
 use crate::metrics::{RECOVERY_OFF, TtlHealth};
 use crate::run::clock::RunClock;
-use crate::store::{AskPermission, InspectRecovery, InspectTable, Permission, Recovery, StoreError};
+use crate::store::{CheckPermission, InspectRecovery, InspectTable, Permission, Recovery, StoreError};
 use shared::settings::{ExpiredRows, Mode};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display)]
@@ -38,7 +38,7 @@ impl Check {
 /// Runs all checks of an open table.
 pub async fn examine<S>(store: &S, mode: Mode, expired_rows: ExpiredRows, clock: &RunClock) -> Vec<Check>
 where
-    S: InspectTable + InspectRecovery + AskPermission,
+    S: InspectTable + InspectRecovery + CheckPermission,
 {
     let clock = match clock.offset_note() {
         Some(note) => Check::new("clock", State::Warning, note),

@@ -16,9 +16,8 @@ use crate::run::pause::{self, Pause};
 use crate::run::report::Outcome;
 use crate::run::state::JobState;
 use crate::store::{
-    Budget, InspectRecovery, InspectTable, ReadRows, Recovery, Result, ScanTable, state_key, state_value,
+    Budget, InspectRecovery, InspectTable, ReadRows, Recovery, Result, ScanTable, get_one, state_key, state_value,
 };
-use shared::integrity::Lookup;
 use shared::lease::{self, Holder};
 use shared::settings::{Scope, Settings};
 
@@ -68,7 +67,7 @@ where
     let mut measured = metrics::measure(store, &settings, clock, &Sampling::brief(now)).await?;
     let recovery = store.recovery().await;
     measured.findings.extend(metrics::recovery_finding(&measured, &recovery));
-    let lease = store.get_consistent(&[state_key(LEASE)]).await?.pop();
+    let lease = get_one(store, state_key(LEASE)).await?;
     let is_counted = measured.ended == Ended::Complete;
     Ok(Status {
         table: measured.table.clone(),
@@ -82,10 +81,7 @@ where
             Err(_) => "unknown",
         },
         pause: pause::read(store, clock).await?,
-        lease: match &lease {
-            Some(Lookup::Found(row)) => lease::holder(&state_value(row), now),
-            _ => None,
-        },
+        lease: lease.and_then(|row| lease::holder(&state_value(&row), now)),
         runs: WATCHED.iter().map(|name| (*name, last_run(&measured, name))).collect(),
         backlog: is_counted.then_some(measured.forecast.backlog),
         backlog_error: measured.estimate.filter(|_| is_counted).and_then(|estimate| estimate.dead_error),

@@ -57,7 +57,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Whether the fault is transient, so that the same request can succeed for other rows.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(self, StoreError::Unavailable { .. })
     }
 }
@@ -82,7 +82,7 @@ pub enum Consistency {
 
 impl Consistency {
     /// Bytes per read unit.
-    pub const fn bytes_a_unit(self) -> u32 {
+    pub const fn bytes_per_unit(self) -> u32 {
         match self {
             Consistency::Eventual => 8_192,
             Consistency::Strong => 4_096,
@@ -99,7 +99,7 @@ impl Consistency {
 
     /// Units for reading this many bytes.
     pub fn units(self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.bytes_a_unit().into())
+        bytes.div_ceil(self.bytes_per_unit().into())
     }
 }
 
@@ -143,6 +143,15 @@ pub trait ReadRows {
 
     /// The same with eventual consistency, at half the cost: a found row existed, an absent one may exist by now.
     async fn get_eventual(&self, keys: &[RowKey]) -> Result<Vec<Lookup>>;
+}
+
+/// Reads one row consistently; `None` is its absence. A row that could not be read is an error.
+pub async fn get_one<S: ReadRows>(store: &S, key: RowKey) -> Result<Option<Row>> {
+    match store.get_consistent(&[key]).await?.pop() {
+        Some(Lookup::Found(row)) => Ok(Some(row)),
+        Some(Lookup::Absent) => Ok(None),
+        Some(Lookup::Unread) | None => Err(StoreError::KeepsFailing { pieces: 1 }),
+    }
 }
 
 /// `dynamodb:Scan`.
@@ -360,7 +369,7 @@ impl Permission {
 }
 
 /// Requests each action of [`Permission`] in a form that cannot change the table.
-pub trait AskPermission {
+pub trait CheckPermission {
     /// Ok if it is allowed.
     async fn ask(&self, permission: Permission) -> Result<()>;
 }

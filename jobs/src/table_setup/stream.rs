@@ -58,9 +58,9 @@ pub enum StreamError {
     Store(#[from] StoreError),
 }
 
-/// `said_on`: DynamoDB has accepted the change, or said that there is a stream already. Its description can lag behind.
-pub fn plan(table: TableStream, said_on: bool) -> StreamStep {
-    match (table.setting, table.busy, said_on) {
+/// `confirmed`: DynamoDB has accepted the change, or said that there is a stream already. Its description can lag behind.
+pub fn plan(table: TableStream, confirmed: bool) -> StreamStep {
+    match (table.setting, table.busy, confirmed) {
         (StreamSetting::On { view, .. }, _, _) if !VIEWS.contains(&view.as_str()) => StreamStep::Refuse { view },
         // While the stream is being created it cannot be read, and the table accepts no other change, such as its TTL.
         (_, true, _) => StreamStep::Wait(Wait::TableBusy),
@@ -80,9 +80,9 @@ pub async fn switch_on<S: SwitchStream + ReadRows>(
     clock: &RunClock,
     poll: Duration,
 ) -> Result<Stream, StreamError> {
-    let (mut asked, mut said_on) = (false, false);
+    let (mut asked, mut confirmed) = (false, false);
     loop {
-        let wait = match plan(store.table_stream().await?, said_on) {
+        let wait = match plan(store.table_stream().await?, confirmed) {
             StreamStep::Accept { arn, view } => return Ok(Stream { arn, view, switched_on: asked }),
             StreamStep::Refuse { view } => return Err(StreamError::View { table: table.to_owned(), view }),
             StreamStep::Wait(wait) => wait,
@@ -93,7 +93,7 @@ pub async fn switch_on<S: SwitchStream + ReadRows>(
                 match store.enable_stream().await? {
                     answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn) => {
                         asked |= answer == EnableAnswer::Accepted;
-                        said_on = true;
+                        confirmed = true;
                         Wait::NotShown
                     }
                     EnableAnswer::TooSoon | EnableAnswer::TableBusy => Wait::TableBusy,

@@ -90,10 +90,10 @@ impl From<StoreError> for SwitchError {
     }
 }
 
-/// `said_on`: DynamoDB has accepted the change, or said that TTL is on already. Its description can lag behind that.
-pub fn plan(setting: &TtlSetting, said_on: bool) -> TtlStep {
+/// `confirmed`: DynamoDB has accepted the change, or said that TTL is on already. Its description can lag behind that.
+pub fn plan(setting: &TtlSetting, confirmed: bool) -> TtlStep {
     let ours = |attribute: &str| attribute == TTL_ATTRIBUTE;
-    match (setting, said_on) {
+    match (setting, confirmed) {
         (TtlSetting::On { attribute }, _) if ours(attribute) => TtlStep::Accept,
         (TtlSetting::Enabling { attribute }, _) if ours(attribute) => TtlStep::AcceptEnabling,
         (TtlSetting::On { attribute } | TtlSetting::Enabling { attribute }, _) => {
@@ -135,14 +135,14 @@ async fn switch<S: InspectTable + SwitchTtl + ReadRows>(
     poll: Duration,
     waiting: &mut Option<Wait>,
 ) -> Result<Switched, SwitchError> {
-    let (mut asked, mut said_on) = (false, false);
+    let (mut asked, mut confirmed) = (false, false);
     loop {
         let setting = store.ttl_setting().await?;
         if matches!(setting, TtlSetting::Disabling { .. }) {
             // Somebody has disabled TTL since it was confirmed.
-            said_on = false;
+            confirmed = false;
         }
-        let wait = match plan(&setting, said_on) {
+        let wait = match plan(&setting, confirmed) {
             TtlStep::Accept => return Ok(if asked { Switched::NowOn } else { Switched::WasOn }),
             TtlStep::AcceptEnabling => return Ok(Switched::BeingEnabled),
             TtlStep::Refuse { attribute } => {
@@ -156,7 +156,7 @@ async fn switch<S: InspectTable + SwitchTtl + ReadRows>(
                 match store.enable_ttl().await? {
                     answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn) => {
                         asked |= answer == EnableAnswer::Accepted;
-                        said_on = true;
+                        confirmed = true;
                         *waiting = Some(Wait::NotShown);
                         continue;
                     }

@@ -37,11 +37,11 @@ pub(crate) struct Providers {
     pub(crate) unjudged: HashSet<RowKey>,
 }
 
-/// Access tokens whose own step deletes their provider row (`reached`), or may delete it (`in_doubt`).
+/// Access tokens whose own step deletes their provider row (`reached`), or may delete it (`unknown`).
 #[derive(Default)]
-struct TakenAlong {
+struct OwnStep {
     reached: HashSet<RowKey>,
-    in_doubt: HashSet<RowKey>,
+    unknown: HashSet<RowKey>,
 }
 
 impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
@@ -99,15 +99,17 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
         };
         let access_tokens =
             named.iter().zip(&issued_with).filter_map(|((provider, _), token)| same(provider, token.as_ref()?));
-        let taken_along = self.taken_along(access_tokens).await?;
+        let deleted_by_own_step = self.deleted_by_own_step(access_tokens).await?;
         let mut undecided: Vec<Row> = Vec::new();
         let mut seen = HashSet::new();
         for ((key, _), access_token) in named.iter().zip(&issued_with) {
             let access_token = access_token.as_ref();
-            let unread = access_token
-                .is_some_and(|key| found.get(key) == Some(&Lookup::Unread) || taken_along.in_doubt.contains(key));
-            let is_taken = |token: &RowKey| taken_along.reached.contains(token) && same(key, token).is_some();
-            if access_token.is_some_and(is_taken) || !seen.insert(*key) {
+            let unread = access_token.is_some_and(|key| {
+                found.get(key) == Some(&Lookup::Unread) || deleted_by_own_step.unknown.contains(key)
+            });
+            let has_own_step =
+                |token: &RowKey| deleted_by_own_step.reached.contains(token) && same(key, token).is_some();
+            if access_token.is_some_and(has_own_step) || !seen.insert(*key) {
                 continue;
             }
             match found.get(*key) {
@@ -127,33 +129,33 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
 
     /// Finds the access tokens that are dead and reachable from the index: their own step deletes the provider row.
     /// Without this, a dry run, in which they still exist, would count the row twice.
-    async fn taken_along<'r>(&self, access_tokens: impl Iterator<Item = &'r Row>) -> Result<TakenAlong, Stop> {
+    async fn deleted_by_own_step<'r>(&self, access_tokens: impl Iterator<Item = &'r Row>) -> Result<OwnStep, Stop> {
         let (now, policy) = (self.now, &self.policy);
-        let Some(tokens) = bucket::of_actor(integrity::ACCESS_TOKENS) else { return Ok(TakenAlong::default()) };
+        let Some(tokens) = bucket::of_actor(integrity::ACCESS_TOKENS) else { return Ok(OwnStep::default()) };
         let index_keys: Vec<(&RowKey, &'static Bucket, RowKey)> = access_tokens
             .filter(|row| matches!(expiry::judge(row, tokens, now, policy), Verdict::Delete(_)))
             .flat_map(|row| index::keys_of(&row.key, tokens).map(move |(index, key)| (&row.key, index, key)))
             .collect();
         if index_keys.is_empty() {
-            return Ok(TakenAlong::default());
+            return Ok(OwnStep::default());
         }
         let keys: Vec<RowKey> = index_keys.iter().map(|(_, _, key)| key.clone()).collect();
         let index_rows = self.store.get_consistent(&keys).await?;
-        let mut taken_along = TakenAlong::default();
+        let mut deleted_by_own_step = OwnStep::default();
         for ((token, bucket, _), index_row) in index_keys.iter().zip(index_rows) {
             match index_row {
                 Lookup::Absent => {}
                 Lookup::Unread => {
-                    taken_along.in_doubt.insert((*token).clone());
+                    deleted_by_own_step.unknown.insert((*token).clone());
                 }
                 Lookup::Found(row) => {
                     if integrity::reaches(&row, bucket, token, now, policy) {
-                        taken_along.reached.insert((*token).clone());
+                        deleted_by_own_step.reached.insert((*token).clone());
                     }
                 }
             }
         }
-        Ok(taken_along)
+        Ok(deleted_by_own_step)
     }
 
     /// Judges a provider row, and returns it if its referrers have to be known.
@@ -188,7 +190,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Context<'_, S> {
         for (actor, rows) in by_actor {
             let referrers = match self.referrers_once(&actor, &rows).await {
                 Ok(referrers) => referrers,
-                Err(error) if error.is_passing() => {
+                Err(error) if error.is_transient() => {
                     providers.unjudged.extend(rows.into_iter().map(|row| row.key));
                     continue;
                 }

@@ -60,7 +60,7 @@ impl<'a, S> Context<'a, S> {
         Self { store, now, policy, dry, allowance, concurrency, eventual_reads, remembered, planned: &|_| () }
     }
 
-    pub(crate) fn telling(self, planned: &'a dyn Fn(&Condemned)) -> Self {
+    pub(crate) fn on_planned(self, planned: &'a dyn Fn(&Condemned)) -> Self {
         Self { planned, ..self }
     }
 
@@ -303,7 +303,7 @@ impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
         self.report(&before_work, &Tally::default());
         if let Err(stop) = work(units, &mut counts).await {
             self.stop(from, stop);
-        } else if counts.rows_failed() > 0 && counts.rows_ended() == 0 {
+        } else if counts.rows_failed() > 0 && counts.rows_disposed() == 0 {
             self.fault(from);
         } else {
             self.faults_in_a_row.set(0);

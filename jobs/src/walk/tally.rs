@@ -140,7 +140,7 @@ impl Tally {
     }
 
     /// Rows that this run deleted or retired.
-    pub fn rows_ended(&self) -> u64 {
+    pub fn rows_disposed(&self) -> u64 {
         self.rows_deleted() + self.rows_retired()
     }
 

@@ -47,7 +47,7 @@ pub enum Ignored {
     /// Removed by the application, an operator or the janitor, with its dependent rows.
     NotByTtl,
     /// No rows depend on rows of its bucket, or its bucket is unknown.
-    NothingHangsOnIt,
+    NoDependentRows,
     /// From a table other than the one that this function cleans.
     OtherTable,
 }
@@ -74,7 +74,7 @@ pub fn read(record: &Value, table: &str) -> Record {
         return Record::Malformed;
     };
     match row.known_bucket().filter(|bucket| index::leaves_rows_behind(bucket)) {
-        None => Record::Ignored(Ignored::NothingHangsOnIt),
+        None => Record::Ignored(Ignored::NoDependentRows),
         Some(bucket) => {
             let provider = integrity::provider_key(&row);
             Record::RemovedToken(RemovedToken { sequence, token: row.key, bucket, provider })
@@ -162,9 +162,9 @@ mod tests {
             ("/userIdentity", json!(null), Ignored::NotByTtl),
             ("/userIdentity/principalId", json!("somebody"), Ignored::NotByTtl),
             ("/userIdentity/type", json!("User"), Ignored::NotByTtl),
-            ("/dynamodb/OldImage/bucket/S", json!("mcp_tokens:aw"), Ignored::NothingHangsOnIt),
-            ("/dynamodb/OldImage/bucket/S", json!("mcp_clients"), Ignored::NothingHangsOnIt),
-            ("/dynamodb/OldImage/bucket", json!(null), Ignored::NothingHangsOnIt),
+            ("/dynamodb/OldImage/bucket/S", json!("mcp_tokens:aw"), Ignored::NoDependentRows),
+            ("/dynamodb/OldImage/bucket/S", json!("mcp_clients"), Ignored::NoDependentRows),
+            ("/dynamodb/OldImage/bucket", json!(null), Ignored::NoDependentRows),
             ("/eventSourceARN", json!("arn:aws:dynamodb:r:1:table/other/stream/x"), Ignored::OtherTable),
         ] {
             assert_eq!(changed(pointer, value.clone()), Record::Ignored(why), "{pointer} {value}");

@@ -58,7 +58,7 @@ impl Revoked {
 
     /// Whether other rows are looked up through this row. A stop takes effect only after all such rows are deleted: otherwise
     /// some of the listed tokens would keep working.
-    pub fn is_way_in(&self) -> bool {
+    pub fn is_index_row(&self) -> bool {
         self.kind == Kind::Index
     }
 
@@ -73,7 +73,7 @@ impl Revoked {
 
     /// The row's place in the order of the deletes. Rows that the selector finds directly come last, so that a run after an
     /// incomplete one still finds the remaining rows.
-    pub fn turn(&self) -> (bool, Kind) {
+    pub fn delete_order(&self) -> (bool, Kind) {
         (self.is_anchor, self.kind)
     }
 

@@ -27,8 +27,8 @@ fn result_of(plan: &Plan) -> Result<i128, &'static str> {
     match plan {
         Plan::Set(ttl) => Ok(ttl.get().into()),
         Plan::Leave(reason) => Err(<&str>::from(*reason)),
-        Plan::AskTarget(_) => Err("ask_target"),
-        Plan::AskReferrers => Err("ask_referrers"),
+        Plan::FromTarget(_) => Err("ask_target"),
+        Plan::FromReferrers => Err("ask_referrers"),
     }
 }
 
@@ -62,7 +62,7 @@ fn backfills_every_row_as_the_model_does_and_ends_no_live_row() {
             for now in nows(fill(NOW)) {
                 let (found, planned) = plan(&case.row, at(now));
                 // One of the unreadable texts is a string, which is valid in an index row.
-                if matches!(planned, Plan::AskTarget(_)) {
+                if matches!(planned, Plan::FromTarget(_)) {
                     assert!(kind == Kind::Index && case.fields.is_none(), "{}", context(&planned));
                     continue;
                 }

@@ -140,7 +140,7 @@ fn claimed(selector: Selector, rows: &[Row]) -> Vec<String> {
             Err(_) => true,
         });
         if taken.len() == before {
-            taken.sort_by_key(|revoked| (revoked.turn(), revoked.name().to_owned()));
+            taken.sort_by_key(|revoked| (revoked.delete_order(), revoked.name().to_owned()));
             return taken.iter().map(|revoked| revoked.name().to_owned()).collect();
         }
     }

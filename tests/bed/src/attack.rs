@@ -46,7 +46,7 @@ impl Figures {
     /// Adds the counts of a run's report.
     pub fn add_run(&mut self, report: &RunReport) {
         self.judged += report.counts.rows_read();
-        self.deleted += report.counts.rows_ended();
+        self.deleted += report.counts.rows_disposed();
         self.lost_races += report.counts.lost_races();
     }
 

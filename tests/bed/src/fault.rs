@@ -60,7 +60,7 @@ impl Fault {
 
     /// Whether the fault is transient: a retry succeeds.
     #[must_use]
-    pub fn is_passing(self) -> bool {
+    pub fn is_transient(self) -> bool {
         !matches!(self, ExpiredCredentials | AccessDenied)
     }
 

@@ -281,7 +281,7 @@ impl Load {
     /// Asserts that as many rows are gone as the report says, within its uncertainty.
     pub async fn check_counts(&self, report: &RunReport, before: usize) {
         let gone = (before - self.rest().await.len()) as u64;
-        let (certain, uncertain) = (report.counts.rows_ended(), report.counts.uncertain());
+        let (certain, uncertain) = (report.counts.rows_disposed(), report.counts.uncertain());
         assert!((certain..=certain + uncertain).contains(&gone), "{gone} rows are gone: {}", report.to_json());
     }
 
