@@ -8,7 +8,7 @@ ENGINES_THREADS ?= 4
 # The same features for every build, lint and test: with another selection cargo would build the SDK again.
 ALL := --locked --workspace
 # Tests of the binary `engines` that `make quick` skips: those that need Java or Python, and the repeated attacks.
-NEEDS_TOOLS := dynamodb_local real_library stranded_client terminal ctrl_c says_the_same credentials_that what_is_wrong every_function_logs
+NEEDS_TOOLS := dynamodb_local real_library stranded_client terminal ctrl_c says_the_same_in_text credentials_that cli::what_is_wrong every_function_logs
 ATTACKS := faults killed_runs concurrent_runs clocks
 LIBRARY_ATTACKS := live_application old_releases malformed_rows
 export CARGO_TERM_COLOR ?= auto

@@ -725,7 +725,7 @@ async fn a_client_that_is_deleted_after_its_restore_is_not_restored_again() {
     let record = json!({"client_id": "mcp_1", "created_at": NOW - 900 * DAY});
     let index_row = |bucket: &str| (OAUTH.to_owned(), format!("{bucket}:mcp_1"));
     let (old, new) = (index_row("client_index"), index_row("_client_index"));
-    for kind in [EngineKind::Embedded, EngineKind::DynamoDbLocal] {
+    for kind in kinds() {
         let rows = [
             put("actor", "mcp_clients", "mcp_1", &record, None, Fate::Kept),
             put(OAUTH, "client_index", "mcp_1", &json!("actor"), None, Fate::Deleted),

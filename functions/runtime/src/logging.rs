@@ -124,8 +124,8 @@ impl Visit for Fields {
 ///
 /// In a list of directives the most verbose level wins: only this project's lines are logged in any case.
 pub fn level(environment: &Environment) -> Result<LevelFilter, ConfigError> {
-    let set = ["AWS_LAMBDA_LOG_LEVEL", "RUST_LOG"].iter().find_map(|name| Some((name, environment.get(*name)?)));
-    let Some((name, value)) = set.filter(|(_, value)| !value.trim().is_empty()) else { return Ok(LevelFilter::INFO) };
+    let mut set = ["AWS_LAMBDA_LOG_LEVEL", "RUST_LOG"].iter().filter_map(|name| Some((name, environment.get(*name)?)));
+    let Some((name, value)) = set.find(|(_, value)| !value.trim().is_empty()) else { return Ok(LevelFilter::INFO) };
     let level = |directive: &str| {
         let level = directive.rsplit('=').next().unwrap_or_default().trim();
         // Lambda's name for its highest level.
@@ -159,6 +159,9 @@ mod tests {
         assert_eq!(rust_log("warn,aws_smithy=trace"), Ok(LevelFilter::TRACE));
         assert_eq!(rust_log("debug"), Ok(LevelFilter::DEBUG));
         assert_eq!(level(&[("AWS_LAMBDA_LOG_LEVEL".to_owned(), "FATAL".to_owned())].into()), Ok(LevelFilter::ERROR));
+        let empty_first = [("AWS_LAMBDA_LOG_LEVEL", ""), ("RUST_LOG", "warn")];
+        let empty_first = empty_first.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(level(&empty_first.into()), Ok(LevelFilter::WARN));
         for unset in [level(&[].into()), rust_log("")] {
             assert_eq!(unset, Ok(LevelFilter::INFO));
         }
