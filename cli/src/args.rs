@@ -16,7 +16,7 @@ use shared::settings::{Mode, Purpose, Setting};
 pub const NAME: &str = "janitor";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 a check has findings, 2 wrong usage or configuration, 3 not finished.
+Exit codes: 0 success, 1 findings, 2 usage or configuration error, 3 not finished.
 
 Table and credentials: --prefix or --table, --endpoint, --region and --profile, or the same environment variables that the
 functions use (AWS_DB_PREFIX, ATTRIBUTES_TABLE, AWS_ENDPOINT_URL_DYNAMODB, AWS_REGION, AWS_PROFILE, ...).";
@@ -43,7 +43,7 @@ pub struct Common {
     /// Print one JSON document instead of text
     #[arg(long, global = true, help_heading = "Output")]
     pub json: bool,
-    /// Print no progress and no hints
+    /// Do not print progress or hints
     #[arg(long, short, global = true, help_heading = "Output")]
     pub quiet: bool,
     /// The settings among the flags of the command.
@@ -59,9 +59,9 @@ pub struct Common {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Clean a sample table on an embedded engine; needs nothing else
+    /// Clean a sample table on an embedded engine; needs no AWS account
     ///
-    /// Writes live, expired, consumed, dangling, malformed and foreign rows, runs the cleanup dry and then for real, prints
+    /// Writes live, expired, consumed, dangling, malformed and foreign rows, runs a dry run and then the real cleanup, prints
     /// the result for each kind of row, and checks that no live row is missing and no expired row is left.
     ///
     /// With --endpoint it only writes the rows, to table demo_attributes of a running DynamoDB Local, and prints the next steps.
@@ -106,7 +106,7 @@ Examples:
     Audit(AuditArgs),
     /// Show the table, its TTL, recovery, pause, lease, last and next runs and backlog on one screen
     ///
-    /// Cheap: counts the rows of the system actors, or samples them where they are many. Writes nothing.
+    /// Cheap: counts the rows of the system actors, or samples them if there are many. Writes nothing.
     #[command(after_help = "Example: janitor status --prefix myapp")]
     Status,
     /// Check credentials, region, table, clock, TTL, recovery and each permission that a run needs
@@ -120,8 +120,8 @@ Examples:
     Doctor(Doctor),
     /// Explain why a row is kept or deleted: the rule, the times, related rows, and what each job would do
     ///
-    /// Takes a row by its owner, bucket and name, or reads a token, session id, code or client id from standard input, so
-    /// that it is not in the shell's history, and finds its rows. Names and actor ids are masked. Writes nothing. The exit
+    /// Takes the owner, bucket and name of a row, or finds the rows of a token, session id, code or client id read from
+    /// standard input (which keeps it out of the shell's history). Names and actor ids are masked. Writes nothing. The exit
     /// code is 1 if there is no such row.
     #[command(after_help = "\
 Examples:
@@ -141,17 +141,17 @@ Examples:
   janitor ttl backfill --prefix myapp --apply"
     )]
     Ttl(TtlCommand),
-    /// Run the cleanup at an interval until it is stopped, for places without EventBridge
+    /// Run the cleanup at a fixed interval until stopped, for environments without EventBridge
     ///
-    /// The first run starts at a random moment within the first tenth of the interval. Only one run at a time uses a table,
-    /// Lambda functions included: they share a lease. Prints one line per run and stops cleanly on SIGINT or SIGTERM.
-    /// Without --apply every run is a dry run; with --apply there is no confirmation prompt.
+    /// The first run starts after a random delay of up to a tenth of the interval, at most 5 minutes. Only one run at a time
+    /// works on a table, Lambda functions included: they share a lease. Prints one line per run and stops cleanly on SIGINT or
+    /// SIGTERM. Without --apply every run is a dry run; with --apply there is no confirmation prompt.
     #[command(after_help = "\
 Examples:
   janitor run --prefix myapp --every 24h --apply
   janitor run --prefix myapp --every 30m --repair-every 7d --apply --json")]
     Run(RunArgs),
-    /// Delete every session and token of an actor, a client, a chain, or the chain of a token, after a leak
+    /// After a leak, delete every session and token of an actor, a client or a chain
     ///
     /// THIS DELETES LIVE ROWS. Without --apply it lists the sessions, SPA and MCP tokens, codes, index rows
     /// and provider rows that it would delete, and deletes nothing. Index rows are deleted first, so that the tokens stop
@@ -165,25 +165,25 @@ Examples:
   janitor revoke --prefix myapp --client mcp_... --and-client --apply
   pbpaste | janitor revoke --prefix myapp --token - --apply --yes
 
-Exit codes: 0 done (dry run: rows found), 1 nothing found, 2 wrong usage or configuration, 3 not finished.")]
+Exit codes: 0 success (dry run: rows found), 1 nothing found, 2 usage or configuration error, 3 not finished.")]
     Revoke(RevokeArgs),
-    /// List the registered clients that nobody uses, and remove them on request
+    /// List unused registered clients, and remove them with --apply
     ///
-    /// Registration is open to everybody, and nothing ever removes a client. A client is unused if it registered itself longer
-    /// ago than --unused-for, and no token, refresh token or code names it. Reads the whole table; without --apply deletes
-    /// nothing. With --apply the index rows are deleted first, then the table is read again, and a client that is used by then
-    /// is kept. A removed client gets invalid_client and has to register again. Never shows a client's secret.
+    /// Anyone can register a client, and ActingWeb does not remove unused ones. A client is unused if it registered itself more
+    /// than --unused-for ago and no token, refresh token or code names it. Reads the whole table and, without --apply, deletes
+    /// nothing. With --apply, index rows are deleted first; the table is then read again, and a client that came into use in
+    /// the meantime is kept. A removed client gets invalid_client and must register again. Client secrets are never shown.
     #[command(after_help = "\
 Examples:
   janitor clients --prefix myapp                       count clients, and list the unused ones
   janitor clients --prefix myapp --unused-for 90d --json
   janitor clients --prefix myapp --apply               ask for confirmation, then remove them")]
     Clients(ClientsArgs),
-    /// Stop every run from writing for a while: during an incident, a restore into the table or a migration
+    /// Pause all runs that write, for example during an incident, a table restore or a migration
     ///
     /// The functions, backlog executions, the cascade and every `janitor` command with --apply then do nothing and report the
     /// pause. A run in progress stops within seconds. The cascade skips the stream records that it receives: the next index
-    /// repair deletes their rows. The table's own TTL continues to remove rows. The pause ends by itself.
+    /// repair deletes their rows. The table's own TTL continues to remove rows. The pause expires by itself.
     #[command(after_help = "\
 Examples:
   janitor pause --prefix myapp --for 4h --why \"restoring Tuesday's backup\"
@@ -192,17 +192,17 @@ Examples:
     /// End a pause
     #[command(after_help = "Example: janitor resume --prefix myapp")]
     Resume,
-    /// List retired rows, and put them back before the table's TTL removes them
+    /// List retired rows, and restore them before the table's TTL removes them
     ///
-    /// Puts back the TTL that a row had before EXPIRED_ROWS=retire changed it. Without --apply this is a dry run: it lists the
-    /// retired rows by bucket and by the reason for which a run would retire them now, and writes nothing. A deleted row cannot
-    /// be restored.
+    /// Restores the TTL that a row had before EXPIRED_ROWS=retire changed it. Without --apply this is a dry run: it lists the
+    /// retired rows by bucket and by the reason a run would retire them now, and writes nothing. A deleted row cannot be
+    /// restored.
     #[command(after_help = "\
 Examples:
   janitor restore --prefix myapp                       list what is retired, why, and until when
-  janitor restore --prefix myapp --since 24h --apply   put back what was retired in the last day
+  janitor restore --prefix myapp --since 24h --apply   restore what was retired in the last day
 
-Exit codes: 0 done (dry run: rows found), 1 nothing is retired, 2 wrong usage or configuration, 3 not finished.")]
+Exit codes: 0 success (dry run: rows found), 1 nothing is retired, 2 usage or configuration error, 3 not finished.")]
     Restore(RestoreArgs),
     /// Print a completion script for a shell
     #[command(after_help = "Example: janitor completions bash > /etc/bash_completion.d/janitor")]
@@ -251,10 +251,10 @@ pub struct ClientsArgs {
 
 #[derive(Args)]
 pub struct PauseArgs {
-    /// How long, from 1m to 30d
+    /// Duration of the pause, from 1m to 30d
     #[arg(long = "for", value_name = "DURATION", default_value = "24h", value_parser = within(60..=2_592_000))]
     pub seconds: i64,
-    /// The reason, which reports and logs show
+    /// Reason, shown in reports and logs
     #[arg(long, value_name = "TEXT")]
     pub why: Option<String>,
 }
@@ -286,9 +286,9 @@ pub struct DeleteArgs {
 }
 
 #[derive(Args)]
-#[command(mut_arg("apply", |apply| apply.help("Put the rows back (asks for confirmation)")))]
+#[command(mut_arg("apply", |apply| apply.help("Restore the rows (asks for confirmation)")))]
 pub struct RestoreArgs {
-    /// Only rows that were retired in this time, such as 90m or 7d; computed with RETIRE_DAYS
+    /// Only rows retired within this time, such as 90m or 7d (computed from RETIRE_DAYS)
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     pub since: Option<Duration>,
     /// Only rows of this bucket
@@ -297,7 +297,7 @@ pub struct RestoreArgs {
     /// Only rows of this owner: an actor, or a system actor
     #[arg(long, value_name = "OWNER", allow_hyphen_values = true)]
     pub owner: Option<String>,
-    /// The RETIRE_DAYS that the rows were retired with [default: 7]
+    /// RETIRE_DAYS when the rows were retired [default: 7]
     #[arg(long, value_name = "DAYS")]
     pub retire_days: Option<u16>,
     #[command(flatten)]
@@ -328,16 +328,16 @@ pub struct RunArgs {
 #[group(skip)]
 #[command(group(clap::ArgGroup::new("whose").args(["actor", "client", "chain", "token"]).required(true)))]
 pub struct RevokeArgs {
-    /// Delete everything of this actor
+    /// Delete everything that belongs to this actor
     #[arg(long, value_name = "ACTOR", allow_hyphen_values = true)]
     pub actor: Option<String>,
-    /// Delete everything of this MCP client, for every actor; reads the whole table
+    /// Delete everything that belongs to this MCP client, for every actor; reads the whole table
     #[arg(long, value_name = "CLIENT", allow_hyphen_values = true)]
     pub client: Option<String>,
-    /// Delete everything of this chain (one sign-in and the tokens rotated from it); reads the whole table
+    /// Delete everything that belongs to this chain (one sign-in and the tokens rotated from it); reads the whole table
     #[arg(long, value_name = "CHAIN", allow_hyphen_values = true)]
     pub chain: Option<String>,
-    /// Delete everything of the chain of a token, code or session id, which is read from standard input: must be -
+    /// Delete everything in the chain of a token, code or session id, read from standard input (the value must be -)
     #[arg(long, value_name = "-", allow_hyphen_values = true)]
     pub token: Option<String>,
     /// With --client: delete its registration as well
@@ -356,7 +356,7 @@ pub struct ExplainArgs {
     /// input
     #[arg(value_name = "OWNER BUCKET NAME | -", num_args = 1..=3)]
     pub row: Vec<String>,
-    /// Read the token from standard input: must be -
+    /// Read the token from standard input (the value must be -)
     #[arg(long, value_name = "-", conflicts_with = "row")]
     pub token: Option<String>,
     /// Show names and actor ids in full
@@ -398,8 +398,8 @@ Examples:
     Get(RowName),
     /// Set a row's TTL to a time from now; without --apply only report what would be done
     ///
-    /// ActingWeb adds an hour for clock skew; this command does not. It warns of a TTL before the row's own expiry: once the
-    /// TTL has passed, the row may be removed while it is alive.
+    /// ActingWeb adds an hour for clock skew; this command does not. It warns if the TTL is before the row's own expiry: once
+    /// the TTL has passed, the row may be removed while it is alive.
     #[command(after_help = "\
 Examples:
   janitor ttl set --prefix myapp 6a1f... mcp_tokens - 2h
@@ -409,7 +409,7 @@ Examples:
     Set {
         #[command(flatten)]
         row: RowName,
-        /// Time from now, such as 7200, 2h or 7d; add an hour for the value that ActingWeb would store
+        /// Time from now, such as 7200, 2h or 7d; add an hour to match what ActingWeb stores
         #[arg(value_name = "DURATION", value_parser = within(1..=3_153_600_000))]
         seconds: i64,
         #[command(flatten)]
@@ -582,7 +582,7 @@ mod tests {
             (
                 ["cleanup", "--max-delete-share", "1.5"],
                 "--max-delete-share <SHARE>",
-                "must be a share above 0 and at most 1",
+                "must be greater than 0 and at most 1",
             ),
             (["repair", "--grace", "299s"], "--grace <DURATION>", range),
             (["repair", "--grace-seconds", "0"], "--grace <DURATION>", range),

@@ -27,7 +27,7 @@ use crate::target::now;
 const PREFIX: &str = "demo";
 const TABLE: &str = "demo_attributes";
 /// Stands for unknown buckets in the printed table.
-const UNKNOWN: &str = "(not ours)";
+const UNKNOWN: &str = "(unknown)";
 
 /// Rows by bucket, or by reason.
 type Counts = BTreeMap<&'static str, u64>;
@@ -118,8 +118,8 @@ async fn show(engine: &Engine, options: &Demo, console: &mut Console) -> Result<
     let before = count(&scan(&client, TABLE).await.map_err(failed)?);
     if screen.shows_hints() {
         let written = rows.len();
-        let what = "rows, every kind in docs/rows.md, both generations of names.";
-        console.say("", &format!("A table on the embedded engine: {written} {what}"))?;
+        let what = "rows of every kind in docs/rows.md, with both generations of names.";
+        console.say("", &format!("Created a table on the embedded engine: {written} {what}"))?;
         console.line("")?;
     }
 
@@ -143,7 +143,7 @@ async fn show(engine: &Engine, options: &Demo, console: &mut Console) -> Result<
         wrong.push("the dry run changed the table".to_owned());
     }
     if dry.counts != real.counts {
-        wrong.push("the dry run's counts are not the real run's".to_owned());
+        wrong.push("the counts of the dry run and the real run differ".to_owned());
     }
     let endpoint = options.keep.then(|| engine.endpoint());
     if screen.json {
@@ -158,13 +158,14 @@ async fn show(engine: &Engine, options: &Demo, console: &mut Console) -> Result<
         }))?;
     } else {
         let verdict = match wrong.as_slice() {
-            [] => "every dead row is gone, every live row is there, and the dry run had said so.".to_owned(),
+            [] => "every dead row was deleted, every live row was kept, and the dry run reported the same.".to_owned(),
             wrong => format!("WRONG: {}", wrong.join("; ")),
         };
         console.say("checked: ", &verdict)?;
         if let Some(endpoint) = endpoint {
-            let stays = format!("The engine stays up: AWS_ENDPOINT_URL_DYNAMODB={endpoint} AWS_DB_PREFIX={PREFIX}");
-            console.line(format_args!("\n{}\nCtrl-C ends it.", screen.paragraph("", &stays)))?;
+            let stays =
+                format!("The engine keeps running: AWS_ENDPOINT_URL_DYNAMODB={endpoint} AWS_DB_PREFIX={PREFIX}");
+            console.line(format_args!("\n{}\nPress Ctrl-C to stop it.", screen.paragraph("", &stays)))?;
         }
     }
     console.out.flush()?;
@@ -202,7 +203,7 @@ fn table(before: &Counts, report: &RunReport, after: &Counts, screen: Screen) ->
         let counts = report.counts.buckets().get(name).cloned().unwrap_or_default();
         let why = match (counts.deleted.is_empty(), counts.kept.is_empty()) {
             (true, true) if *name == UNKNOWN => "never touched".to_owned(),
-            (true, true) => "not looked at by the daily run".to_owned(),
+            (true, true) => "not read by the cleanup".to_owned(),
             (true, false) => format!("| {}", reasons(&counts.kept)),
             (false, true) => reasons(&counts.deleted),
             (false, false) => format!("{} | {}", reasons(&counts.deleted), reasons(&counts.kept)),

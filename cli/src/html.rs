@@ -74,7 +74,7 @@ fn header(answer: Answer) -> Markup {
             @if !answer.is_counted() {
                 p class="alert" {
                     strong { "Not all rows were counted" }
-                    " (" (answer.text("/report/outcome").replace('-', " ")) "): there are no numbers of rows."
+                    " (" (answer.text("/report/outcome").replace('-', " ")) "), so no row counts are shown."
                 }
             }
             dl class="tiles" {
@@ -140,11 +140,11 @@ fn forecast(answer: Answer) -> Markup {
     let at = |name: &str| format!("/report/forecast/{name}");
     let days = answer.decimal(&at("days_until_clear"));
     let trend = match answer.at(&at("trend")).as_str() {
-        Some(_) if answer.count(&at("backlog")) == 0 => html! { "No rows wait to be deleted." },
-        Some("clears-with-next-run") => html! { "The next run clears it, in " (days) " days." },
+        Some(_) if answer.count(&at("backlog")) == 0 => html! { "No rows are waiting to be deleted." },
+        Some("clears-with-next-run") => html! { "The next run will clear it, in " (days) " days." },
         Some("left-to-ttl") => html! { "The last run left its dead rows to the table's TTL, as configured." },
-        Some("shrinks") => html! { "It shrinks, and is clear in " (days) " days." },
-        Some("grows") => html! { "It grows: more rows die than are deleted." },
+        Some("shrinks") => html! { "It is shrinking and will be clear in " (days) " days." },
+        Some("grows") => html! { "It is growing: more rows expire than are deleted." },
         _ => html! { "There is no forecast yet: too few runs." },
     };
     let body = html! {

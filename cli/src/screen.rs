@@ -214,6 +214,11 @@ pub fn units(n: f64) -> String {
     format!("{}.{}", grouped(tenths / 10), tenths % 10)
 }
 
+/// `1 row`, `1,234 rows`.
+pub fn count_of(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(n), if n == 1 { "" } else { "s" })
+}
+
 /// Counts by reason, in words.
 pub fn reasons(counts: &BTreeMap<&'static str, u64>) -> String {
     counted(counts.iter().map(|(reason, n)| (*n, reason.replace('_', " "))))
@@ -266,7 +271,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Screen, grouped, seconds, units};
+    use super::{Screen, count_of, grouped, seconds, units};
 
     const PLAIN: Screen = Screen { json: false, quiet: true, width: 40, live: false, asks: false };
 
@@ -277,6 +282,7 @@ mod tests {
     #[test]
     fn numbers_are_written_for_people() {
         assert_eq!((grouped(0), grouped(999), grouped(1_234_567)), ("0".into(), "999".into(), "1,234,567".into()));
+        assert_eq!((count_of(1, "row"), count_of(1_234, "row")), ("1 row".to_owned(), "1,234 rows".to_owned()));
         assert_eq!((units(0.0), units(2_597.54)), ("0.0".to_owned(), "2,597.5".to_owned()));
         assert_eq!((seconds(59), seconds(61), seconds(3_700)), ("59 s".into(), "1 min 1 s".into(), "1 h 1 min".into()));
     }

@@ -96,7 +96,7 @@ impl Target {
         let source = &signed_in.source;
         match signed_in.caller().await {
             Ok(arn) => eprintln!("signed in as {arn} ({source})"),
-            Err(problem) => eprintln!("warning: the caller is not known: {problem}; credentials: {source}"),
+            Err(problem) => eprintln!("warning: could not determine the caller: {problem}; credentials: {source}"),
         }
     }
 
@@ -128,7 +128,7 @@ impl Target {
         let open = Table::open(self.client.clone(), &self.settings, endpoint, clock);
         let opened = tokio::time::timeout(OPEN_TIMEOUT, open).await.unwrap_or_else(|_| {
             let endpoint = endpoint.map_or_else(|| "the AWS endpoint of the region".to_owned(), dynamo::shown);
-            Err(StoreError::Unreachable { endpoint, cause: "no answer in time".to_owned() })
+            Err(StoreError::Unreachable { endpoint, cause: "timed out".to_owned() })
         });
         opened.map_err(|error| self.not_opened(error))
     }

@@ -80,7 +80,7 @@ impl<A> Table<A> {
                     return Ok(answer);
                 }
                 Some(Err(error)) => classify(&error),
-                None => Fault::Transient("no answer in time".to_owned()),
+                None => Fault::Transient("timed out".to_owned()),
             };
             let fault = match fault {
                 // The endpoint answered earlier in this run: a transient failure.

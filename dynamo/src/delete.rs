@@ -175,7 +175,7 @@ impl Dynamo {
         let reported = sum(answer.consumed_capacity());
         let responses = answer.responses.unwrap_or_default();
         if responses.len() != statements.len() {
-            return Err(self.rejected(OPERATION, "a reply that does not match its request"));
+            return Err(self.rejected(OPERATION, "the response does not match the request"));
         }
         let throttled = responses.iter().filter(|response| is_throttled(response)).count();
         if throttled > 0 {
@@ -222,7 +222,7 @@ impl Dynamo {
             .statement(format!("{verb} WHERE {}", conditions.join(" AND ")))
             .set_parameters(Some(parameters))
             .build()
-            .map_err(|_| self.rejected(OPERATION, "a statement that could not be built"))
+            .map_err(|_| self.rejected(OPERATION, "the statement could not be built"))
     }
 
     fn read_answer(&self, end: &End<'_>, response: &BatchStatementResponse, acted_before: bool) -> Result<Answer> {

@@ -62,7 +62,7 @@ impl<A> InspectTable for Table<A> {
             Some(TimeToLiveStatus::Disabling) => TtlSetting::Disabling { attribute },
             None | Some(TimeToLiveStatus::Disabled) => TtlSetting::Off,
             // A status that this SDK does not know: do not guess.
-            Some(_) => return Err(self.rejected("DescribeTimeToLive", "a TTL status that is not known")),
+            Some(_) => return Err(self.rejected("DescribeTimeToLive", "unknown TTL status")),
         })
     }
 }
@@ -82,7 +82,7 @@ impl<A> InspectRecovery for Table<A> {
         match recovery.and_then(|recovery| recovery.point_in_time_recovery_status) {
             Some(PointInTimeRecoveryStatus::Enabled) => Ok(Recovery::On),
             None | Some(PointInTimeRecoveryStatus::Disabled) => Ok(Recovery::Off),
-            Some(_) => Err(self.rejected(operation, "a recovery status that is not known")),
+            Some(_) => Err(self.rejected(operation, "unknown recovery status")),
         }
     }
 }

@@ -28,23 +28,23 @@ pub(super) enum Fault {
 
 pub(super) fn classify<E: ProvideErrorMetadata + std::error::Error + 'static>(error: &SdkError<E>) -> Fault {
     match error {
-        SdkError::TimeoutError(_) => Fault::Unreachable("no answer in time".to_owned()),
-        SdkError::ResponseError(_) => Fault::Transient("an unreadable reply".to_owned()),
+        SdkError::TimeoutError(_) => Fault::Unreachable("timed out".to_owned()),
+        SdkError::ResponseError(_) => Fault::Transient("the response could not be read".to_owned()),
         SdkError::DispatchFailure(failure) => {
             let cause = chain(failure.as_connector_error().map(|error| error as &dyn std::error::Error));
             if cause.contains("credential") || cause.contains("token") {
                 Fault::Permanent("CredentialsNotLoaded".to_owned())
             } else if failure.is_timeout() {
-                Fault::Unreachable("no answer in time".to_owned())
+                Fault::Unreachable("timed out".to_owned())
             } else if cause.contains("refused") {
                 Fault::Unreachable("connection refused".to_owned())
             } else if cause.contains("dns") || cause.contains("lookup") {
-                Fault::Unreachable("the host's name is not known".to_owned())
+                Fault::Unreachable("the host name could not be resolved".to_owned())
             } else if cause.contains("connect error") {
-                Fault::Unreachable("no connection".to_owned())
+                Fault::Unreachable("could not connect".to_owned())
             } else {
                 // The connection broke during a request, so the server was reachable.
-                Fault::Transient("a broken connection".to_owned())
+                Fault::Transient("the connection was lost".to_owned())
             }
         }
         SdkError::ServiceError(service) => {
@@ -59,7 +59,7 @@ pub(super) fn classify<E: ProvideErrorMetadata + std::error::Error + 'static>(er
             } else if cause.contains("region") {
                 Fault::Permanent("no AWS region is set: set AWS_REGION".to_owned())
             } else {
-                Fault::Permanent("a request that could not be built".to_owned())
+                Fault::Permanent("the request could not be built".to_owned())
             }
         }
     }

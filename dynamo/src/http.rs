@@ -27,18 +27,18 @@ pub async fn put(url: &str, body: &str, left: Duration) -> Result<(), String> {
         let mut attempt = 1;
         loop {
             let answer = tokio::time::timeout(ATTEMPT_TIMEOUT, put_once(&connector, url, body)).await;
-            match answer.unwrap_or_else(|_| Err(Fault::Transient("no answer in time".to_owned()))) {
+            match answer.unwrap_or_else(|_| Err(Fault::Transient("timed out".to_owned()))) {
                 Ok(()) => return Ok(()),
                 Err(Fault::Transient(_)) if attempt < MAX_ATTEMPTS => {
                     tokio::time::sleep(BACKOFF_FIRST.saturating_mul(1 << attempt)).await;
                     attempt += 1;
                 }
-                Err(Fault::Transient(cause)) => return Err(format!("{cause}, {attempt} times")),
+                Err(Fault::Transient(cause)) => return Err(format!("{cause} ({attempt} attempts)")),
                 Err(Fault::Permanent(cause)) => return Err(cause),
             }
         }
     };
-    tokio::time::timeout(left, attempts).await.unwrap_or_else(|_| Err("no answer in time".to_owned()))
+    tokio::time::timeout(left, attempts).await.unwrap_or_else(|_| Err("timed out".to_owned()))
 }
 
 async fn put_once(connector: &Connector, url: &str, body: &str) -> Result<(), Fault> {
@@ -46,7 +46,7 @@ async fn put_once(connector: &Connector, url: &str, body: &str) -> Result<(), Fa
         if error.is_user() {
             Fault::Permanent(NO_ADDRESS.to_owned())
         } else {
-            Fault::Transient("no connection".to_owned())
+            Fault::Transient("could not connect".to_owned())
         }
     })?;
     match answer.status().as_u16() {

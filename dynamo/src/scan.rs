@@ -96,12 +96,13 @@ impl ReadActors for Dynamo {
     }
 }
 
+const NO_ACTORS_TABLE: &str =
+    "the name of the actors table cannot be derived: this table's name does not end in _attributes";
+
 impl Dynamo {
     fn actors_table(&self) -> Result<String> {
-        let prefix = self
-            .table
-            .strip_suffix(ATTRIBUTES_SUFFIX)
-            .ok_or_else(|| self.rejected("BatchGetItem", "the actors' table cannot be told from this table's name"))?;
+        let prefix =
+            self.table.strip_suffix(ATTRIBUTES_SUFFIX).ok_or_else(|| self.rejected("BatchGetItem", NO_ACTORS_TABLE))?;
         Ok(format!("{prefix}{ACTORS_SUFFIX}"))
     }
 }

@@ -52,18 +52,18 @@ pub enum SignInError {
     #[error("profile {0} has no credentials: no keys, role, SSO session or credential process")]
     NoneInProfile(String),
     #[error(
-        "profile {0} gave no credentials: its SSO session has expired or was not started: run `aws sso login --profile {0}`"
+        "no credentials from profile {0}: its SSO session has expired or was not started: run `aws sso login --profile {0}`"
     )]
     Sso(String),
-    #[error("profile {0} gave no credentials: its credential_process failed")]
+    #[error("no credentials from profile {0}: its credential_process failed")]
     Process(String),
     #[error(
-        "profile {0} gave no credentials: its role could not be assumed; check role_arn, source_profile and the role's trust policy"
+        "no credentials from profile {0}: its role could not be assumed; check role_arn, source_profile and the role's trust policy"
     )]
     Role(String),
-    #[error("{0} gave no credentials")]
+    #[error("no credentials from {0}")]
     Failed(String),
-    #[error("{0} gave no credentials within {1} s")]
+    #[error("no credentials from {0} within {1} s")]
     OutOfTime(String, u64),
 }
 
@@ -145,9 +145,9 @@ impl SignedIn {
     pub async fn caller(&self) -> Result<String, String> {
         let asking = aws_sdk_sts::Client::new(&self.config).get_caller_identity().send();
         match tokio::time::timeout(STS_TIMEOUT, asking).await {
-            Ok(Ok(answer)) => answer.arn.ok_or_else(|| "STS named no caller".to_owned()),
+            Ok(Ok(answer)) => answer.arn.ok_or_else(|| "STS returned no ARN".to_owned()),
             Ok(Err(error)) => Err(match error.code() {
-                Some(code) => format!("STS refused to say ({code})"),
+                Some(code) => format!("STS rejected the request ({code})"),
                 None => "STS could not be reached".to_owned(),
             }),
             Err(_) => Err(format!("STS did not answer within {} s", STS_TIMEOUT.as_secs())),

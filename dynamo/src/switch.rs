@@ -8,7 +8,7 @@ use super::call::Phase;
 use super::convert::TTL;
 use jobs::store::{EnableAnswer, Result, StoreError, StreamSetting, SwitchStream, SwitchTtl, TableStream};
 
-const NOT_BUILT: &str = "a request that could not be built";
+const NOT_BUILT: &str = "the request could not be built";
 
 impl SwitchTtl for Dynamo {
     async fn enable_ttl(&self) -> Result<EnableAnswer> {

@@ -510,7 +510,7 @@ async fn an_existing_stream_is_used_or_refused_and_never_changed() {
     let bed = Testbed::new(LOCAL).await;
     let rie = start("enable-ttl", endpoint, &bed.table);
     let created = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
-    assert!(created["Reason"].as_str().unwrap().ends_with("(OLD_IMAGE) was switched on"), "{created}");
+    assert!(created["Reason"].as_str().unwrap().ends_with("(OLD_IMAGE) was enabled"), "{created}");
     let again = set_up(&rie, &bed.table, json!({"Stream": "true", "TimeToLive": "leave"}));
     assert_eq!(again["Data"], created["Data"]);
     let bucket = ResponseBucket::start(&[]);

@@ -173,7 +173,7 @@ const TURN_ON_REQUESTS: [&str; 5] =
     ["DescribeTable", "DescribeTimeToLive", "BatchGetItem", "UpdateTimeToLive", "DescribeTimeToLive"];
 const TOO_SOON: &str = "Time to live has been modified multiple times within a fixed interval";
 const TURNED_OFF_RECENTLY: &str =
-    "TTL was switched off less than an hour ago; DynamoDB refuses another change for up to an hour: deploy again later";
+    "TTL was disabled less than an hour ago; DynamoDB refuses another change for up to an hour: deploy again later";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ttl_is_on_after_create_and_update_and_stays_on_after_delete() {
@@ -183,7 +183,7 @@ async fn ttl_is_on_after_create_and_update_and_stays_on_after_delete() {
         let created = bed.create();
         assert_eq!(created["Status"], "SUCCESS", "{created}");
         assert_eq!(created["PhysicalResourceId"], format!("ttl-{}", bed.table));
-        assert_eq!(created["Reason"], format!("TTL of table {} on ttl_timestamp was switched on", bed.table));
+        assert_eq!(created["Reason"], format!("TTL of table {} on ttl_timestamp was enabled", bed.table));
         assert_eq!(
             created["Data"],
             json!({"TableName": bed.table, "TtlAttribute": "ttl_timestamp", "TtlStatus": "ENABLED"})
@@ -280,7 +280,7 @@ async fn does_not_wait_while_dynamodb_turns_ttl_on() {
     let answer = bed.create();
     assert_eq!(answer["Status"], "SUCCESS", "{answer}");
     assert_eq!(answer["Data"]["TtlStatus"], "ENABLING");
-    assert!(answer["Reason"].as_str().unwrap().contains("is being switched on by DynamoDB"), "{answer}");
+    assert!(answer["Reason"].as_str().unwrap().contains("is being enabled by DynamoDB"), "{answer}");
     assert_eq!(bed.proxy.seen(), TURN_ON_REQUESTS, "it reads the setting once more, and does not wait");
     assert_eq!(bed.ttl().await.as_deref(), Some("ttl_timestamp"));
 }
@@ -489,8 +489,16 @@ async fn an_undelivered_answer_is_sent_again() {
 async fn the_invocation_fails_when_the_answer_cannot_be_delivered() {
     for (receptions, received, expected) in [
         (vec![Reception::Status(403); 9], 1, "could not deliver status SUCCESS to CloudFormation: HTTP 403"),
-        (vec![Reception::Status(500); 9], 4, "could not deliver status SUCCESS to CloudFormation: HTTP 500, 4 times"),
-        (vec![Reception::HangUp; 9], 4, "could not deliver status SUCCESS to CloudFormation: no connection, 4 times"),
+        (
+            vec![Reception::Status(500); 9],
+            4,
+            "could not deliver status SUCCESS to CloudFormation: HTTP 500 (4 attempts)",
+        ),
+        (
+            vec![Reception::HangUp; 9],
+            4,
+            "could not deliver status SUCCESS to CloudFormation: could not connect (4 attempts)",
+        ),
     ] {
         let bed = Testbed::with(EngineKind::Embedded, 60, &receptions, |_| Fate::Forward).await;
         let invocation = bed.invoke(&bed.event("Create"));

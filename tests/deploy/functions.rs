@@ -87,7 +87,7 @@ async fn the_binary_cleans_a_table_under_the_runtime_interface_emulator() {
         assert_eq!(wrong.payload["errorType"], "Configuration");
         assert_eq!(
             wrong.payload["errorMessage"],
-            "configuration: MAX_DELETE_SHARE=1.5: must be a share above 0 and at most 1"
+            "configuration: MAX_DELETE_SHARE=1.5: must be greater than 0 and at most 1"
         );
     }
 }

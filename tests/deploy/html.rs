@@ -366,10 +366,10 @@ async fn the_file_is_written_completely_or_not_at_all() {
     let through_file = file.join("x.html");
     for (path, why) in [
         (sub.as_path(), "it is a folder; name a file in it"),
-        (&sub.join("no/such.html"), "its folder is not there; make it first"),
-        (&sub.join("new/"), "it names no file"),
-        (&pipe, "it is no ordinary file"),
-        (Path::new("/dev/stdout"), "it is no ordinary file"),
+        (&sub.join("no/such.html"), "its folder does not exist; create it first"),
+        (&sub.join("new/"), "it has no file name"),
+        (&pipe, "it is not a regular file"),
+        (Path::new("/dev/stdout"), "it is not a regular file"),
         (&through_file, "Not a directory (os error 20)"),
         (Path::new("/proc/audit.html"), "No such file or directory (os error 2)"),
     ] {

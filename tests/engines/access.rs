@@ -192,7 +192,7 @@ async fn missing_credentials_are_named_and_nothing_is_sent() {
         (&keys, &["--profile", "nope"][..], "janitor: profile nope is not in the AWS configuration files"),
         (&shell("nope"), &[], "profile nope is not in the AWS configuration files"),
         (&keys, &["--profile", "empty"], "profile empty has no credentials: no keys, role, SSO session"),
-        (&keys, &["--profile", "broken"], "profile broken gave no credentials: its credential_process failed"),
+        (&keys, &["--profile", "broken"], "no credentials from profile broken: its credential_process failed"),
         (&keys, &["--profile", "sso"], "run `aws sso login --profile sso`"),
         (&plain, &[], "no AWS credentials found: set AWS_PROFILE, use --profile, or run `aws sso login`"),
         (&recorded(&aws, &home, "x"), &["--profile", "nowhere"], "no AWS region: use --region, set AWS_REGION"),
@@ -277,8 +277,7 @@ async fn an_unresponsive_sts_is_a_warning_within_seconds() {
         .with("AWS_REGION", "eu-west-1");
     let ended = janitor.run(&["cleanup", "--json", "--apply", "--yes"]);
     assert_eq!(ended.code, 0, "{ended:?}");
-    let warning =
-        "warning: the caller is not known: STS did not answer within 5 s; credentials: keys in the environment\n";
+    let warning = "warning: could not determine the caller: STS did not answer within 5 s; credentials: keys in the environment\n";
     assert_eq!(ended.err, warning);
     drop(hanging);
 }

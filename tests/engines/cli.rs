@@ -145,14 +145,15 @@ fn normalize(text: &str, bed: &Testbed, kind: EngineKind) -> String {
     let line = |line: &str| match line.split_once(' ') {
         Some(("used", _)) => "used … read and … write units, … requests, … s".to_owned(),
         Some(("cost", _)) => "cost      … read units, … requests, … s".to_owned(),
-        Some(("DynamoDB", _)) => "DynamoDB counts … rows, … bytes (up to six hours ago); on demand".to_owned(),
+        Some(("DynamoDB", _)) => "DynamoDB reports … rows, … bytes (up to six hours old); on demand".to_owned(),
         _ => line.to_owned(),
     };
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines().map(line) {
         let begins = line.starts_with("Type yes") || line.starts_with("warning: ");
         let is_open = |last: &&mut String| {
-            let is_head = last.contains(" on table ") && !last.ends_with(')');
+            let names_table = last.contains(" of table ") || last.contains(" in table ");
+            let is_head = names_table && !last.starts_with("audit ") && !last.ends_with(')');
             is_head || last.starts_with("This ") || last.starts_with("warning: ")
         };
         match lines.last_mut().filter(is_open) {
@@ -160,9 +161,9 @@ fn normalize(text: &str, bed: &Testbed, kind: EngineKind) -> String {
             _ => lines.push(line),
         }
     }
-    for prompt in lines.iter_mut().filter(|line| line.starts_with("This deletes")) {
-        if let Some((rows, _)) = prompt.split_once("and takes about ") {
-            *prompt = format!("{rows}and takes about …");
+    for prompt in lines.iter_mut().filter(|line| line.starts_with("This will delete")) {
+        if let Some((rows, _)) = prompt.split_once("and take about ") {
+            *prompt = format!("{rows}and take about …");
         }
     }
     let text = lines.join("\n").replace(&bed.table, "golden_attributes").replace(&bed.prefix, "golden");
@@ -232,7 +233,7 @@ async fn every_command_works_in_a_terminal(kind: EngineKind) {
     };
     let yes = ["--reply", "Type yes=yes"];
     assert!(run(&[], &["audit"], 1).contains("finding: TTL is off"));
-    assert!(run(&[], &["repair"], 0).contains("dry run of the index repair"));
+    assert!(run(&[], &["repair"], 0).contains("index repair (dry run)"));
     let explained = run(&[], &["explain", "actor0", "mcp_tokens", "aw_0"], 0);
     assert!(explained.contains("daily-cleanup  deletes it (expired)"), "{explained}");
     // revoke deletes live rows: it asks for confirmation and reports what remains.
@@ -385,7 +386,7 @@ fn the_demo_cleans_a_table_of_its_own() {
 fn the_demo_s_engine_stays_up_until_ctrl_c() {
     let mut demo = Janitor::default().command(&["demo", "--copies", "1", "--keep"]).spawn().unwrap();
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let line = lines.find(|line| line.starts_with("The engine stays up: ")).expect("prints its endpoint");
+    let line = lines.find(|line| line.starts_with("The engine keeps running: ")).expect("prints its endpoint");
     let endpoint = line.split(['=', ' ']).find(|word| word.starts_with("http://")).unwrap().to_owned();
     // The table was cleaned: of more than a hundred dead rows, only those that expired since are left.
     let cleanup = Janitor::on(&endpoint, "demo").run(&["cleanup", "--json"]);
@@ -546,7 +547,7 @@ async fn what_is_wrong_is_reported_at_once() {
         (good.clone(), vec!["run", "--every", "soon"], 2, "must be a duration such as 90s, 15m, 1h30m or 7d"),
         (Janitor::on(&dead, "x"), vec!["cleanup"], 3, "could not reach DynamoDB at http://127.0.0.1"),
         (Janitor::on(&hangs, "x"), vec!["repair"], 3, "could not reach DynamoDB at http://127.0.0.1"),
-        (Janitor::on(&hangs, "x"), vec!["explain", "a", "b", "c"], 3, "no answer in time"),
+        (Janitor::on(&hangs, "x"), vec!["explain", "a", "b", "c"], 3, "timed out"),
         (Janitor::on(&hangs, "x"), vec!["ttl", "status"], 3, "check --endpoint (or AWS_DB_HOST)"),
         (Janitor::on(denied.endpoint(), "x"), vec!["cleanup"], 3, "not allowed: DescribeTable on table x_attributes"),
         (

@@ -261,9 +261,13 @@ async fn flags_skip_the_confirmation_and_the_hints() {
     let (_bed, janitor) = table().await;
     let run = |arguments: &[&str]| janitor.run(arguments);
     let (hints, quiet, short) = (run(&["cleanup"]), run(&["cleanup", "--quiet"]), run(&["cleanup", "-q"]));
-    assert!(hints.out.contains("run it again with --apply") && !quiet.out.contains("run it again"), "{}", quiet.out);
+    assert!(
+        hints.out.contains("run the command again with --apply") && !quiet.out.contains("run the command"),
+        "{}",
+        quiet.out
+    );
     assert_eq!(quiet.out.lines().next(), short.out.lines().next());
-    assert!(short.code == 0 && !short.out.contains("run it again"), "{}", short.out);
+    assert!(short.code == 0 && !short.out.contains("run the command"), "{}", short.out);
     let removed = run(&["ttl", "remove", OAUTH, "spa_refresh_tokens", CONSUMED, "--apply", "--yes"]);
     assert_eq!(removed.code, 0, "{removed:?}");
     let enabled = run(&["ttl", "enable", "--apply", "--yes", "--wait", "2m"]);

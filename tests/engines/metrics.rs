@@ -311,7 +311,7 @@ async fn reports_every_state_of_the_table_s_ttl(kind: EngineKind) {
     switch_ttl(&other, "expires").await;
     let other = measure(&other, json!({})).await;
     assert_eq!(setting(&other), "other-attribute");
-    assert!(other.findings.iter().any(|found| found.text.starts_with("TTL is on for expires, and the rows carry")));
+    assert!(other.findings.iter().any(|found| found.text.starts_with("TTL is enabled for expires, but the rows use")));
 
     // The engines switch at once; AWS takes up to an hour, and reports that, or rejects the request.
     let answers = [

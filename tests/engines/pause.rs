@@ -278,7 +278,7 @@ async fn table_setup_while_paused_changes_nothing_and_fails_only_if_something_is
     // A deployment that changes only another setting finds both on.
     paused.pause(NOW, 0).await;
     let done = set_up(&paused.bed.function, &properties, clock).await.unwrap();
-    assert!(done.reason.contains("was switched on"), "{}", done.reason);
+    assert!(done.reason.contains("was enabled"), "{}", done.reason);
     paused.pause(NOW, 3_600).await;
     let done = set_up(&paused.function, &properties, clock).await.unwrap();
     assert_eq!(done.reason.matches("was on already").count(), 2, "{}", done.reason);

@@ -52,7 +52,7 @@ async fn restore_lists_retired_rows_and_restores_them_on_request(kind: EngineKin
 
     let text = janitor.run(&["restore"]);
     let printed = text.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in ["dry run of the restore", "would restore 3 of", "Nothing was written.", "janitor pause"] {
+    for part in ["restore of retired rows (dry run)", "would restore 3 of", "Nothing was written.", "janitor pause"] {
         assert!(text.code == 0 && printed.contains(part), "{part}: {text:?}");
     }
     let one = janitor.run(&["restore", "--bucket", "_refresh_token_index", "--since", "1h", "--json"]).json();
@@ -102,5 +102,5 @@ async fn the_audit_counts_retired_rows_and_shows_when_ttl_removes_them(kind: Eng
     assert!(page.contains(&format!("data-json=\"/body/retired_rows_gone_by\" data-value=\"{gone_by}\"")), "{page}");
     let text = janitor.run(&["audit"]).out.split_whitespace().collect::<Vec<_>>().join(" ");
     let utc = shared::time::Utc(shared::time::EpochSeconds::new(gone_by));
-    assert!(text.contains(&format!("retired 3 rows; TTL removes the last from {utc}")), "{text}");
+    assert!(text.contains(&format!("retired 3 rows; TTL removes the last of them after {utc}")), "{text}");
 }

@@ -228,7 +228,7 @@ async fn warns_of_a_ttl_before_the_row_s_own_end(kind: EngineKind) {
                 row.name
             );
             let text = run(&bed, kind, &of_row);
-            assert_eq!(text.out.contains("warning: the row's own end comes later"), early, "{text:?}");
+            assert_eq!(text.out.contains("warning: the row itself expires later"), early, "{text:?}");
         }
     }
 }

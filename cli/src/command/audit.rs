@@ -13,7 +13,7 @@ use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
 use crate::flags::in_flags;
 use crate::html;
-use crate::screen::{age, counted, grouped, seconds, took, units};
+use crate::screen::{age, count_of, counted, grouped, seconds, took, units};
 use crate::target::Target;
 
 /// # Errors
@@ -61,21 +61,23 @@ fn print_text(measured: &Measurement, console: &mut Console) -> io::Result<()> {
     };
     console.line(console.screen.head(&format!("audit of table {}", measured.table)))?;
     let (rows, bytes) = (grouped(figures.rows), grouped(figures.bytes));
-    console.say("", &format!("DynamoDB counts {rows} rows, {bytes} bytes (up to six hours ago); {billing}"))?;
+    console.say("", &format!("DynamoDB reports {rows} rows, {bytes} bytes (up to six hours old); {billing}"))?;
     console.line("")?;
     let is_counted = measured.ended == Ended::Complete;
     if is_counted {
         print_counts(measured, console)?;
     } else {
-        console.say("", "Not all rows were counted: there are no numbers of rows.")?;
+        console.say("", "Not all rows were counted, so no row counts are shown.")?;
     }
     console.line("")?;
     let lag = if is_counted { format!("; {}", lag(&measured.census.total())) } else { String::new() };
     console.say("TTL       ", &format!("{}{lag}", measured.ttl.into_str().replace('-', " ")))?;
     if let (true, Some(until)) = (is_counted, measured.census.total().retired_until) {
-        let rows = grouped(measured.census.total().retired);
-        let said =
-            format!("{rows} rows; TTL removes the last from {}, until then `janitor restore` has them", Utc(until));
+        let rows = count_of(measured.census.total().retired, "row");
+        let until = Utc(until);
+        let said = format!(
+            "{rows}; TTL removes the last of them after {until}; until then `janitor restore` can restore them"
+        );
         console.say("retired   ", &said)?;
     }
     for (name, state) in &measured.runs {
@@ -129,7 +131,7 @@ fn print_counts(measured: &Measurement, console: &mut Console) -> io::Result<()>
         rows.extend(measured.census.buckets(kind).map(|(name, counts)| row(kind.into_str(), name, counts)));
     }
     rows.push(row("", "all", &measured.census.total()));
-    let head = ["bucket", "owner", "rows", "bytes", "dead", "due", "oldest dead for"];
+    let head = ["bucket", "owner", "rows", "bytes", "dead", "due", "longest dead"];
     console.table(&head, &rows)
 }
 
@@ -137,7 +139,7 @@ fn print_counts(measured: &Measurement, console: &mut Console) -> io::Result<()>
 fn lag(total: &Counts) -> String {
     match (total.lags.percentile(50), total.lags.percentile(95), total.lags.oldest()) {
         (Some(median), Some(p95), Some(oldest)) => format!(
-            "{} rows are past their TTL, half of them for {} or less, 95 % for {}, the oldest for {}",
+            "{} rows are past their TTL (median {}, 95th percentile {}, maximum {})",
             grouped(total.lags.rows()),
             seconds(median),
             seconds(p95),
@@ -154,12 +156,12 @@ fn backlog(measured: &Measurement) -> String {
     let total = measured.census.total();
     let mut owners = OwnerKind::ALL.map(|kind| (all(&measured.census.of(kind)), kind.into_str())).to_vec();
     owners.retain(|(rows, _)| *rows > 0);
-    let owners = if owners.len() > 1 { format!("; by owner {}", counted(owners.into_iter())) } else { String::new() };
+    let owners = if owners.len() > 1 { format!("; by owner: {}", counted(owners.into_iter())) } else { String::new() };
     let (dead, due) = (grouped(total.dead), grouped(total.due));
     format!(
-        "{} rows: {dead} dead, {due} due (an index row that is due is deleted if its target is dead){owners}; a cleanup \
-         also deletes other index rows of dead targets, and unreferenced provider rows",
-        grouped(all(&total))
+        "{}: {dead} dead, {due} due (a due index row is deleted if its target is dead){owners}. A cleanup also deletes \
+         other index rows of dead targets, and unreferenced provider rows",
+        count_of(all(&total), "row")
     )
 }
 
@@ -167,20 +169,20 @@ fn backlog(measured: &Measurement) -> String {
 fn forecast(measured: &Measurement) -> String {
     let backlog = measured.forecast.backlog;
     if backlog == 0 {
-        return "no rows wait to be deleted".to_owned();
+        return "no rows are waiting to be deleted".to_owned();
     }
     let trend = in_words(measured.forecast.trend.into_str(), measured.forecast.days_until_clear);
-    format!("{} rows of the system actors wait to be deleted; the backlog {trend}", grouped(backlog))
+    format!("{} rows of the system actors are waiting to be deleted; the backlog {trend}", grouped(backlog))
 }
 
 /// The trend of the backlog in words, and when it is clear.
 pub(super) fn in_words(trend: &str, days: Option<f64>) -> String {
     let trend = match trend {
-        "clears-with-next-run" => "clears with the next run",
+        "clears-with-next-run" => "will be cleared by the next run",
         "left-to-ttl" => "is left to the table's TTL",
-        "shrinks" => "shrinks, and is clear",
-        "grows" => "grows",
-        _ => "cannot be forecast yet: too few runs",
+        "shrinks" => "is shrinking and will be clear",
+        "grows" => "is growing",
+        _ => "cannot be forecast yet (too few runs)",
     };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown only")]
     let at = days.map_or_else(String::new, |days| format!(" in {}", seconds((days * 86_400.0) as u64)));

@@ -11,7 +11,7 @@ use super::stop_on_signals;
 use crate::args::ApplyArgs;
 use crate::console::Console;
 use crate::fail::{DONE, Failure, UNFINISHED};
-use crate::screen::{Screen, grouped, reasons};
+use crate::screen::{Screen, count_of, grouped, reasons};
 use crate::target::{Place, Target};
 
 /// One pass over the table, and what it cost.
@@ -32,14 +32,14 @@ pub(super) async fn backfill(target: &Target, applying: ApplyArgs, console: &mut
             return code(&dry);
         }
         if !applying.apply {
-            console.hint("Nothing was written. To set them, run it again with --apply.")?;
+            console.hint("Nothing was written. To set these TTLs, run the command again with --apply.")?;
             return code(&dry);
         }
         let what = format!(
-            "This sets ttl_timestamp on {} rows of {place}, for about {} write units. A TTL that has passed lets DynamoDB \
-             remove the row, if the table's TTL is on.",
-            grouped(dry.filled.sum(|counts| counts.set)),
-            grouped(dry.filled.write_units),
+            "This will set ttl_timestamp on {} of {place}, using about {}. If the table's TTL is on, DynamoDB removes rows \
+             whose new TTL has already passed.",
+            count_of(dry.filled.sum(|counts| counts.set), "row"),
+            count_of(dry.filled.write_units, "write unit"),
         );
         console.confirm(&what, "set them", "nothing was written", target.watch).await?;
     }
@@ -93,15 +93,15 @@ fn report(pass: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
 }
 
 fn print_text(Pass { dry, filled, usage }: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
-    let (what, to_set, verb) = if *dry { ("dry run of the ", "to set", "would set") } else { ("", "set", "set") };
-    console.head(&format!("{what}backfill of ttl_timestamp on {}", place.head()))?;
+    let (dry_run, to_set, verb) = if *dry { (" (dry run)", "to set", "would set") } else { ("", "set", "set") };
+    console.head(&format!("backfill of ttl_timestamp{dry_run} in {}", place.head()))?;
     let line = |(name, counts): (&&str, &Counts)| {
         vec![(*name).to_owned(), grouped(counts.read), grouped(counts.set), reasons(&counts.left)]
     };
     let rows: Vec<Vec<String>> = filled.buckets.iter().map(line).collect();
-    console.table(&["bucket", "read", to_set, "left as they are"], &rows)?;
+    console.table(&["bucket", "read", to_set, "unchanged"], &rows)?;
     let (set, read) = (grouped(filled.sum(|counts| counts.set)), grouped(filled.sum(|counts| counts.read)));
-    console.line(format_args!("\n{verb} {set} of {read} rows read"))?;
+    console.line(format_args!("\n{verb} the TTL of {set} of {read} rows read"))?;
     console.used(*usage)?;
     console.row_counts(&[
         (filled.sum(|counts| counts.lost_race), "changed or were deleted in the meantime, and were left alone"),

@@ -15,7 +15,7 @@ use super::stop_on_signals;
 use crate::args::{ClientsArgs, Common};
 use crate::console::Console;
 use crate::fail::{DONE, Failure, UNFINISHED};
-use crate::screen::grouped;
+use crate::screen::{count_of, grouped};
 use crate::target::{Place, Target};
 
 /// Maximum number of clients listed as text; `--json` lists all.
@@ -38,10 +38,10 @@ pub async fn clients(common: &Common, options: &ClientsArgs, console: &mut Conso
     }
     if !options.applying.yes {
         about.list(&found, console)?;
-        let (n, limit) = (grouped(unused.len() as u64), options.max_deletes);
-        let limit = limit.map_or_else(String::new, |most| format!(", and stops after {} deletes", grouped(most)));
+        let (n, limit) = (count_of(unused.len() as u64, "client"), options.max_deletes);
+        let limit = limit.map_or_else(String::new, |most| format!(", and stop after {}", count_of(most, "delete")));
         let what = format!(
-            "This removes {n} clients of {}: up to three rows each{limit}. A removed client gets invalid_client and has to \
+            "This will remove {n} of {}, up to three rows each{limit}. A removed client gets invalid_client and must \
              register again. The rows cannot be restored.",
             about.place
         );
@@ -118,7 +118,8 @@ impl About {
             self.list(found, console)?;
             console.used(usage)?;
             if found.counts().unused > 0 {
-                console.hint("Nothing was deleted. To remove the unused clients, run it again with --apply.")?;
+                console
+                    .hint("Nothing was deleted. To remove the unused clients, run the command again with --apply.")?;
             }
             return Ok(DONE);
         }

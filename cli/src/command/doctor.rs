@@ -38,7 +38,9 @@ async fn checks(common: &Common, mode: Mode) -> Result<Vec<Check>, Failure> {
         None => (State::Ok, "a local endpoint needs none".to_owned()),
         Some(signed_in) => match signed_in.caller().await {
             Ok(arn) => (State::Ok, format!("{arn} ({})", signed_in.source)),
-            Err(problem) => (State::Warning, format!("{}; the caller is not known: {problem}", signed_in.source)),
+            Err(problem) => {
+                (State::Warning, format!("{}; could not determine the caller: {problem}", signed_in.source))
+            }
         },
     };
     let mut checks = vec![

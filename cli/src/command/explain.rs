@@ -81,7 +81,9 @@ fn wanted(options: &ExplainArgs) -> Result<Wanted, Failure> {
         (_, Some(_)) => Err(Failure::usage(
             "--token takes - and reads the token from standard input: on the command line it would stay in the shell's history",
         )),
-        ([], None) => Err(Failure::usage("which row? Use OWNER BUCKET NAME, or - to read a token from standard input")),
+        ([], None) => {
+            Err(Failure::usage("no row given: use OWNER BUCKET NAME, or - to read a token from standard input"))
+        }
         (_, None) => Err(Failure::usage(
             "a row is OWNER BUCKET NAME; a token is read from standard input with -, so that it stays out of the shell's history",
         )),
@@ -209,11 +211,11 @@ fn print(row: &Document, now: EpochSeconds, console: &mut Console) -> io::Result
     if let Some(retired) = &row.retired {
         let from = retired.from.as_ref().map_or_else(|| "none that DynamoDB acts on".to_owned(), moment);
         let until = moment(&retired.until);
-        line("retired", &format!("until {until}; its TTL was {from}; `janitor restore` puts it back"))?;
+        line("retired", &format!("until {until}; its TTL was {from}; `janitor restore` can restore it"))?;
     }
     line("rule", row.rule.as_deref().unwrap_or_default())?;
     match &row.verdict {
-        None => line("verdict", "unknown: a row that decides over it could not be read")?,
+        None => line("verdict", "unknown: a row that it depends on could not be read")?,
         Some(verdict) => line("verdict", &format!("{}: {}", short(verdict), verdict.because.unwrap_or_default()))?,
     }
     // Related rows can make a row dead before its own expiry.

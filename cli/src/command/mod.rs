@@ -36,7 +36,7 @@ pub(crate) fn read_secret(what: &str) -> Result<String, Failure> {
     if std::io::stdin().is_terminal() {
         let terminal = Terminal::open().ok_or_else(|| Failure::usage(format!("no terminal to read the {what} from")));
         let typed = terminal?.ask_for_secret(&format!("{what} (not shown): ")).map_err(unread)?;
-        line = typed.ok_or_else(|| Failure::unfinished("stopped: nothing was done"))?;
+        line = typed.ok_or_else(|| Failure::unfinished("cancelled: nothing was done"))?;
     } else {
         let mut input = std::io::Read::take(std::io::stdin().lock(), LONGEST_NAME + 2);
         input.read_line(&mut line).map_err(unread)?;
@@ -55,7 +55,7 @@ pub(crate) fn stop_on_signals(watch: &'static Watch) {
         signals.next().await;
         watch.stop();
         if !PROMPTING.load(Ordering::Relaxed) {
-            eprintln!("\nstopping after what is in flight; once more to stop at once");
+            eprintln!("\nstopping after the requests in flight; press Ctrl-C again to stop now");
         }
         signals.next().await;
         std::process::exit(i32::from(crate::fail::UNFINISHED));

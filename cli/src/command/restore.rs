@@ -1,4 +1,4 @@
-//! `janitor restore`: lists retired rows, and puts their TTL back.
+//! `janitor restore`: lists retired rows, and restores their TTL.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use super::stop_on_signals;
 use crate::args::{Common, RestoreArgs};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
-use crate::screen::{Screen, grouped, reasons};
+use crate::screen::{Screen, count_of, grouped, reasons};
 use crate::target::{Place, Target};
 
 /// One pass over the table, and what it cost.
@@ -41,13 +41,13 @@ pub async fn restore(mut common: Common, options: &RestoreArgs, console: &mut Co
             return Ok(code);
         }
         if !options.applying.apply {
-            console.hint("Nothing was written. To put them back, run it again with --apply.")?;
+            console.hint("Nothing was written. To restore these rows, run the command again with --apply.")?;
             return Ok(code);
         }
-        let rows = grouped(found);
+        let rows = count_of(found, "row");
         let what =
-            format!("This puts the TTL of {rows} rows of {place} back, for at least as many write units. {NEXT_RUN}");
-        console.confirm(&what, "put them back", "nothing was written", target.watch).await?;
+            format!("This will restore the TTL of {rows} of {place}, using at least as many write units. {NEXT_RUN}");
+        console.confirm(&what, "restore them", "nothing was written", target.watch).await?;
     }
     let real = pass(&target, options, false, console.screen).await?;
     report(&real, &place, console)?;
@@ -55,8 +55,8 @@ pub async fn restore(mut common: Common, options: &RestoreArgs, console: &mut Co
 }
 
 /// A restored row is still dead.
-const NEXT_RUN: &str = "The next run ends rows with a reason again: pause the janitor after this (`janitor pause`), or change \
-                        EXPIRED_ROWS or the settings that make them dead.";
+const NEXT_RUN: &str = "The next run deletes or retires these rows again if they are still dead: pause the janitor after this \
+                        (`janitor pause`), or change EXPIRED_ROWS or the settings that make them dead.";
 
 async fn pass(target: &Target, options: &RestoreArgs, dry: bool, screen: Screen) -> Result<Pass, Failure> {
     let table = target.open().await?;
@@ -119,9 +119,9 @@ fn report(pass: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
 }
 
 fn print_text(Pass { dry, restored, usage }: &Pass, place: &Place, console: &mut Console) -> io::Result<()> {
-    let (what, done, verb) =
-        if *dry { ("dry run of the ", "to restore", "would restore") } else { ("", "restored", "restored") };
-    console.head(&format!("{what}restore of retired rows on {}", place.head()))?;
+    let (dry_run, done, verb) =
+        if *dry { (" (dry run)", "to restore", "would restore") } else { ("", "restored", "restored") };
+    console.head(&format!("restore of retired rows{dry_run} in {}", place.head()))?;
     if restored.sum(|counts| counts.retired) == 0 {
         let none = "No such row is retired. A row that was deleted, by a run, by TTL or by `janitor revoke`, cannot be restored.";
         return console.say("", none);
@@ -131,7 +131,7 @@ fn print_text(Pass { dry, restored, usage }: &Pass, place: &Place, console: &mut
         let until = counts.until.map_or_else(String::new, |until| Utc(EpochSeconds::new(until)).to_string());
         vec![name.clone(), grouped(counts.retired), grouped(counts.restored), until, reasons(&counts.reasons)]
     });
-    console.table(&["bucket", "retired", done, "gone from", "why"], &rows.collect::<Vec<_>>())?;
+    console.table(&["bucket", "retired", done, "removed after", "why"], &rows.collect::<Vec<_>>())?;
     let (back, read) = (grouped(restored.sum(|counts| counts.restored)), grouped(restored.read));
     console.line(format_args!("\n{verb} {back} of {read} rows read"))?;
     console.used(*usage)?;

@@ -19,7 +19,7 @@ use super::{read_secret, stop_on_signals};
 use crate::args::{ApplyArgs, Common, RevokeArgs};
 use crate::console::Console;
 use crate::fail::{DONE, FINDINGS, Failure, UNFINISHED};
-use crate::screen::{counted, grouped};
+use crate::screen::{count_of, counted, grouped};
 use crate::target::{Place, Target};
 
 /// Maximum number of rows listed as text; `--json` lists all.
@@ -64,7 +64,8 @@ pub async fn revoke(common: &Common, options: &RevokeArgs, console: &mut Console
             return Ok(FINDINGS);
         }
         if !apply || screen.json {
-            let hint = "Nothing was deleted. To delete these rows, live ones included, run it again with --apply.";
+            let hint =
+                "Nothing was deleted. To delete these rows, including live ones, run the command again with --apply.";
             console.hint(hint)?;
             return Ok(DONE);
         }
@@ -167,10 +168,10 @@ struct RowShown {
 impl About {
     fn announce(&self, apply: bool, console: &mut Console) -> io::Result<()> {
         let head = format!(
-            "{}revoke by {} {} on {}",
-            if apply { "" } else { "dry run of " },
+            "revoke {} {}{} in {}",
             self.selector.into_str(),
             Masked(self.selector.id()),
+            if apply { "" } else { " (dry run)" },
             self.place.head()
         );
         console.line(console.screen.head(&head))?;
@@ -197,12 +198,12 @@ impl About {
         let live = found.rows.iter().filter(|row| row.state(self.now) == State::Live).count();
         let write_units: u64 = found.rows.iter().map(|row| u64::from(row.row().write_units())).sum();
         let warning = format!(
-            "This is the one command that deletes LIVE rows: {} rows, {} of them live, of {}, for about {} write units. \
-             Their users are signed out at once, and the rows cannot be restored.",
-            grouped(found.rows.len() as u64),
+            "This will delete {}, {} of them LIVE, of {} (about {}). Their users are signed out at once, and the rows cannot \
+             be restored.",
+            count_of(found.rows.len() as u64, "row"),
             grouped(live as u64),
             self.place,
-            grouped(write_units),
+            count_of(write_units, "write unit"),
         );
         console.confirm(&warning, "delete them", "nothing was deleted", watch).await
     }
@@ -255,11 +256,11 @@ impl About {
                 self.list(&news, console)?;
                 console.line("")?;
             }
-            console.say("of ", &document.summary())?;
+            console.say("result for ", &document.summary())?;
             let deleted = grouped(document.deleted);
-            console.line(format_args!("{deleted:>8} deleted, and confirmed by a consistent read"))?;
+            console.line(format_args!("{deleted:>8} deleted (confirmed by a consistent read)"))?;
             console.counts(&[
-                (document.unconfirmed, "deleted, and not confirmed"),
+                (document.unconfirmed, "deleted (not confirmed)"),
                 (document.left, "not deleted"),
                 (document.issued_since, "of them were issued in the meantime"),
             ])?;
@@ -349,7 +350,7 @@ impl Document<'_> {
         let states = tally(self.rows.iter().map(|row| row.state));
         let states = counted(states.iter().map(|(state, n)| (*n, state.into_str())));
         let buckets = counted(self.buckets.iter().map(|(bucket, n)| (*n, bucket)));
-        format!("{} rows ({states}): {buckets}", grouped(self.rows.len() as u64))
+        format!("{} ({states}): {buckets}", count_of(self.rows.len() as u64, "row"))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::console::Console;
 use crate::fail::{DONE, Failure, UNFINISHED};
 use crate::flags::in_flags;
 use crate::progress::at_pace;
-use crate::screen::{age, counted, grouped, reasons, seconds, took, units};
+use crate::screen::{age, count_of, counted, grouped, reasons, seconds, took, units};
 use crate::target::{Place, Target};
 
 /// Rows that `--list` shows without `--limit`.
@@ -98,7 +98,7 @@ pub async fn run(which: Which, common: &Common, options: &DeleteArgs, console: &
         }
         let may_go_on = dry.counts.rows_disposed() > 0 && code(&dry) == DONE && !target.watch.is_stopped();
         if may_go_on && !options.applying.apply {
-            console.hint(&format!("Nothing was {verb}d. To {verb} them, run it again with --apply."))?;
+            console.hint(&format!("Nothing was {verb}d. To {verb} these rows, run the command again with --apply."))?;
         }
         if !may_go_on || !options.applying.apply {
             return Ok(code(&dry));
@@ -122,18 +122,18 @@ pub(crate) fn verb(settings: &Settings) -> &'static str {
 
 /// Says what will happen, and asks for confirmation.
 async fn ask(dry: &RunReport, target: &Target, place: &Place, console: &mut Console) -> Result<(), Failure> {
-    let (rows, verb) = (grouped(dry.counts.rows_disposed()), verb(&target.settings));
+    let (rows, verb) = (count_of(dry.counts.rows_disposed(), "row"), verb(&target.settings));
     let Progress { dead_units, write_pace, .. } = target.watch.progress();
-    let at = write_pace.map_or_else(String::new, |pace| format!(" at {} per second", units(pace)));
+    let at = write_pace.map_or_else(String::new, |pace| format!(", at most {} per second", units(pace)));
     // The real run reads the rows again while the writes keep to the pace.
     let took = seconds(at_pace(dead_units, write_pace).max(dry.elapsed_ms.div_ceil(1_000)));
     let afterwards = match target.settings.expired_rows {
         ExpiredRows::Delete => "",
-        ExpiredRows::Retire => " Until DynamoDB removes them, `janitor restore` puts them back.",
+        ExpiredRows::Retire => " Until DynamoDB removes them, `janitor restore` can restore them.",
     };
     let what = format!(
-        "This {verb}s {rows} rows of {place}. It uses about {} write units{at}, and takes about {took}.{afterwards}",
-        grouped(dead_units)
+        "This will {verb} {rows} of {place}. It will use about {}{at}, and take about {took}.{afterwards}",
+        count_of(dead_units, "write unit")
     );
     let (them, nothing) = (format!("{verb} them"), format!("nothing was {verb}d"));
     console.confirm(&what, &them, &nothing, target.watch).await
@@ -156,11 +156,11 @@ fn code(report: &RunReport) -> u8 {
 fn print_text(which: Which, report: &RunReport, verb: &str, place: &Place, console: &mut Console) -> io::Result<()> {
     let dry = report.mode == Mode::DryRun;
     let job = match which {
-        Which::Cleanup => "the cleanup",
-        Which::Repair => "the index repair",
+        Which::Cleanup => "cleanup",
+        Which::Repair => "index repair",
     };
-    let what = if dry { "dry run of " } else { "" };
-    console.head(&format!("{what}{job} on {}", place.head()))?;
+    let dry_run = if dry { " (dry run)" } else { "" };
+    console.head(&format!("{job}{dry_run} of {}", place.head()))?;
     let counts = &report.counts;
     let line =
         |name: &str, read: u64, deleted: u64, why: String| vec![name.to_owned(), grouped(read), grouped(deleted), why];
@@ -187,12 +187,12 @@ fn print_text(which: Which, report: &RunReport, verb: &str, place: &Place, conso
     let usage = &report.usage;
     let (ended, read) = (grouped(counts.rows_disposed()), grouped(counts.rows_read()));
     console.line(format_args!("\n{done} {ended} of {read} rows read"))?;
-    let estimated = if usage.write_units_estimated { " (in part by the rows' sizes)" } else { "" };
+    let estimated = if usage.write_units_estimated { " (partly estimated from row sizes)" } else { "" };
     let (requests, took) = (grouped(usage.requests), took(report.elapsed_ms));
     let (read, write) = (units(usage.read_units), units(usage.write_units));
     console.say("used ", &format!("{read} read and {write} write units{estimated}, {requests} requests, {took}"))?;
     console.row_counts(&[
-        (counts.lost_races(), "changed in between, and were left alone"),
+        (counts.lost_races(), "changed in the meantime and were kept"),
         (counts.rows_skipped(), "could not be read or deleted"),
     ])?;
     if let Some(findings) = report.findings.as_object() {

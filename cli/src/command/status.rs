@@ -29,7 +29,7 @@ fn print_text(status: &Status, place: &Place, console: &mut Console) -> io::Resu
     console.head(&place.head())?;
     let pause = status.pause.as_ref().map_or_else(|| "not paused".to_owned(), ToString::to_string);
     let lease = status.lease.as_ref().map_or_else(
-        || "free: no run is working".to_owned(),
+        || "free: no run in progress".to_owned(),
         |held| format!("held by {} for another {} s unless renewed", held.by, held.seconds),
     );
     let backlog = match (status.backlog, status.backlog_error) {
@@ -59,7 +59,7 @@ fn print_text(status: &Status, place: &Place, console: &mut Console) -> io::Resu
 }
 
 fn last(run: Option<&LastRun>, now: i64) -> String {
-    let Some(run) = run else { return "no run has deleted here yet".to_owned() };
+    let Some(run) = run else { return "no deleting run recorded yet".to_owned() };
     let ago = age(run.at, now);
     let next = run.next_at.saturating_sub(now);
     let next = match u64::try_from(next) {

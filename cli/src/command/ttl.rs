@@ -18,12 +18,12 @@ use crate::fail::{DONE, FINDINGS, Failure};
 use crate::screen::seconds;
 use crate::target::{Target, now};
 
-/// The warning before TTL is switched on.
-const ENABLING: &str = "From then on DynamoDB removes every row whose ttl_timestamp has passed, within days and permanently: also a \
-    row that is alive by its own fields, which janitor cleanup keeps and counts as a contradiction. Check that count \
-    first: switching TTL off again takes an hour.";
+/// The warning before TTL is enabled.
+const ENABLING: &str = "From then on, DynamoDB permanently removes every row whose ttl_timestamp has passed, within days. \
+    This includes rows that are alive by their own fields, which janitor cleanup keeps and counts as contradictions. Check \
+    that count first: disabling TTL again takes an hour.";
 const BEING_ENABLED: &str =
-    "DynamoDB is switching TTL on, which takes up to an hour; janitor ttl status shows when it is on";
+    "DynamoDB is enabling TTL, which takes up to an hour; janitor ttl status shows when it is on";
 /// Interval between reads of the setting.
 const POLL: Duration = Duration::from_secs(2);
 
@@ -44,9 +44,9 @@ pub async fn ttl(common: &Common, command: &TtlCommand, console: &mut Console) -
 /// The setting as one word, its attribute, and a description.
 fn in_words(setting: &TtlSetting) -> (&'static str, Option<&str>, String) {
     let (state, attribute, words) = match setting {
-        TtlSetting::Off => return ("off", None, "TTL is off: DynamoDB removes no row by itself".to_owned()),
+        TtlSetting::Off => return ("off", None, "TTL is off: DynamoDB does not remove expired rows".to_owned()),
         TtlSetting::On { attribute } if attribute == TTL_ATTRIBUTE => {
-            ("on", attribute, format!("on for {attribute}: DynamoDB removes rows within days of it, for free"))
+            ("on", attribute, format!("on for {attribute}: DynamoDB removes expired rows within days, for free"))
         }
         TtlSetting::On { attribute } => {
             let others =
@@ -54,9 +54,9 @@ fn in_words(setting: &TtlSetting) -> (&'static str, Option<&str>, String) {
             ("on", attribute, others)
         }
         TtlSetting::Enabling { attribute } => {
-            ("enabling", attribute, format!("being switched on for {attribute}: that takes up to an hour"))
+            ("enabling", attribute, format!("being enabled for {attribute}, which takes up to an hour"))
         }
-        TtlSetting::Disabling { attribute } => ("disabling", attribute, format!("being switched off for {attribute}")),
+        TtlSetting::Disabling { attribute } => ("disabling", attribute, format!("being disabled for {attribute}")),
     };
     (state, Some(attribute), format!("TTL is {words}"))
 }
@@ -68,7 +68,7 @@ async fn status(target: &Target, console: &mut Console) -> Result<u8, Failure> {
     let table = &target.settings.table;
     console.answer(&json!({"table": table, "state": state, "attribute": attribute, "on": on}), |console| {
         console.say("", &format!("table {table}: {words}"))?;
-        if on { Ok(()) } else { console.note("", "To switch it on: janitor ttl enable") }
+        if on { Ok(()) } else { console.note("", "To enable it: janitor ttl enable") }
     })?;
     Ok(if on { DONE } else { FINDINGS })
 }
@@ -83,19 +83,20 @@ async fn enable(target: &Target, applying: ApplyArgs, wait: Duration, console: &
         (TtlStep::Accept, _) => ("was-on", words),
         (TtlStep::AcceptEnabling, _) => ("being-enabled", words),
         (TtlStep::Refuse { attribute }, _) => return Err(other_attribute(name, &attribute)),
-        (TtlStep::Enable, false) => {
-            ("would-enable", format!("would switch TTL on for {TTL_ATTRIBUTE}; run it again with --apply"))
-        }
+        (TtlStep::Enable, false) => (
+            "would-enable",
+            format!("would enable TTL on {TTL_ATTRIBUTE}; to do so, run the command again with --apply"),
+        ),
         (TtlStep::Wait(_), false) => ("would-wait", format!("{words}; with --apply this waits for it")),
         (TtlStep::Enable | TtlStep::Wait(_), true) => {
             stop_on_signals(target.watch);
             if !applying.yes {
                 let place = target.place(&table);
-                let what = format!("This switches TTL on for {TTL_ATTRIBUTE} of {place}. {ENABLING}");
-                console.confirm(&what, "switch it on", "nothing was changed", target.watch).await?;
+                let what = format!("This will enable TTL on {TTL_ATTRIBUTE} of {place}. {ENABLING}");
+                console.confirm(&what, "enable it", "nothing was changed", target.watch).await?;
             }
             let clock = RunClock::start(table.clock().wall(), Some(wait)).watched_by(Some(target.watch));
-            let line = |took: Duration| format!("waiting for DynamoDB to switch TTL on: {}", seconds(took.as_secs()));
+            let line = |took: Duration| format!("waiting for DynamoDB to enable TTL: {}", seconds(took.as_secs()));
             let work = ttl::switch_on(&table, name, &clock, POLL);
             match console.screen.with_status_line(line, work).await.map_err(|error| switch_failed(error, name))? {
                 Switched::WasOn => ("was-on", format!("TTL is on for {TTL_ATTRIBUTE}")),
@@ -114,7 +115,7 @@ async fn enable(target: &Target, applying: ApplyArgs, wait: Duration, console: &
 
 fn other_attribute(table: &str, attribute: &str) -> Failure {
     Failure::usage(format!(
-        "refused: TTL of table {table} is on for attribute {attribute}, not {TTL_ATTRIBUTE}: DynamoDB has one TTL attribute per table; if nothing needs that one, switch it off, wait an hour, and run this again"
+        "refused: TTL of table {table} is on for attribute {attribute}, not {TTL_ATTRIBUTE}: DynamoDB has one TTL attribute per table; if nothing needs that one, disable it, wait an hour, and run this again"
     ))
 }
 
@@ -125,7 +126,7 @@ fn switch_failed(error: SwitchError, name: &str) -> Failure {
         SwitchError::Store(error) => error.into(),
         SwitchError::Paused(pause) => RunError::Paused(pause).into(),
         SwitchError::SwitchedOffLately => Failure::unfinished(
-            "TTL was switched off less than an hour ago, and DynamoDB refuses another change for up to an hour: run this again later",
+            "TTL was disabled less than an hour ago, and DynamoDB refuses another change for up to an hour: run this again later",
         ),
         SwitchError::NotShown { .. } | SwitchError::OutOfTime => Failure::unfinished(format!(
             "DynamoDB did not show TTL of table {name} as on in time: check with janitor ttl status, and run this again"

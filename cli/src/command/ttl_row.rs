@@ -23,7 +23,7 @@ async fn read(table: &Dynamo, row: &RowName) -> Result<Option<Row>, Failure> {
         // A row of another bucket can have the same key: the stored bucket decides.
         Some(Lookup::Found(found)) if found.bucket.text() == Some(row.bucket.as_str()) => Ok(Some(found)),
         Some(Lookup::Found(_)) => Err(Failure::usage(format!(
-            "refused: the row under that key is not of bucket {}: two buckets can share a key, and this is the other's",
+            "refused: the row with that key belongs to another bucket than {}",
             Shown::Masked.bucket(&row.bucket)
         ))),
         Some(Lookup::Absent) => Ok(None),
@@ -85,9 +85,10 @@ fn may_change(row: &Row, to: Option<EpochSeconds>) -> Result<&'static Bucket, Fa
         (None, _) => {
             Err(Failure::usage("refused: a row of an unknown bucket is never touched (janitor explain says why)"))
         }
-        (Some(bucket), Some(_)) if bucket.ttl.is_none() => {
-            Err(Failure::usage(format!("refused: rows of {} have no TTL: they would be lost", bucket.name)))
-        }
+        (Some(bucket), Some(_)) if bucket.ttl.is_none() => Err(Failure::usage(format!(
+            "refused: rows of {} never have a TTL: with one, DynamoDB would remove them",
+            bucket.name
+        ))),
         (Some(bucket), _) => Ok(bucket),
     }
 }
@@ -115,15 +116,12 @@ pub(super) async fn change(
         None => ("remove", "removed", what),
     };
     let warning = too_early.map(|end| {
-        format!(
-            "the row's own end comes later, {}: once its TTL has passed, it may be removed while it is alive",
-            moment(end, now)
-        )
+        format!("the row itself expires later, {}: after its TTL it may be removed while still alive", moment(end, now))
     });
     if applying.apply && !applying.yes && !has_it {
         stop_on_signals(target.watch);
         let screen = console.screen;
-        let mut question = screen.paragraph("", &format!("This {verb}s {what}, on {}.", target.place(&table)));
+        let mut question = screen.paragraph("", &format!("This will {verb} {what}, on {}.", target.place(&table)));
         question.extend(warning.iter().map(|text| format!("\n{}", screen.warn(&screen.paragraph("warning: ", text)))));
         console.ask(&question, &format!("{verb} it"), "nothing was written", target.watch).await?;
     }
@@ -149,7 +147,7 @@ pub(super) async fn change(
     });
     console.answer(&document, |console| {
         console.say(&format!("{}: ", outcome.replace('-', " ")), &what)?;
-        console.say("it was: ", &ttl_in_words(&row, now))?;
+        console.say("previous TTL: ", &ttl_in_words(&row, now))?;
         // The prompt has already shown it.
         if let Some(text) = warning.filter(|_| applying.yes || !applying.apply) {
             console.warn("warning: ", &text)?;
@@ -161,7 +159,8 @@ pub(super) async fn change(
             console.note("note: ", &note)?;
         }
         if changed.is_none() && !has_it {
-            console.note("", "Nothing was written. To do it, run it again with --apply.")?;
+            let hint = format!("Nothing was written. To {verb} the TTL, run the command again with --apply.");
+            console.note("", &hint)?;
         }
         Ok(())
     })?;

@@ -68,8 +68,7 @@ pub(super) fn ttl(answer: Answer) -> Markup {
         } @else {
             p class="lead" {
                 "Rows past their TTL that still exist: " (answer.rows("/report/ttl/lag/rows"))
-                ", half of them for " (span("median")) " or less, 95 % for " (span("p95"))
-                ", the oldest for " (span("oldest")) "."
+                " (median " (span("median")) ", 95th percentile " (span("p95")) ", maximum " (span("oldest")) ")."
             }
             (bar_table(answer, "chart", "due", ["Past it for", "Rows"], &ages(answer, "/report/ttl/lag_age")))
         }

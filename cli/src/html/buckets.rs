@@ -38,8 +38,8 @@ pub(super) fn section(answer: Answer) -> Markup {
         }
         @if answer.count("/body/retired_rows") > 0 {
             p class="lead" {
-                "Retired: " (answer.rows("/body/retired_rows")) ", not among the dead. TTL removes the last from "
-                (answer.time("/body/retired_rows_gone_by")) "; until then " code { "janitor restore" } " puts them back."
+                "Retired: " (answer.rows("/body/retired_rows")) ", not among the dead. TTL removes the last of them after "
+                (answer.time("/body/retired_rows_gone_by")) "; until then " code { "janitor restore" } " can restore them."
             }
         }
         table role="table" class="chart buckets wide" {
@@ -50,7 +50,7 @@ pub(super) fn section(answer: Answer) -> Markup {
                     (head("rows key", html! { "Rows" }))
                     (head("dead key", html! { "Dead" }))
                     (head("due key", html! { "Due" }))
-                    (head("age", html! { "Oldest dead for" }))
+                    (head("age", html! { "Longest dead" }))
                     (head("size", html! { "Size" }))
                 }
             }
@@ -92,7 +92,7 @@ fn numbers(answer: Answer, at: &str) -> Markup {
             @let at = format!("{at}/{part}");
             td role="cell" class={ (part) @if answer.count(&at) == 0 { " zero" } } data-label=(part) { (answer.number(&at)) }
         }
-        td role="cell" class={ "age" @if answer.at(&oldest).is_null() { " zero" } } data-label="oldest dead for" {
+        td role="cell" class={ "age" @if answer.at(&oldest).is_null() { " zero" } } data-label="longest dead" {
             (answer.span(&oldest))
         }
         td role="cell" class="size" data-label="size" { (answer.size(&format!("{at}/bytes"))) }

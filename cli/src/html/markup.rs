@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use shared::time::{EpochSeconds, Utc};
 
-use crate::screen::{grouped, seconds, took, units};
+use crate::screen::{count_of, grouped, seconds, took, units};
 
 /// Shown where there is no number.
 const NONE: &str = "\u{2013}";
@@ -24,7 +24,7 @@ pub(super) fn name(text: &str) -> Markup {
 
 /// `1 row`, `2 rows`.
 pub(super) fn rows_in_words(n: u64) -> String {
-    format!("{} {}", grouped(n), if n == 1 { "row" } else { "rows" })
+    count_of(n, "row")
 }
 
 /// One segment of a JSON pointer, escaped.

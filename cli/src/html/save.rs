@@ -14,21 +14,21 @@ pub struct OutputPath {
 
 impl OutputPath {
     /// # Errors
-    /// When its folder does not exist, or the path is not an ordinary file.
+    /// When its folder does not exist, or the path is not a regular file.
     pub fn new(path: &Path) -> Result<Self, Failure> {
         let refused = |why: &str| Failure::unfinished(format!("{} cannot be written: {why}", path.display()));
         let is_folder_by_name = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => Err(refused("it is a folder; name a file in it")),
             // A rename would replace a pipe or a device with a file.
-            Ok(found) if !found.is_file() => Err(refused("it is no ordinary file")),
+            Ok(found) if !found.is_file() => Err(refused("it is not a regular file")),
             // Replaces the target of a link, not the link.
             Ok(_) => Ok(Self { path: fs::canonicalize(path).map_err(|error| refused(&error.to_string()))? }),
-            Err(_) if path.file_name().is_none() || is_folder_by_name => Err(refused("it names no file")),
+            Err(_) if path.file_name().is_none() || is_folder_by_name => Err(refused("it has no file name")),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(&error.to_string())),
             Err(_) => {
                 let folder = fs::canonicalize(folder_of(path)).map_err(|error| match error.kind() {
-                    io::ErrorKind::NotFound => refused("its folder is not there; make it first"),
+                    io::ErrorKind::NotFound => refused("its folder does not exist; create it first"),
                     _ => refused(&error.to_string()),
                 })?;
                 Ok(Self { path: folder.join(path.file_name().unwrap_or_default()) })

@@ -69,13 +69,13 @@ pub async fn set_up(function: &Function, properties: &Properties, clock: RunCloc
         add_ttl(&mut done, table, switched);
     }
     if !properties.stream && !properties.ttl {
-        done.add_reason(format!("nothing of table {table} was to be changed"));
+        done.add_reason(format!("no change to table {table} was requested"));
     }
     Ok(done)
 }
 
 fn add_stream(done: &mut Done, table: &str, stream: &Stream) {
-    let how = if stream.switched_on { "was switched on" } else { "was on already" };
+    let how = if stream.switched_on { "was enabled" } else { "was on already" };
     done.add_reason(format!("the stream of table {table} ({}) {how}", stream.view));
     done.add("StreamArn", &stream.arn);
     done.add("StreamViewType", &stream.view);
@@ -84,8 +84,8 @@ fn add_stream(done: &mut Done, table: &str, stream: &Stream) {
 fn add_ttl(done: &mut Done, table: &str, switched: Switched) {
     let (status, how) = match switched {
         Switched::WasOn => ("ENABLED", "was on already"),
-        Switched::NowOn => ("ENABLED", "was switched on"),
-        Switched::BeingEnabled => ("ENABLING", "is being switched on by DynamoDB, which takes it up to an hour"),
+        Switched::NowOn => ("ENABLED", "was enabled"),
+        Switched::BeingEnabled => ("ENABLING", "is being enabled by DynamoDB, which takes up to an hour"),
     };
     done.add_reason(format!("TTL of table {table} on {TTL_ATTRIBUTE} {how}"));
     done.add("TtlAttribute", TTL_ATTRIBUTE);

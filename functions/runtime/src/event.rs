@@ -10,7 +10,7 @@ pub(crate) use jobs::backlog::Overrides;
 /// The settings that an event overrides: none for a scheduled event.
 pub fn overrides(event: Value) -> Result<Overrides, ConfigError> {
     let wrong = |problem: &str| ConfigError::Event { problem: problem.to_owned() };
-    let Value::Object(fields) = event else { return Err(wrong("it is not an object")) };
+    let Value::Object(fields) = event else { return Err(wrong("it must be a JSON object of settings")) };
     if !fields.contains_key("detail-type") {
         return Ok(fields);
     }

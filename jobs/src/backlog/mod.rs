@@ -191,7 +191,9 @@ impl Start {
         check_lease(&self.lease)?;
         self.segment_run(0).check::<J>()?;
         match (&self.input.job, self.max_concurrency) {
-            (Some(job), _) if job != J::NAME => Err(format!("its job is {}, and this is {}", shown(job), J::NAME)),
+            (Some(job), _) if job != J::NAME => {
+                Err(format!("the job is {}, but this function runs {}", shown(job), J::NAME))
+            }
             (_, Some(most)) if self.input.concurrency > most => {
                 Err(format!("concurrency is above the {most} segments that an execution may run concurrently"))
             }

@@ -53,7 +53,8 @@ impl Batch {
     /// A malformed record is not an error: it is counted and ignored.
     pub fn read(event: &Value, table: &str) -> Result<Self, ConfigError> {
         let Some(records) = event["Records"].as_array() else {
-            return Err(ConfigError::Event { problem: "it has no Records: it is not a DynamoDB stream's".to_owned() });
+            let problem = "it has no Records, so it is not a DynamoDB stream event".to_owned();
+            return Err(ConfigError::Event { problem });
         };
         let mut batch = Self { removals: Vec::new(), records: Records::default() };
         for record in records {

@@ -253,9 +253,9 @@ impl RelationShown {
         let (bucket, found, known) = match found {
             Lookup::Found(row) => match row.known_bucket() {
                 None => (row.bucket.text(), "another bucket's row", None),
-                Some(bucket) => (row.bucket.text(), "there", Some((row, bucket))),
+                Some(bucket) => (row.bucket.text(), "exists", Some((row, bucket))),
             },
-            Lookup::Absent => (bucket_of(key), "not there", None),
+            Lookup::Absent => (bucket_of(key), "does not exist", None),
             Lookup::Unread => (bucket_of(key), "could not be read", None),
         };
         // Other rows decide about an index row and a provider row.

@@ -75,7 +75,7 @@ pub(super) fn rule(bucket: &Bucket, policy: &Policy) -> String {
         }
         Rule::TtlOnly => "has no time of its own: dead when its TTL has passed".to_owned(),
         Rule::Pointer { target } => {
-            format!("dead when the row of {target} that it points at is dead, or not there; never by itself")
+            format!("dead when the row of {target} that it points at is dead or does not exist; never by itself")
         }
         Rule::Provider => {
             "dead when its TTL has passed, or when no live code or token of the actor names it".to_owned()
@@ -153,7 +153,7 @@ pub(super) fn course(course: Action) -> &'static str {
         Action::Delete(reason) | Action::Retire(reason) => delete(reason),
         Action::Keep(reason) => keep(reason),
         Action::NeverTouched => "its bucket is not one that this project cleans",
-        Action::Skip => "a row that decides over it could not be read, so it is skipped",
+        Action::Skip => "a row that it depends on could not be read, so it is skipped",
         Action::NotReached(NotReached::NoIndexRow) => {
             "it reaches an actor's rows through the index, and no index row points at this one"
         }

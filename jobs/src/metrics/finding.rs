@@ -53,25 +53,25 @@ impl TtlHealth {
             TtlHealth::OtherAttribute(attribute) => (
                 "ttl-other-attribute",
                 format!(
-                    "TTL is on for {attribute}, and the rows carry {TTL_ATTRIBUTE}: DynamoDB removes none of them; \
-                     switch it off, wait an hour, and switch it on for {TTL_ATTRIBUTE}"
+                    "TTL is enabled for {attribute}, but the rows use {TTL_ATTRIBUTE}: DynamoDB removes none of them. \
+                     Disable TTL, wait an hour, then enable it for {TTL_ATTRIBUTE}"
                 ),
             ),
-            TtlHealth::Off => {
-                ("ttl-off", format!("TTL is off: switch it on for {TTL_ATTRIBUTE}, which removes dead rows for free"))
-            }
-            TtlHealth::TurningOn => (
-                "ttl-changing",
-                "TTL is being switched on, which takes up to an hour: nothing to do but to look again".to_owned(),
+            TtlHealth::Off => (
+                "ttl-off",
+                format!("TTL is off: enable it for {TTL_ATTRIBUTE}, so that DynamoDB removes dead rows for free"),
             ),
+            TtlHealth::TurningOn => {
+                ("ttl-changing", "TTL is being enabled, which takes up to an hour; check again later".to_owned())
+            }
             TtlHealth::TurningOff => (
                 "ttl-changing",
                 format!(
-                    "TTL is being switched off, which takes up to an hour: DynamoDB takes no other change until then; \
-                     afterwards switch it on for {TTL_ATTRIBUTE}"
+                    "TTL is being disabled, which takes up to an hour. DynamoDB accepts no other change until then; \
+                     afterwards enable it for {TTL_ATTRIBUTE}"
                 ),
             ),
-            TtlHealth::Unknown(why) => ("ttl-unknown", format!("whether TTL is on could not be told: {why}")),
+            TtlHealth::Unknown(why) => ("ttl-unknown", format!("the TTL setting could not be read: {why}")),
         };
         Some(Finding { kind, text })
     }
@@ -117,7 +117,7 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     let is_new = first_run.and_then(|at| age(at, measured.now)).is_some_and(|age| age < 86_400);
     let has_worked = measured.ttl == TtlHealth::On && !is_new;
     if let Some(oldest) = total.lags.oldest().filter(|oldest| has_worked && *oldest > LAG_TOO_LONG) {
-        add("ttl-lag", format!("TTL is on, but a row is still there {} days after its own", oldest / 86_400));
+        add("ttl-lag", format!("TTL is on, but a row still exists {} days after its TTL", oldest / 86_400));
     }
     let about = if measured.estimate.is_some() { "about " } else { "" };
     let whose = if measured.scope == Scope::System { " of the system actors" } else { "" };
@@ -138,7 +138,7 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
         add(
             "unused-clients",
             format!(
-                "{} of {} clients registered more than 30 days ago and nobody uses them; `janitor clients` lists and \
+                "{} of {} clients were registered more than 30 days ago and are unused; `janitor clients` lists and \
                  removes them",
                 clients.unused, clients.clients
             ),
@@ -147,13 +147,16 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     if measured.cascade_stream_is_stale() {
         add(
             "cascade-deaf",
-            "the cascade listens to a stream that is no longer the table's: deploy with a changed LogLevel".to_owned(),
+            "the cascade reads an old stream of the table; to update it, deploy with a changed LogLevel".to_owned(),
         );
     }
     if measured.forecast.trend == Trend::Grows {
         add(
             "backlog-grows",
-            format!("{} to be deleted, and more die than are deleted", in_words(measured.forecast.backlog)),
+            format!(
+                "the backlog is {} and grows: more rows expire than are deleted",
+                in_words(measured.forecast.backlog)
+            ),
         );
     }
     found
@@ -165,7 +168,12 @@ fn runs(measured: &Measurement, name: &str, add: &mut impl FnMut(&'static str, S
     match state.last_complete_at.map(|at| age(at, measured.now)) {
         None => add("never-complete", format!("{name} has not completed a run on this table yet")),
         Some(None) => {
-            add("clock", format!("{name}'s last run is dated in the future: a clock was ahead, here or there"));
+            add(
+                "clock",
+                format!(
+                    "{name}'s last run is dated in the future: this clock is behind, or that run's clock was ahead"
+                ),
+            );
         }
         Some(Some(age)) if age > overdue_after(&state, period(name)) => {
             add("overdue", format!("{name} completed its last run {} hours ago", age / 3_600));
@@ -176,8 +184,7 @@ fn runs(measured: &Measurement, name: &str, add: &mut impl FnMut(&'static str, S
         add(
             "incomplete-runs",
             format!(
-                "{name} was incomplete {} times in a row: give it more time or a higher MAX_WRITE_UNITS_PER_SECOND or \
-                 MAX_DELETES",
+                "{name} was incomplete {} times in a row: raise its timeout, MAX_WRITE_UNITS_PER_SECOND or MAX_DELETES",
                 state.consecutive_incomplete_runs
             ),
         );

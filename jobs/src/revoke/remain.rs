@@ -59,8 +59,7 @@ impl Remaining {
                     .to_owned()
             }
             Remaining::Unassigned(sessions) => format!(
-                "{sessions} sessions belong to sign-ins that are not finished and name no actor yet: each works for ten \
-                 minutes"
+                "{sessions} sessions of unfinished sign-ins, which name no actor yet; each is valid for ten minutes"
             ),
             Remaining::Unreadable(rows) => format!(
                 "{rows} rows were kept because their data cannot be read, so their owner is unknown; the library accepts a row \

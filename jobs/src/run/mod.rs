@@ -192,7 +192,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
             }
             TtlSetting::On { attribute } | TtlSetting::Enabling { attribute } => format!("on for {attribute}"),
             TtlSetting::Off => "off".to_owned(),
-            TtlSetting::Disabling { .. } => "being switched off".to_owned(),
+            TtlSetting::Disabling { .. } => "being disabled".to_owned(),
         };
         Err(RunError::TtlNotOn { state })
     }

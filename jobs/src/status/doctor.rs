@@ -77,7 +77,7 @@ fn recovery(recovery: Result<Recovery, StoreError>) -> Check {
         Ok(Recovery::NotOffered) => Check::new("recovery", State::Ok, "a local engine has no backups"),
         Ok(Recovery::Off) => Check::new("recovery", State::Warning, RECOVERY_OFF),
         Err(error) => {
-            let text = format!("whether point-in-time recovery is on is not known: {error}");
+            let text = format!("the point-in-time recovery setting could not be read: {error}");
             Check::new("recovery", State::Warning, text)
         }
     }

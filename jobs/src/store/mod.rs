@@ -39,7 +39,7 @@ pub enum StoreError {
         "table {table} is not an ActingWeb attributes table: its keys are {keys}, not id (HASH), bucket_name (RANGE), both strings: check AWS_DB_PREFIX or ATTRIBUTES_TABLE"
     )]
     ForeignKeys { table: String, keys: String },
-    #[error("{operation} on table {table} failed {attempts} times, last with {code}")]
+    #[error("{operation} on table {table} failed {attempts} times; last error: {code}")]
     Unavailable { operation: &'static str, table: String, code: String, attempts: u32 },
     #[error("DynamoDB requests failed {pieces} times in a row, each after all retries: giving up")]
     KeepsFailing { pieces: u32 },

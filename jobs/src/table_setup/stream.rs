@@ -52,7 +52,7 @@ pub enum StreamError {
         "another change to table {table} is in progress and did not finish in time: deploy again when the table is active"
     )]
     TableBusy { table: String },
-    #[error("{0}: the stream is off, and is not switched on")]
+    #[error("{0}; the stream is off and was not enabled")]
     Paused(Pause),
     #[error("{0}")]
     Store(#[from] StoreError),

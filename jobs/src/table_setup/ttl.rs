@@ -47,11 +47,11 @@ pub enum Wait {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SwitchError {
     #[error(
-        "refused: TTL of table {table} is on for attribute {attribute}, not {TTL_ATTRIBUTE}: DynamoDB has one TTL attribute per table; if nothing needs that one, turn it off, wait an hour, and deploy again"
+        "refused: TTL of table {table} is on for attribute {attribute}, not {TTL_ATTRIBUTE}: DynamoDB has one TTL attribute per table; if nothing needs that one, disable it, wait an hour, and deploy again"
     )]
     OtherAttribute { table: String, attribute: String },
     #[error(
-        "TTL was switched off less than an hour ago; DynamoDB refuses another change for up to an hour: deploy again later"
+        "TTL was disabled less than an hour ago; DynamoDB refuses another change for up to an hour: deploy again later"
     )]
     SwitchedOffLately,
     #[error(
@@ -72,7 +72,7 @@ pub enum SwitchError {
         "DynamoDB did not answer in time: check the network, the region and AWS_ENDPOINT_URL_DYNAMODB, or give the function a longer timeout"
     )]
     OutOfTime,
-    #[error("{0}: TTL is off, and is not switched on")]
+    #[error("{0}; TTL is off and was not enabled")]
     Paused(Pause),
     #[error("{0}")]
     Store(StoreError),
@@ -109,7 +109,7 @@ pub fn plan(setting: &TtlSetting, confirmed: bool) -> TtlStep {
 /// Enables TTL, and checks it every `poll` until it is on or the deadline is reached.
 ///
 /// # Errors
-/// When TTL is not on at the end, and is not being switched on.
+/// When TTL is not on at the end, and is not being enabled.
 pub async fn switch_on<S: InspectTable + SwitchTtl + ReadRows>(
     store: &S,
     table: &str,

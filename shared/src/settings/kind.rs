@@ -88,7 +88,7 @@ impl Kind {
                 value.parse().is_ok_and(|days: i64| (1..=MAX_DAYS).contains(&days)),
                 format!("must be a whole number of days, 1 to {MAX_DAYS}"),
             ),
-            Kind::Share => (number(|n| n > 0.0 && n <= 1.0), "must be a share above 0 and at most 1".to_owned()),
+            Kind::Share => (number(|n| n > 0.0 && n <= 1.0), "must be greater than 0 and at most 1".to_owned()),
             Kind::Units => (
                 number(|units| units.is_finite() && units >= 0.1),
                 "must be a number of capacity units, 0.1 or more".to_owned(),

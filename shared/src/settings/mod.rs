@@ -69,10 +69,10 @@ pub const SETTINGS: &[Setting] = &[
               also_written: &["DRY_RUN", "DRYRUN_MODE", "DRY_RUN_MODE", "DELETE_MODE", "JANITOR_MODE"] },
     Setting { name: "EXPIRED_ROWS", flags: &["expired-rows"], value: "ACTION", jobs: ENDING,
               kind: Choice(&["delete", "retire"]), default: Some("delete"),
-              help: "What to do with dead rows; retire sets their TTL, so that DynamoDB removes them later, for free; until then they can be restored",
+              help: "What runs do with dead rows: delete them, or retire them (set a TTL, so that DynamoDB removes them later for free; until then they can be restored)",
               also_written: &[] },
     Setting { name: "RETIRE_DAYS", flags: &["retire-days"], value: "DAYS", jobs: ENDING,
-              kind: Days, default: Some("7"), help: "Days for which a retired row can be restored; a row whose own TTL is earlier keeps it",
+              kind: Days, default: Some("7"), help: "Number of days a retired row can be restored; a row with an earlier TTL keeps that TTL",
               also_written: &["RETIRE_DAY", "RETIRE_FOR_DAYS"] },
     Setting { name: "MAX_DELETES", flags: &["max-deletes"], value: "N", jobs: DELETING, kind: Count, default: None,
               help: "Stop after N deletes; the next run continues from there",
@@ -101,10 +101,10 @@ pub const SETTINGS: &[Setting] = &[
               help: "Request a backlog execution after N consecutive incomplete runs; never if unset",
               also_written: &["HAND_OVER_AFTER_CUT_OFFS", "HAND_OVER_AFTER", "BACKLOG_AFTER"] },
     Setting { name: "SCOPE", flags: &["scope"], value: "SCOPE", jobs: &[Purpose::Metrics], kind: Choice(&["system", "all"]), default: Some("system"),
-              help: "system counts the rows of the system actors with queries; all counts every row with a scan",
+              help: "Rows to count: system (rows of the system actors, with queries) or all (every row, with a scan)",
               also_written: &["METRICS_SCOPE", "AUDIT_SCOPE"] },
     Setting { name: "MAX_AUDIT_UNITS", flags: &["max-audit-units"], value: "UNITS", jobs: &[Purpose::Metrics], kind: Units, default: None,
-              help: "Read units that one count may use; a count that is expected to need more is not started",
+              help: "Maximum read units per count; a count expected to need more is not started",
               also_written: &["AUDIT_UNITS"] },
     Setting { name: "CASCADE_STREAM_ARN", flags: &[], value: "ARN", jobs: &[Purpose::Metrics], kind: Arn, default: None,
               help: "Stream that the cascade reads, set by the template; metrics reports a finding if the table has another stream", also_written: &[] },
@@ -180,11 +180,11 @@ pub enum ConfigError {
     Unknown { setting: String, near: String },
     #[error("no table: set AWS_DB_PREFIX (the table is {{prefix}}_attributes) or ATTRIBUTES_TABLE")]
     NoTable,
-    #[error("AWS_DB_PREFIX means table {by_prefix}, ATTRIBUTES_TABLE says {by_name}: set one of them")]
+    #[error("AWS_DB_PREFIX selects table {by_prefix}, but ATTRIBUTES_TABLE is {by_name}: set only one of them")]
     TwoTables { by_prefix: String, by_name: String },
     #[error("set MODE=delete or MODE=dry-run")]
     NoMode,
-    #[error("the event is not an object of settings: {problem}")]
+    #[error("invalid event: {problem}")]
     Event { problem: String },
 }
 
@@ -253,7 +253,7 @@ impl Given {
             };
             // In an event, an empty value would undo an operator's limit.
             if text.trim().is_empty() {
-                return Err(wrong(setting.name, "", "must not be empty in an event: leave it out instead"));
+                return Err(wrong(setting.name, "", "must not be empty in an event; omit it instead"));
             }
             values.insert(setting.name, text.trim().to_owned());
         }

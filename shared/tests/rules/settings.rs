@@ -224,7 +224,7 @@ fn every_mistake_is_one_line_that_names_the_setting() {
         (
             vec![table, ("ATTRIBUTES_TABLE", "other")],
             json!({}),
-            "AWS_DB_PREFIX means table app_attributes, ATTRIBUTES_TABLE says other: set one of them",
+            "AWS_DB_PREFIX selects table app_attributes, but ATTRIBUTES_TABLE is other: set only one of them",
         ),
         (
             vec![("ATTRIBUTES_TABLE", "a b")],
@@ -238,17 +238,13 @@ fn every_mistake_is_one_line_that_names_the_setting() {
         (
             vec![table, ("MAX_DELETE_SHARE", "1.5")],
             json!({}),
-            "MAX_DELETE_SHARE=1.5: must be a share above 0 and at most 1",
+            "MAX_DELETE_SHARE=1.5: must be greater than 0 and at most 1",
         ),
-        (
-            vec![table, ("MAX_DELETE_SHARE", "0")],
-            json!({}),
-            "MAX_DELETE_SHARE=0: must be a share above 0 and at most 1",
-        ),
+        (vec![table, ("MAX_DELETE_SHARE", "0")], json!({}), "MAX_DELETE_SHARE=0: must be greater than 0 and at most 1"),
         (
             vec![table, ("MAX_DELETE_SHARE", "NaN")],
             json!({}),
-            "MAX_DELETE_SHARE=NaN: must be a share above 0 and at most 1",
+            "MAX_DELETE_SHARE=NaN: must be greater than 0 and at most 1",
         ),
         (vec![table, ("MAX_DELETES", "-1")], json!({}), "MAX_DELETES=-1: must be a whole number, 1 or more"),
         (vec![table, ("MAX_DELETES", "0")], json!({}), "MAX_DELETES=0: must be a whole number, 1 or more"),
@@ -294,12 +290,12 @@ fn every_mistake_is_one_line_that_names_the_setting() {
         (
             vec![table, ("MODE", "dry-run")],
             json!({"mode": ""}),
-            "MODE=: must not be empty in an event: leave it out instead",
+            "MODE=: must not be empty in an event; omit it instead",
         ),
         (
             vec![table, ("MAX_DELETES", "1")],
             json!({"max_deletes": " "}),
-            "MAX_DELETES=: must not be empty in an event: leave it out instead",
+            "MAX_DELETES=: must not be empty in an event; omit it instead",
         ),
         // A value that was entered by mistake may be a secret.
         (vec![table], json!({"mode": "alice@example.com"}), "MODE=alice…#ff8d9819: must be delete or dry-run"),
