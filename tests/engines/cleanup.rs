@@ -371,7 +371,7 @@ async fn faults_of_two_kinds_share_the_attempts_of_one_request(kind: EngineKind)
         let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 1, 1)).await;
         let mut requests = 0;
         let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
-            if request.operation != operation {
+            if !request.is_work(operation) {
                 return proxy::Fate::Forward;
             }
             requests += 1;

@@ -191,7 +191,12 @@ async fn run_cascade_concurrently(kind: EngineKind, rounds: u64, retires: bool) 
             run_when_lease_is_free(Which::Repair, &function),
             cascade
         );
-        assert!(daily.outcome.is_complete() && repair.outcome.is_complete());
+        for report in [&daily, &repair] {
+            // A provider row that the cascade deletes first cannot be retired any more: its token is left to the next run.
+            let lost_provider = report.counts.buckets().get("mcp_google_tokens").is_some_and(|of| of.lost_race > 0);
+            let is_left_to_next_run = retires && lost_provider && report.outcome == Outcome::Skipped;
+            assert!(report.outcome.is_complete() || is_left_to_next_run, "{}", report.to_json());
+        }
         figures.attempts += 2 + batches.len() as u64;
         figures.faults += load.removed.len() as u64;
         let runs: Vec<&RunReport> = batches.iter().map(|batch| &batch.run).chain([&daily, &repair]).collect();

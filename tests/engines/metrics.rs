@@ -453,7 +453,7 @@ async fn more_than_1000_unused_clients_are_a_finding_of_the_full_audit(kind: Eng
     bed.write(&[client(1_002, 31 * DAY)]).await;
     let (counts, findings) = found().await;
     assert_eq!((counts, findings.len()), ([1_003, 1_001], 1));
-    assert!(findings[0].text.starts_with("1001 of 1003 clients registered"), "{}", findings[0].text);
+    assert!(findings[0].text.starts_with("1001 of 1003 clients were registered"), "{}", findings[0].text);
     // The hourly count does not read the actors' rows, and does not count clients.
     let hourly = measure(&bed, json!({"scope": "system"})).await;
     assert!(hourly.clients.is_none() && !kinds(&hourly).contains(&"unused-clients"));

@@ -160,11 +160,12 @@ impl Proxy {
         self.in_flight.load(Ordering::SeqCst) == 0
     }
 
-    /// How often the most repeated request of an operation was sent. The order of its keys does not matter.
+    /// How often the most repeated request of an operation was sent, apart from the read of the pause, which a run repeats. The order
+    /// of its keys does not matter.
     #[must_use]
     pub fn most_attempts(&self, operation: &str) -> u64 {
         let mut attempts: HashMap<String, u64> = HashMap::new();
-        for request in self.requests().into_iter().filter(|request| request.operation == operation) {
+        for request in self.requests().into_iter().filter(|request| request.is_work(operation)) {
             let mut body: Value = serde_json::from_str(&request.body).expect("a request is JSON");
             body.sort_all_objects();
             *attempts.entry(body.to_string()).or_default() += 1;
@@ -192,8 +193,9 @@ fn serve(
     hook: &Mutex<Box<Hook>>,
     in_flight: &AtomicUsize,
 ) -> Option<()> {
+    let mut client = connected(client)?;
     let mut reader = BufReader::new(client.try_clone().ok()?);
-    let mut client = client;
+    let mut upstream = Upstream { address: upstream, open: None };
     loop {
         let (head, body) = read_message(&mut reader)?;
         let _guard = InFlight::new(in_flight);
@@ -203,7 +205,7 @@ fn serve(
         let request = Request { operation, body: body_text, head: head.clone() };
         log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
         let fate = (hook.lock().unwrap_or_else(PoisonError::into_inner))(&request);
-        let forward = || send(upstream, &head, &body);
+        let mut forward = || upstream.send(&head, &body);
         match fate {
             Fate::Forward => pass(&mut client, forward()?)?,
             Fate::DateOffset(off) => {
@@ -250,18 +252,42 @@ fn serve(
                     .map(|line| if line.to_ascii_lowercase().starts_with("content-length:") { &length } else { line })
                     .flat_map(|line| [line, "\r\n"])
                     .collect();
-                let (_, body) = send(upstream, &head, seen.as_bytes())?;
+                let (_, body) = upstream.send(&head, seen.as_bytes())?;
                 answer(&mut client, 200, &merge(&String::from_utf8_lossy(&body), rest, code))?;
             }
         }
     }
 }
 
-fn send(upstream: &str, head: &str, body: &[u8]) -> Option<(String, Vec<u8>)> {
-    let mut engine = TcpStream::connect(upstream).ok()?;
-    engine.write_all(head.as_bytes()).ok()?;
-    engine.write_all(body).ok()?;
-    read_message(&mut BufReader::new(engine))
+/// The engine, with the connection of the last request, which it may have closed since.
+struct Upstream<'a> {
+    address: &'a str,
+    open: Option<BufReader<TcpStream>>,
+}
+
+impl Upstream<'_> {
+    fn send(&mut self, head: &str, body: &[u8]) -> Option<(String, Vec<u8>)> {
+        let message = [head.as_bytes(), body].concat();
+        if let Some(mut open) = self.open.take()
+            && open.get_mut().write_all(&message).is_ok()
+            && let Some(answer) = read_message(&mut open)
+        {
+            self.open = Some(open);
+            return Some(answer);
+        }
+        let mut engine = connected(TcpStream::connect(self.address).ok()?)?;
+        engine.write_all(&message).ok()?;
+        let mut open = BufReader::new(engine);
+        let answer = read_message(&mut open)?;
+        self.open = Some(open);
+        Some(answer)
+    }
+}
+
+/// Sends what is written at once: otherwise each answer waits 40 ms for the acknowledgement of its head.
+fn connected(socket: TcpStream) -> Option<TcpStream> {
+    socket.set_nodelay(true).ok()?;
+    Some(socket)
 }
 
 /// Counts a request while it is in flight.
