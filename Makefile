@@ -36,7 +36,7 @@ sam-local: tools ## (10 minutes) invoke every function with sam local and its ev
 quick: check ## check format and lints, and run the tests that need no installed tools, without the attacks and the random tables
 	$(CARGO) build $(ALL) --all-targets
 	$(CARGO) test $(ALL) --lib --test rules
-	NO_TOOLS=1 RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(ALL) --test engines -- $(foreach name,$(NEEDS_TOOLS) $(ATTACKS:%=%::) random_tables::,--skip $(name))
+	NO_TOOLS=1 RUST_TEST_THREADS=$(ENGINES_THREADS) $(CARGO) test $(ALL) --test engines -- $(foreach name,$(NEEDS_TOOLS) $(ATTACKS:%=%::) random_tables::,--skip $(name))
 
 # Phases run concurrently where they can; a failed phase does not stop the others.
 TOGETHER := --no-print-directory --output-sync=target --keep-going
