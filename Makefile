@@ -7,6 +7,9 @@ TEST_THREADS ?= 2
 ENGINES_THREADS ?= 4
 # The same features for every build, lint and test: with another selection cargo would build the SDK again.
 ALL := --locked --workspace
+# Builds what is tested, and lints the workspace on the way: `cargo clippy` would check every dependency a second time. Not for releases:
+# clippy-driver turns some optimizations off.
+LINTED := env RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__ $(CARGO)
 # Tests of the binary `engines` that `make quick` skips: those that need Java or Python, and the repeated attacks.
 NEEDS_TOOLS := dynamodb_local real_library stranded_client terminal ctrl_c says_the_same_in_text credentials_that cli::what_is_wrong every_function_logs
 ATTACKS := faults killed_runs concurrent_runs clocks
@@ -33,30 +36,27 @@ local: tools ## run every function under cargo lambda watch, with DynamoDB Local
 sam-local: tools ## (10 minutes) invoke every function with sam local and its events, against DynamoDB Local in a container
 	@tests/progress.sh sam-local 10 .tools/venv-sam/bin/python tests/python/sam_local.py
 
-quick: check ## check format and lints, and run the tests that need no installed tools, without the attacks and the random tables
-	$(CARGO) build $(ALL) --all-targets
-	$(CARGO) test $(ALL) --lib --test rules
-	NO_TOOLS=1 RUST_TEST_THREADS=$(ENGINES_THREADS) $(CARGO) test $(ALL) --test engines -- $(foreach name,$(NEEDS_TOOLS) $(ATTACKS:%=%::) random_tables::,--skip $(name))
+quick: check build ## check format and lints, and run the tests that need no installed tools, without the attacks and the random tables
+	$(LINTED) test $(ALL) --lib --test rules
+	NO_TOOLS=1 RUST_TEST_THREADS=$(ENGINES_THREADS) $(LINTED) test $(ALL) --test engines -- $(foreach name,$(NEEDS_TOOLS) $(ATTACKS:%=%::) random_tables::,--skip $(name))
 
 # Phases run concurrently where they can; a failed phase does not stop the others.
 TOGETHER := --no-print-directory --output-sync=target --keep-going
 test: ## run everything; installs what it needs into .tools, and prints how long each phase took
 	@tests/phase.sh --begin
-	@$(MAKE) $(TOGETHER) -j2 timed-check timed-template
+	@$(MAKE) $(TOGETHER) -j2 timed-build timed-template timed-check
 	@$(MAKE) --no-print-directory integration
 	@tests/phase.sh --table
 
-timed-check: timed-build
 timed-template: timed-tools
 timed-%:
 	@tests/phase.sh $* $(MAKE) --no-print-directory $*
 
-build: ## build everything that is tested, with its binaries
-	$(CARGO) build $(ALL) --all-targets
+build: ## build and lint everything that is tested, with its binaries
+	$(LINTED) build $(ALL) --all-targets
 
-check: dependencies ## check format and lints
+check: dependencies ## check format, dependencies and mutations
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy $(ALL) --all-targets -- -D warnings
 	python3 tests/python/mutations.py --check
 
 dependencies: ## check the edges between the crates, and licences and sources of all others
@@ -114,13 +114,13 @@ integration: tools build ## run all tests, on DynamoDB Local and on the embedded
 
 engines: export RUST_TEST_THREADS := $(ENGINES_THREADS)
 engines library deploy:
-	$(CARGO) test $(ALL) --no-fail-fast --test $@
+	$(LINTED) test $(ALL) --no-fail-fast --test $@
 
 others:
-	$(CARGO) test $(ALL) --no-fail-fast --lib --test rules
-	$(CARGO) test $(ALL) --doc
-	$(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
-	$(CARGO) run --quiet --locked --package tests --example bench -- check
+	$(LINTED) test $(ALL) --no-fail-fast --lib --test rules
+	$(LINTED) test $(ALL) --doc
+	$(LINTED) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
+	$(LINTED) run --quiet --locked --package tests --example bench -- check
 
 # `test` runs the same tests, but does not write the page. `make proof PROOF=long` tries every combination of the policies, the lease in
 # all setups, more random rows and more fuzzing; it prints its figures and does not write the page.
@@ -130,8 +130,8 @@ READERS := any_item_is any_json_is any_event_is
 proof: export PROOF_FIGURES := $(CURDIR)/target/proof.jsonl
 proof: ## test every case of the decisions and every interleaving of the writers, fuzz the parsers; writes docs/dev/proof.md
 	mkdir -p target && rm -f $(PROOF_FIGURES)
-	PROOF=$(PROOF) $(CARGO) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
-	PROOF=$(PROOF) $(CARGO) test $(ALL) --no-fail-fast --lib -- --nocapture $(READERS)
+	PROOF=$(PROOF) $(LINTED) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
+	PROOF=$(PROOF) $(LINTED) test $(ALL) --no-fail-fast --lib -- --nocapture $(READERS)
 	$(if $(filter long,$(PROOF)),,python3 tests/python/proof.py $(PROOF_FIGURES))
 
 # Not part of `test`, which runs the same attacks briefly. TORTURE=short takes minutes, to try the target. Attacks mostly wait, so both
@@ -139,10 +139,10 @@ proof: ## test every case of the decisions and every interleaving of the writers
 TORTURE ?= long
 TORTURE_THREADS ?= 4
 TORTURE_PROFILE := $(if $(filter long,$(TORTURE)),release,debug)
-ATTACK := $(CARGO) test $(ALL) --no-fail-fast -- --nocapture $(ATTACKS:%=%::) $(LIBRARY_ATTACKS:%=%::) memory_is_flat removes_exactly_the_unused_clients_and --skip every_function_logs
+ATTACK := $(LINTED) test $(ALL) --no-fail-fast -- --nocapture $(ATTACKS:%=%::) $(LIBRARY_ATTACKS:%=%::) memory_is_flat removes_exactly_the_unused_clients_and --skip every_function_logs
 torture: tools ## (1 hour) run long attacks on the guarantees, with the release binary; writes the figures of docs/dev/reliability.md
 	$(if $(filter long,$(TORTURE)),$(CARGO) build --locked --release --package janitor)
-	$(CARGO) build $(ALL) --all-targets
+	$(LINTED) build $(ALL) --all-targets
 	rm -f target/torture.jsonl && date +%s > target/torture.began
 	TORTURE=$(TORTURE) TORTURE_BINARIES=target/$(TORTURE_PROFILE) TORTURE_FIGURES=$(CURDIR)/target/torture.jsonl RUST_TEST_THREADS=$(TORTURE_THREADS) \
 		tests/progress.sh torture 60 tests/with-dynamodb-local.sh sh -c '$(ATTACK:--=--test engines --) & $(ATTACK:--=--test library --); library=$$?; wait $$!; exit $$(($$? + library))'
@@ -151,7 +151,7 @@ torture: tools ## (1 hour) run long attacks on the guarantees, with the release 
 # Not part of `test`, which runs it on 20,000 rows.
 backlog: tools ## (20 minutes) run the backlog state machine with the release functions, on a million rows
 	$(CARGO) build --locked --release --package daily-cleanup --package index-repair
-	BACKLOG_ROWS=1000000 TORTURE_BINARIES=target/release tests/progress.sh backlog 20 $(CARGO) test $(ALL) --test deploy -- --nocapture backlog::
+	BACKLOG_ROWS=1000000 TORTURE_BINARIES=target/release tests/progress.sh backlog 20 $(LINTED) test $(ALL) --test deploy -- --nocapture backlog::
 
 # Not part of `test`: it takes minutes, and writes the figures of docs/cascade.md.
 cascade-month: ## (minutes) simulate a month of a table with and without the TTL cascade: rows left, requests, costs; draws docs/cascade-month.svg

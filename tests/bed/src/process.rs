@@ -56,7 +56,8 @@ const TAIL_LINES: usize = 40;
 /// a function under test, and the `CARGO_PKG_*` that `cargo test` sets would rebuild much of the tree under `cargo lambda
 /// watch`.
 const INHERITED: &str = "PATH HOME USER TMPDIR LANG LC_ALL JAVA_HOME CARGO_HOME CARGO_TARGET_DIR RUSTUP_HOME \
-    RUSTUP_TOOLCHAIN RUSTFLAGS RUSTC_WRAPPER SSL_CERT_FILE SSL_CERT_DIR HTTPS_PROXY https_proxy";
+    RUSTUP_TOOLCHAIN RUSTFLAGS RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS SSL_CERT_FILE SSL_CERT_DIR \
+    HTTPS_PROXY https_proxy";
 const INHERITED_PREFIXES: [&str; 4] = ["CARGO_NET_", "CARGO_HTTP_", "CARGO_BUILD_", "CARGO_REGISTRIES_"];
 
 /// The root of the repository, with `.tools/`, `events/` and the workspace manifest.
