@@ -194,7 +194,9 @@ async fn run_cascade_concurrently(kind: EngineKind, rounds: u64, retires: bool) 
         for report in [&daily, &repair] {
             // A provider row that the cascade deletes first cannot be retired any more: its token is left to the next run.
             let lost_provider = report.counts.buckets().get("mcp_google_tokens").is_some_and(|of| of.lost_race > 0);
-            let is_left_to_next_run = retires && lost_provider && report.outcome == Outcome::Skipped;
+            // A busy engine may answer too late. If the cascade deletes the row before the retry, the outcome is uncertain.
+            let unanswered = report.usage.retries > 0 && report.counts.uncertain() > 0;
+            let is_left_to_next_run = retires && (lost_provider || unanswered) && report.outcome == Outcome::Skipped;
             assert!(report.outcome.is_complete() || is_left_to_next_run, "{}", report.to_json());
         }
         figures.attempts += 2 + batches.len() as u64;
@@ -206,8 +208,10 @@ async fn run_cascade_concurrently(kind: EngineKind, rounds: u64, retires: bool) 
         // Two runs may both count a row that they delete at the same time, but every deleted row is counted.
         let gone = (load.rows.len() - load.rest().await.len()) as u64;
         let sum = |of: fn(&RunReport) -> u64| runs.iter().map(|report| of(report)).sum::<u64>();
-        assert_eq!(sum(|report| report.counts.uncertain()), 0);
-        assert!(gone > 0 && gone <= sum(|report| report.counts.rows_disposed()), "{gone} rows are gone");
+        let uncertain = sum(|report| report.counts.uncertain());
+        assert!(uncertain == 0 || retires && sum(|report| report.usage.retries) > 0, "{uncertain} rows are uncertain");
+        let disposed = sum(|report| report.counts.rows_disposed());
+        assert!(gone > 0 && gone <= disposed + uncertain, "{gone} rows are gone, {disposed} were counted");
         let by_cascade: u64 = batches.iter().map(|batch| batch.run.counts.rows_deleted()).sum();
         assert!(by_cascade > 0, "the cascade deleted nothing");
         // Without another run.
