@@ -11,6 +11,7 @@ use jobs::run::report::RunReport;
 use jobs::store::Usage;
 use runtime::lambda::Function;
 use serde_json::{Value, json};
+use shared::bucket::JANITOR_OWNER;
 use shared::time::EpochSeconds;
 
 use crate::aftermath::Aftermath;
@@ -88,9 +89,14 @@ pub struct Cost {
     pub write_units: f64,
     pub requests: u64,
     retries: u64,
-    /// Shown when a check fails, to explain retries.
+    /// Shown when a check fails.
     #[expect(dead_code, reason = "read by Debug")]
     throttles: u64,
+    /// Requests for the lease, the pause and the state, one unit each at most: a run on a busy machine renews its lease and reads the
+    /// pause more often.
+    overhead: u32,
+    /// Shown when a check fails.
+    #[expect(dead_code, reason = "read by Debug")]
     by_operation: BTreeMap<String, u32>,
 }
 
@@ -104,23 +110,18 @@ impl Cost {
     /// The cost of a run that was the only one to use the proxy.
     #[must_use]
     pub fn of(report: &RunReport, proxy: &Proxy) -> Self {
-        let mut by_operation = BTreeMap::new();
-        for operation in proxy.seen() {
-            *by_operation.entry(operation).or_default() += 1;
+        let (mut by_operation, mut overhead) = (BTreeMap::new(), 0);
+        for request in proxy.requests() {
+            overhead += u32::from(request.body.contains(JANITOR_OWNER));
+            *by_operation.entry(request.operation).or_default() += 1;
         }
         let Usage { read_units, write_units, requests, retries, throttles, .. } = report.usage;
-        Self { read_units, write_units, requests, retries, throttles, by_operation }
+        Self { read_units, write_units, requests, retries, throttles, overhead, by_operation }
     }
 
     #[must_use]
     pub fn units(&self) -> f64 {
         self.read_units + self.write_units
-    }
-
-    /// Requests for the lease, the pause and the state, one unit each at most: a run on a busy machine renews its lease more often.
-    fn overhead(&self) -> u32 {
-        let is_overhead = |(kind, _): &(&String, &u32)| ["GetItem", "PutItem", "DeleteItem"].contains(&kind.as_str());
-        self.by_operation.iter().filter(is_overhead).map(|(_, count)| count).sum()
     }
 
     /// Asserts that the run used no more units than another on the same engine, and at most one more request: whether TTL is on.
@@ -130,7 +131,7 @@ impl Cost {
     /// # Panics
     /// When it used more.
     pub fn check_at_most(&self, other: &Cost, kind: EngineKind) {
-        let overhead = self.overhead().saturating_sub(other.overhead());
+        let overhead = self.overhead.saturating_sub(other.overhead);
         let (units, max) = match kind {
             EngineKind::Embedded => (self.units(), other.units()),
             EngineKind::DynamoDbLocal => (self.write_units, other.write_units),
