@@ -69,7 +69,7 @@ LAST = ["A lease that lapses while its holder sleeps", "A backup restored while 
 FUZZ = """
 ## Fuzzing
 
-Each parser gets mutations of a corpus, which is next to its test (`shared/tests/fuzz/corpus`, `dynamo/src/convert/items.txt`,
+Each parser gets mutations of a corpus, which is next to its test (`tests/model/tests/fuzz/corpus`, `dynamo/src/convert/items.txt`,
 `jobs/src/backlog/events.txt`). This project and Python read the same JSON and must agree. Items are also generated at random: values of
 every type, nested and too long.
 

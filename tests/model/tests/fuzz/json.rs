@@ -21,7 +21,7 @@ struct Python {
 
 impl Python {
     fn start() -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/python/json_reader.py");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../python/json_reader.py");
         let mut python = Command::new("python3");
         python.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = python.spawn().expect("python3 is needed");
