@@ -106,7 +106,7 @@ enum Batch {
 /// The result of one statement of a batch.
 enum Answer {
     Done(DeleteOutcome),
-    TryAgain,
+    TryAgain { may_have_acted: bool },
 }
 
 impl Dynamo {
@@ -140,8 +140,9 @@ impl Dynamo {
             for (i, answer) in open.into_iter().zip(answers) {
                 match answer {
                     Ok(Answer::Done(outcome)) => outcomes[i] = outcome,
-                    Ok(Answer::TryAgain) => {
-                        outcomes[i] = DeleteOutcome::Failed;
+                    Ok(Answer::TryAgain { may_have_acted }) => {
+                        attempts.may_have_acted |= may_have_acted;
+                        outcomes[i] = if may_have_acted { DeleteOutcome::Unknown } else { DeleteOutcome::Failed };
                         again.push(i);
                     }
                     Err(error) => {
@@ -243,7 +244,8 @@ impl Dynamo {
             }));
         }
         match by_code(Some(code), 0) {
-            Fault::Throttled(_) | Fault::Transient(_) | Fault::Unreachable(_) => Ok(Answer::TryAgain),
+            Fault::Throttled(_) => Ok(Answer::TryAgain { may_have_acted: false }),
+            Fault::Transient(_) | Fault::Unreachable(_) => Ok(Answer::TryAgain { may_have_acted: true }),
             Fault::Permanent(code) if code == "AccessDenied" => {
                 Err(StoreError::AccessDenied { operation, table: self.table.clone(), code })
             }

@@ -1,6 +1,7 @@
 //! `EXPIRED_ROWS=retire`: dead rows get a TTL some days ahead, and nothing else of the table changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bed::Testbed;
@@ -16,7 +17,7 @@ use jobs::run::RunError;
 use jobs::run::clock::RunClock;
 use model::rows::NOW;
 use model::{Key, daily_cleanup, index_repair};
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::expiry::Policy;
 use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
@@ -28,6 +29,7 @@ bed::on_both_engines!(
     a_run_without_ttl_on_the_right_attribute_is_refused_and_deletes_nothing,
     a_row_that_changes_before_it_is_retired_is_kept_as_the_application_wrote_it,
     retiring_costs_no_more_than_deleting,
+    a_statement_that_fails_after_it_acted_is_no_lost_race,
     max_deletes_and_the_delete_share_apply_to_retired_rows,
     a_row_that_the_application_updates_in_place_is_no_longer_retired,
     restore_returns_every_row_to_its_previous_state,
@@ -224,6 +226,27 @@ async fn retiring_costs_no_more_than_deleting(kind: EngineKind) {
     let second = Which::Cleanup.run(&retiring.function, json!({}), NOW).await.unwrap();
     assert_eq!(second.counts.rows_retired(), 0);
     assert!(second.usage.write_units < 20.0, "lease and state: {:?}", second.usage);
+}
+
+async fn a_statement_that_fails_after_it_acted_is_no_lost_race(kind: EngineKind) {
+    let bed = Testbed::new(kind).await.retiring().await;
+    let written: Vec<Item> = (0..10).map(|n| session(&format!("session{n}"), None)).collect();
+    items::write(&bed.function.client, &bed.table, &written).await;
+    let failed = |body: String| {
+        let mut answer: Value = serde_json::from_str(&body).unwrap();
+        for response in answer["Responses"].as_array_mut().unwrap() {
+            *response = json!({"Error": {"Code": "InternalServerError", "Message": "acted"}});
+        }
+        answer.to_string()
+    };
+    let is_first = AtomicBool::new(true);
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        let fails = request.operation == "BatchExecuteStatement" && is_first.swap(false, Ordering::Relaxed);
+        if fails { Fate::Rewrite(failed) } else { Fate::Forward }
+    });
+    let report = Which::Cleanup.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();
+    let counts = &report.counts;
+    assert_eq!((counts.rows_retired(), counts.lost_races(), counts.uncertain()), (10, 0, 0), "{}", report.to_json());
 }
 
 async fn max_deletes_and_the_delete_share_apply_to_retired_rows(kind: EngineKind) {
