@@ -10,11 +10,20 @@ use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Fate, Specimen};
 use bed::janitor::{Ended, Janitor, janitor};
 use bed::proxy::{Fate as RequestFate, Proxy};
+use dynamo::Dynamo;
 use futures_util::StreamExt as _;
+use jobs::clients::{prune, survey};
+use jobs::run::RunError;
+use jobs::run::clock::RunClock;
+use jobs::store::Consistency;
 use serde_json::{Value, json};
 use shared::bucket::OAUTH_OWNER;
+use shared::clients::Clients;
 use shared::pyjson::dumps;
+use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
+
+use super::driven::DrivenClock;
 
 bed::on_both_engines!(
     removes_exactly_the_unused_clients_index_rows_first,
@@ -24,6 +33,7 @@ bed::on_both_engines!(
     a_record_that_changes_in_the_meantime_survives,
     stops_at_max_deletes_and_leaves_no_partly_removed_client,
     a_removal_that_is_interrupted_puts_index_rows_back,
+    a_removal_that_loses_its_lease_during_a_delete_puts_index_rows_back,
     a_removal_that_was_killed_is_finished_by_the_next,
     a_removal_is_refused_while_the_lease_is_held_or_the_janitor_is_paused,
 );
@@ -258,6 +268,47 @@ async fn a_removal_that_is_interrupted_puts_index_rows_back(kind: EngineKind) {
     assert_eq!((ended.code, &removal["outcome"]), (3, &json!("failed")), "{ended:?}");
     assert_eq!((&removal["rows_deleted"], &removal["without_index"]), (&json!(0), &json!(0)), "{ended:?}");
     assert_eq!((records(&bed).await, indexed(&bed).await), (ids(0..30), ids(0..30)));
+}
+
+/// The work is cancelled while the answer to the first deletes is pending: they are deleted, and nothing says so.
+async fn a_removal_that_loses_its_lease_during_a_delete_puts_index_rows_back(kind: EngineKind) {
+    let bed = Testbed::with(kind, &unused(0..4)).await;
+    let clock = DrivenClock::start();
+    let takes_over = Mutex::new(Some((clock.advance(), bed::tables::client(engine(kind).endpoint()).await)));
+    let name = bed.table.clone();
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        if request.operation != "BatchExecuteStatement" {
+            return RequestFate::Forward;
+        }
+        if let Some((advance, client)) = takes_over.lock().unwrap().take() {
+            let name = name.clone();
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let index_rows = async || {
+                    let rows = bed::tables::scan(&client, &name).await.unwrap();
+                    rows.iter().filter(|(_, sort, _)| sort.starts_with("_client_index:")).count()
+                };
+                while runtime.block_on(index_rows()) > 0 {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+                let other = json!({"holder": "daily-cleanup-1", "until": now() + 50});
+                let lease = row("_actingweb_janitor", "state", "lease", &other);
+                runtime.block_on(bed::tables::write_rows(&client, &name, &[lease])).unwrap();
+                // The next renewal of the lease finds the other holder.
+                advance(std::time::Duration::from_secs(16));
+            });
+        }
+        RequestFate::Silence { acts: true }
+    });
+    let environment = bed::deleting("ATTRIBUTES_TABLE", &bed.table);
+    let settings = Settings::parse(&environment, &serde_json::Map::new(), Purpose::Cleanup).unwrap();
+    let (client, started) = (bed::tables::client(proxy.endpoint()).await, EpochSeconds::new(now()));
+    let table = Dynamo::open(client, &settings, None, RunClock::start(started, None)).await.unwrap();
+    let mut found = Clients::new(started, 30 * DAY);
+    survey(&table, &mut found, Consistency::Eventual).await.unwrap();
+    let ended = prune(&table, table.clock(), &mut found, None).await;
+    assert!(matches!(ended, Err(RunError::LeaseLost)), "{ended:?}");
+    assert_eq!((records(&bed).await, indexed(&bed).await), (ids(0..4), ids(0..4)));
 }
 
 async fn a_removal_that_was_killed_is_finished_by_the_next(kind: EngineKind) {

@@ -9,8 +9,8 @@
 //!    have turned into another row since.
 //! 3. A client that is named now gets its index row back. The records of the others are deleted.
 //!
-//! When the work ends early, the index rows of undecided clients are written back. A killed run leaves records without
-//! an index row; the next run decides about them.
+//! When the work ends early, the index rows of undecided clients are written back, also those whose delete was not answered. A
+//! killed run leaves records without an index row; the next run decides about those that are still unused.
 
 use serde::Serialize;
 
@@ -82,12 +82,12 @@ pub async fn prune<S: PruneStore>(
     max_deletes: Option<u64>,
 ) -> std::result::Result<Prune, RunError> {
     let lease = acquire(store, clock, Lease::own(store, clock, NAME)).await?;
-    let mut work = Work { store, allowance: max_deletes.unwrap_or(u64::MAX), open: Vec::new(), done: Prune::default() };
+    let allowance = max_deletes.unwrap_or(u64::MAX);
+    let mut work = Work { store, allowance, open: Vec::new(), left: Vec::new(), done: Prune::default() };
     let held = lease.hold(pause::stopping(store, clock, Box::pin(work.run(clients)))).await;
     // Also without the lease: only absent rows are written back.
-    for open in std::mem::take(&mut work.open) {
-        work.put_back(&open).await;
-    }
+    work.left.append(&mut work.open);
+    work.put_back().await;
     lease.release().await;
     work.done.ended = match held.map_err(|_| RunError::LeaseLost)? {
         (_, Some(pause)) => Ended::Paused(pause),
@@ -99,6 +99,7 @@ pub async fn prune<S: PruneStore>(
 }
 
 /// An undecided client whose index rows are deleted.
+#[derive(Clone)]
 struct Open {
     id: ClientId,
     index: Vec<&'static Bucket>,
@@ -109,6 +110,8 @@ struct Work<'a, S> {
     /// Rows that may still be deleted.
     allowance: u64,
     open: Vec<Open>,
+    /// Their index rows have to be written back, or are being deleted: the work may be cancelled before the answer.
+    left: Vec<Open>,
     done: Prune,
 }
 
@@ -178,10 +181,12 @@ impl<S: PruneStore> Work<'_, S> {
                 break;
             }
             self.allowance -= needed;
+            self.left.push(Open { id: client.id, index: index.iter().map(Pruned::bucket).collect() });
             of.push((client.id, rows.len()..rows.len() + index.len()));
             rows.extend(index);
         }
         let (outcomes, stopped) = self.delete(&rows).await;
+        self.left.clear();
         for (id, range) in of {
             let outcomes = &outcomes[range.clone()];
             let may_be_gone =
@@ -191,16 +196,17 @@ impl<S: PruneStore> Work<'_, S> {
             if outcomes.iter().all(|outcome| *outcome == DeleteOutcome::Deleted) {
                 self.open.push(open);
             } else {
-                self.leave(&open, outcomes.contains(&DeleteOutcome::LostRace)).await;
+                self.leave(open, outcomes.contains(&DeleteOutcome::LostRace));
             }
         }
+        self.put_back().await;
         stopped.map_or(Ok(is_within), Err)
     }
 
     /// Leaves the client undecided.
-    async fn leave(&mut self, open: &Open, has_changed: bool) {
+    fn leave(&mut self, open: Open, has_changed: bool) {
         *(if has_changed { &mut self.done.changed } else { &mut self.done.skipped }) += 1;
-        self.put_back(open).await;
+        self.left.push(open);
     }
 
     async fn delete(&mut self, rows: &[Pruned]) -> (Vec<DeleteOutcome>, Option<StoreError>) {
@@ -220,11 +226,9 @@ impl<S: PruneStore> Work<'_, S> {
                 return Err(StoreError::OutOfTime);
             }
             let from = self.open.len().saturating_sub(BATCH);
-            let named: Vec<Open> = self.open.extract_if(from.., |open| clients.unused(open.id).is_none()).collect();
-            for open in named {
-                self.done.used_since += 1;
-                self.put_back(&open).await;
-            }
+            self.left.extend(self.open.extract_if(from.., |open| clients.unused(open.id).is_none()));
+            self.done.used_since += self.left.len() as u64;
+            self.put_back().await;
             if self.open.len() == from {
                 continue;
             }
@@ -243,17 +247,18 @@ impl<S: PruneStore> Work<'_, S> {
                         rows.push(record);
                         of.push(open);
                     }
-                    Lookup::Found(_) | Lookup::Unread => self.leave(&open, has_changed).await,
+                    Lookup::Found(_) | Lookup::Unread => self.leave(open, has_changed),
                 }
             }
             let (outcomes, stopped) = self.delete(&rows).await;
-            for (open, outcome) in of.iter().zip(outcomes) {
+            for (open, outcome) in of.into_iter().zip(outcomes) {
                 if outcome == DeleteOutcome::Deleted {
                     self.done.removed += 1;
                 } else {
-                    self.leave(open, outcome == DeleteOutcome::LostRace).await;
+                    self.leave(open, outcome == DeleteOutcome::LostRace);
                 }
             }
+            self.put_back().await;
             if let Some(stopped) = stopped {
                 return Err(stopped);
             }
@@ -261,16 +266,19 @@ impl<S: PruneStore> Work<'_, S> {
         Ok(())
     }
 
-    /// Writes the deleted index rows of a client back.
-    async fn put_back(&mut self, open: &Open) {
-        // Rows that were not deleted in the end do not count towards MAX_DELETES.
-        self.allowance = self.allowance.saturating_add(open.index.len() as u64 + 1);
-        for bucket in &open.index {
-            if self.store.put_back(bucket, open.id).await.is_err() {
-                self.done.without_index += 1;
-                return;
+    /// Writes the deleted index rows of the clients in `left` back. A client leaves the list only afterwards.
+    async fn put_back(&mut self) {
+        while let Some(Open { id, index }) = self.left.last().cloned() {
+            // Rows that were not deleted in the end do not count towards MAX_DELETES.
+            self.allowance = self.allowance.saturating_add(index.len() as u64 + 1);
+            for bucket in index {
+                if self.store.put_back(bucket, id).await.is_err() {
+                    self.done.without_index += 1;
+                    break;
+                }
+                self.done.rows_deleted = self.done.rows_deleted.saturating_sub(1);
             }
-            self.done.rows_deleted = self.done.rows_deleted.saturating_sub(1);
+            self.left.pop();
         }
     }
 }
