@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 const SHOWN: usize = 8;
 /// The most that it ever shows, where fewer would stop a run from making progress.
 const MOST_SHOWN: usize = 12;
+/// Sorts after every name.
+const LAST: char = char::MAX;
 
 /// A place in the walk: everything in earlier steps, and in this step up to `name`, is done.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -29,9 +31,14 @@ impl Cursor {
         let floor = began.filter(|began| began.step == self.step).map_or("", |began| began.name.as_str());
         let head = |shown: usize| self.name.char_indices().nth(shown).map_or(self.name.len(), |(end, _)| end);
         // Names with a common prefix, which no library writes, would prevent progress, so some more characters are
-        // shown. Rows with a longer common prefix are read again, which is always safe.
-        let kept = (SHOWN..=MOST_SHOWN).map(head).find(|end| self.name[..*end] > *floor);
-        self.name.truncate(kept.unwrap_or_else(|| head(MOST_SHOWN)));
+        // shown.
+        if let Some(end) = (SHOWN..=MOST_SHOWN).map(head).find(|end| self.name[..*end] > *floor) {
+            self.name.truncate(end);
+        } else if self.name != floor {
+            // More rows have this prefix than one run reads: the rest of them is left to the next walk.
+            self.name.truncate(head(MOST_SHOWN));
+            self.name.push(LAST);
+        }
         self
     }
 
@@ -78,7 +85,21 @@ mod tests {
         for _ in 0..50 {
             cursor = at(1, token).shortened(Some(&cursor));
         }
-        assert_eq!(cursor, at(1, "aw_Zk3vT9q0p"));
+        assert_eq!(cursor, at(1, "aw_Zk3vT9q0p\u{10ffff}"));
+    }
+
+    #[test]
+    fn makes_progress_where_more_rows_have_one_prefix_than_a_run_reads() {
+        let mut cursor = at(1, "one-long-prefix-0001").shortened(None);
+        for number in 2..20 {
+            let next = at(1, &format!("one-long-prefix-{number:04}")).shortened(Some(&cursor));
+            assert!(next > cursor || next.name.ends_with('\u{10ffff}'), "{cursor:?} -> {next:?}");
+            cursor = next;
+        }
+        assert!(cursor > at(1, "one-long-prefix-9999") && cursor < at(1, "other"), "{cursor:?}");
+        // Nothing was read since: the place is the same.
+        assert_eq!(cursor.clone().shortened(Some(&cursor)), cursor);
+        assert_eq!(at(1, "").shortened(None), at(1, ""));
     }
 
     #[test]
