@@ -254,7 +254,7 @@ pub struct PauseArgs {
     /// Duration of the pause, from 1m to 30d
     #[arg(long = "for", value_name = "DURATION", default_value = "24h", value_parser = within(60..=2_592_000))]
     pub seconds: i64,
-    /// Reason, shown in reports and logs
+    /// Reason, shown in reports and logs; tokens and addresses in it are masked
     #[arg(long, value_name = "TEXT")]
     pub why: Option<String>,
 }
@@ -417,7 +417,7 @@ Examples:
     },
     /// Remove a row's TTL; without --apply only report what would be done
     ///
-    /// DynamoDB then never removes the row; the cleanup still does, by the row's own fields.
+    /// DynamoDB then never removes the row; the cleanup still can, by the row's own fields.
     #[command(after_help = "\
 Examples:
   janitor ttl remove --prefix myapp 6a1f... mcp_tokens -

@@ -3,7 +3,7 @@
 use jobs::run::pause::{self, Pause};
 use serde_json::json;
 use shared::mask::Masked;
-use shared::settings::Purpose;
+use shared::settings::{Purpose, shown};
 
 use crate::args::{Common, PauseArgs};
 use crate::console::Console;
@@ -14,7 +14,7 @@ use crate::typed::is_token;
 pub async fn pause(common: &Common, options: &PauseArgs, console: &mut Console) -> Result<u8, Failure> {
     let target = Target::new(common, Purpose::Cleanup).await?;
     let table = target.open().await?;
-    let why = options.why.as_deref().map(without_tokens);
+    let why = options.why.as_deref().map(without_secrets);
     let pause = pause::pause(&table, table.clock(), options.seconds, why.as_deref()).await?;
     report(&target.settings.table, Some(&pause), console)
 }
@@ -34,8 +34,39 @@ fn report(table: &str, pause: Option<&Pause>, console: &mut Console) -> Result<u
     Ok(DONE)
 }
 
-/// The reason is stored and logged, so a token pasted into it is masked.
-fn without_tokens(why: &str) -> String {
-    let masked = |word: &str| if is_token(word) { Masked(word).to_string() } else { word.to_owned() };
+/// A longer word that does not look like a setting may be a secret of any kind.
+const LONGEST_WORD: usize = 16;
+
+/// The reason is stored and logged, so tokens and e-mail addresses in it are masked.
+fn without_secrets(why: &str) -> String {
+    let is_secret = |word: &str| {
+        let may_be = shown(word) != word && (word.len() > LONGEST_WORD || word.contains('@'));
+        may_be || is_token(word)
+    };
+    let masked = |word: &str| if is_secret(word) { Masked(word).to_string() } else { word.to_owned() };
     why.split_whitespace().map(masked).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_secrets;
+
+    #[test]
+    fn a_reason_keeps_its_words_and_no_secret() {
+        assert_eq!(
+            without_secrets("restoring Tuesday's backup (#42), see INC-1234"),
+            "restoring Tuesday's backup (#42), see INC-1234"
+        );
+        for secret in [
+            "aw_Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac5Eu0Io9Ty3B",
+            "ya29.a0AfH6SMBx1Zk3vT9q0pXy7LrWm2Nb8Hs4Jd6Fg1Ac",
+            "ada.lovelace@example.com",
+            "token=ya29.a0AfH6SMBx1Zk3vT9q",
+            "(3f1c9a52-7d1e-4c7b-9f0a-5e2b8c6d4a10)",
+        ] {
+            let text = without_secrets(&format!("leak of {secret} today"));
+            assert!(text.starts_with("leak of ") && text.ends_with(" today"), "{text}");
+            assert!(!text.contains(&secret[8..]), "{text}");
+        }
+    }
 }
