@@ -83,7 +83,7 @@ async fn fill(endpoint: &str, flags: &Overrides, options: &Demo, console: &mut C
             rows.iter().map(|row| (row.owner.clone(), format!("{}:{}", row.bucket, row.name))).collect();
         let there = scan(&client, &table).await.map_err(Failure::unfinished)?;
         if there.into_iter().any(|(owner, sort, _)| !keys.contains(&(owner, sort))) {
-            let other = "holds other rows than the demo's: delete it, or use --table demo2_attributes";
+            let other = "holds rows other than the demo's: delete it, or use --table demo2_attributes";
             return Err(Failure::usage(format!("table {table} {other}")));
         }
     } else {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use janitor::args::{self, Cli, Command};
 use janitor::command::runs::Which;
 use janitor::command::{
-    audit, clients, doctor, explain, generate, pause, reap, restore, revoke, runs, settings, status, ttl,
+    audit, clients, doctor, explain, generate, pause, restore, revoke, run, runs, settings, status, ttl,
 };
 use janitor::console::Console;
 #[cfg(feature = "demo")]
@@ -49,7 +49,7 @@ async fn run(cli: Cli, console: &mut Console) -> Result<u8, Failure> {
         Command::Audit(options) => audit::audit(&common, &options, console).await,
         Command::Explain(options) => explain::explain(&common, &options, console).await,
         Command::Ttl(command) => ttl::ttl(&common, &command, console).await,
-        Command::Run(options) => reap::run(&common, &options, console).await,
+        Command::Run(options) => run::run(&common, &options, console).await,
         Command::Restore(options) => restore::restore(common, &options, console).await,
         Command::Revoke(options) => revoke::revoke(&common, &options, console).await,
         Command::Clients(options) => clients::clients(&common, &options, console).await,

@@ -68,7 +68,8 @@ fn last(run: Option<&LastRun>, now: i64) -> String {
     };
     let incomplete = match run.consecutive_incomplete_runs {
         0 => String::new(),
-        runs => format!(", {runs} incomplete in a row"),
+        1 => ", 1 incomplete run".to_owned(),
+        runs => format!(", {runs} consecutive incomplete runs"),
     };
     format!(
         "{} {ago} ago, deleted {} of {} rows{incomplete}; {next}",

@@ -23,7 +23,7 @@ async fn read(table: &Dynamo, row: &RowName) -> Result<Option<Row>, Failure> {
         // A row of another bucket can have the same key: the stored bucket decides.
         Some(Lookup::Found(found)) if found.bucket.text() == Some(row.bucket.as_str()) => Ok(Some(found)),
         Some(Lookup::Found(_)) => Err(Failure::usage(format!(
-            "refused: the row with that key belongs to another bucket than {}",
+            "refused: the row with that key belongs to a bucket other than {}",
             Shown::Masked.bucket(&row.bucket)
         ))),
         Some(Lookup::Absent) => Ok(None),
