@@ -11,7 +11,7 @@ ALL := --locked --workspace
 # clippy-driver turns some optimizations off.
 LINTED := env RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__ $(CARGO)
 # Tests of the binary `engines` that `make quick` skips: those that need Java or Python, and the repeated attacks.
-NEEDS_TOOLS := dynamodb_local real_library stranded_client terminal ctrl_c says_the_same_in_text credentials_that cli::what_is_wrong every_function_logs
+NEEDS_TOOLS := dynamodb_local terminal ctrl_c says_the_same_in_text credentials_that cli::what_is_wrong every_function_logs
 ATTACKS := faults killed_runs concurrent_runs clocks
 LIBRARY_ATTACKS := live_application old_releases malformed_rows
 export CARGO_TERM_COLOR ?= auto
@@ -62,10 +62,11 @@ check: dependencies ## check format, dependencies and mutations
 dependencies: ## check the edges between the crates, and licences and sources of all others
 	python3 tests/python/dependencies.py
 
-docs: ## write the README's table of settings, and tests/golden/settings.json
+docs: tools ## write the tables of settings and of parameters, and tests/golden/settings.json
 	$(CARGO) run --quiet --locked --bin janitor -- settings --json > tests/golden/settings.json
 	$(CARGO) run --quiet --locked --bin janitor -- settings > target/settings.md
 	sed -i -e '/^<!-- settings:start -->$$/,/^<!-- settings:end -->$$/{/^<!-- /!d}' -e '/^<!-- settings:start -->$$/r target/settings.md' README.md
+	.tools/venv-sam/bin/python tests/python/docs_check.py --write-parameters
 
 tools: ## install DynamoDB Local, the Python library, the Lambda emulator and other tools into .tools
 	bash tests/setup.sh

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import yaml
 
+from measured import between
+
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 DEVELOPER_PAGES = sorted((ROOT / "docs" / "dev").glob("*.md"))
@@ -19,6 +21,8 @@ ROOT_PAGES = [ROOT / name for name in ("CONTRIBUTING.md", "ARCHITECTURE.md", "SE
 PAGES = [*GUIDES, *DEVELOPER_PAGES, *ROOT_PAGES]
 # As `wc -w` counts, README.md and docs/*.md together.
 MOST_GUIDE_WORDS = 15_000
+# `docs_check.py --write-parameters` writes its table of parameters.
+DEPLOYING = "docs/deploying.md"
 # The table of settings: `make docs` writes it, tests/engines/cli.rs compares it with the program.
 SETTINGS = json.loads((ROOT / "tests/golden/settings.json").read_text(encoding="utf-8"))
 
@@ -178,20 +182,18 @@ def section_of_commands():
 # ---- Single pages
 
 
-def check_parameters(parameters):
-    table = {}
-    for cells in rows(section(read("docs/deploying.md"), "Parameters")):
-        (name,) = names(cells[0])
-        table[name] = cells[2]
-    same("docs/deploying.md, Parameters", set(table), set(parameters))
-    for name, default in table.items():
-        real = parameters.get(name, {}).get("Default")
-        if real is None:
-            expect(default.startswith("none"), f"docs/deploying.md: {name} has no default, the table has {default}")
-        elif real == "":
-            expect(default.startswith("empty"), f"docs/deploying.md: {name} is empty by default, the table has {default}")
-        else:
-            expect(names(default)[:1] == [str(real)], f"docs/deploying.md: {name} is {real} by default, not {default}")
+def page_with_parameters(parameters):
+    """The guide to deploying, with the template's parameters as a table."""
+    table = ["| parameter | meaning | default |", "|---|---|---|"]
+    for name, parameter in parameters.items():
+        default = parameter.get("Default", "required")
+        default = default if default in ("", "required") else f"`{default}`"
+        meaning = parameter["Description"].rstrip(".")
+        if default == "" and ". Empty " in meaning:
+            meaning, default = meaning.split(". Empty ")
+            default = f"empty: {default.removeprefix('for ')}"
+        table.append(f"| `{name}` | {meaning} | {default} |")
+    return between(read(DEPLOYING), "<!-- parameters:start -->", "<!-- parameters:end -->", "\n".join(table))
 
 
 def check_alarms():
@@ -297,6 +299,9 @@ def check_length():
 def main():
     document = template()
     parameters = some("parameters", document["Parameters"], 20)
+    if sys.argv[1:] == ["--write-parameters"]:
+        (ROOT / DEPLOYING).write_text(page_with_parameters(parameters), encoding="utf-8")
+        return
     readme = read("README.md")
     for page in PAGES:
         path = page.relative_to(ROOT)
@@ -312,7 +317,7 @@ def main():
             check_words(page, text, parameters)
         expect(path.name == "README.md" or f"]({path})" in readme, f"README.md does not link to {path}")
     words = check_length()
-    check_parameters(parameters)
+    expect(read(DEPLOYING) == page_with_parameters(parameters), f"{DEPLOYING}: other parameters than the template's: run `make docs`")
     check_alarms()
     check_metrics()
     check_overdue()
