@@ -4,29 +4,21 @@ use bed::Invocations as _;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use bed::Testbed;
-use bed::deleting;
 use bed::engine::{EngineKind, kinds, shared as engine};
 use bed::fixture::{Fate, Specimen};
 use bed::proxy::{self, Proxy};
-use bed::python::Application;
-use bed::tables::{scan, write_rows};
-use dynamo::Dynamo;
-use jobs::repair::Repair;
-use jobs::run::Job as _;
-use jobs::run::clock::RunClock;
-use jobs::run::report::{Outcome, RunReport};
+use bed::tables::write_rows;
+use jobs::run::report::Outcome;
 use model::rows::NOW;
-use runtime::lambda::Function;
 use serde_json::{Value, json};
 use shared::pyjson::dumps;
-use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
 
 const OAUTH: &str = "_actingweb_oauth2";
@@ -298,79 +290,6 @@ async fn a_writer_between_two_writes_loses_nothing() {
     }
 }
 
-/// Revocation deletes the index row first. A token whose own row remained must never become usable again.
-#[tokio::test]
-async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
-    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Testbed::with(EngineKind::DynamoDbLocal, &[]).await;
-    let application = Application::new(endpoint, &bed.prefix);
-    let create = json!({"op": "mcp_create_access", "owner": "actor", "client_id": "mcp_c"});
-    let tokens = application.ask(&json!([create, create]));
-    let (revoked, alive) = (tokens[0].as_str().unwrap(), tokens[1].as_str().unwrap());
-    let answers = application.ask(&json!([
-        {"op": "mcp_validate", "token": revoked},
-        {"op": "mcp_revoke_cut_off", "owner": "actor", "token": revoked},
-    ]));
-    assert_eq!(answers[0]["client_id"], "mcp_c");
-    assert_eq!(answers[1], json!(false), "the library reports the interrupted revocation");
-    let row = ("actor".to_owned(), format!("mcp_tokens:{revoked}"));
-    assert!(bed.keys().await.contains(&row), "the token's own row is gone");
-    let index_rows =
-        async || bed.keys().await.into_iter().filter(|(_, sort)| sort.contains("_index:")).collect::<Vec<_>>();
-    let before = index_rows().await;
-    let now = EpochSeconds::from(SystemTime::now());
-    bed.switch_ttl("ttl_timestamp", true).await;
-    for event in [
-        json!({"mode": "dry-run"}),
-        json!({}),
-        json!({"restore_clients": true, "remove_legacy": true}),
-        // Its TTL is hours away, so it is left to TTL.
-        json!({"restore_clients": true, "grace_seconds": 300, "expired_rows": "retire"}),
-        json!({"max_deletes": 1, "max_delete_share": 1}),
-        json!({"grace_seconds": 300}),
-    ] {
-        bed.function.index_repair(event, now.plus(305), None).await.unwrap();
-        let answers =
-            application.ask(&json!([{"op": "mcp_validate", "token": revoked}, {"op": "mcp_validate", "token": alive}]));
-        assert_eq!(answers[0], Value::Null, "a revoked token is usable again");
-        assert_eq!(answers[1]["client_id"], "mcp_c");
-        assert_eq!(index_rows().await, before, "an index row was written for a token");
-    }
-    assert!(!bed.keys().await.contains(&row), "an old row was not deleted");
-}
-
-#[tokio::test]
-async fn a_stranded_client_is_reported_and_restored_only_on_request() {
-    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let bed = Testbed::with(EngineKind::DynamoDbLocal, &[]).await;
-    let application = Application::new(endpoint, &bed.prefix);
-    let record =
-        json!({"client_id": "mcp_stranded", "client_name": "Zoë's", "redirect_uris": ["https://x.example/cb"]});
-    // As ActingWeb 3.9.2 left it: the record and an old-name index row; an old-name row without a record; a record without an index row.
-    let load = json!([{"op": "client_load", "client_id": "mcp_stranded"}]);
-    let _ = application.ask(&json!([
-        {"op": "client_store", "owner": "actor", "client_id": "mcp_stranded", "data": record},
-        {"op": "set_attr", "owner": OAUTH, "bucket": "client_index", "name": "mcp_stranded", "data": "actor"},
-        {"op": "set_attr", "owner": OAUTH, "bucket": "client_index", "name": "mcp_nobody", "data": "actor"},
-        {"op": "client_store", "owner": "actor", "client_id": "mcp_unvouched", "data": {"client_id": "mcp_unvouched"}},
-        {"op": "delete_attr", "owner": OAUTH, "bucket": "_client_index", "name": "mcp_stranded"},
-        {"op": "delete_attr", "owner": OAUTH, "bucket": "_client_index", "name": "mcp_unvouched"},
-    ]));
-    assert_eq!(application.ask(&load)[0], Value::Null);
-    let report = repair(&bed, json!({})).await;
-    assert_eq!((&report.findings["stranded_clients"], &report.findings["restored_clients"]), (&json!(1), &json!(0)));
-    assert_eq!(application.ask(&load)[0], Value::Null, "it was restored without a request");
-    let dry = repair(&bed, json!({"restore_clients": true, "mode": "dry-run"})).await;
-    assert_eq!(dry.findings["restored_clients"], 1);
-    assert_eq!(application.ask(&load)[0], Value::Null, "a dry run restored it");
-    let report = repair(&bed, json!({"restore_clients": true})).await;
-    assert_eq!((&report.findings["stranded_clients"], &report.findings["restored_clients"]), (&json!(1), &json!(1)));
-    assert_eq!(application.ask(&load)[0]["client_id"], "mcp_stranded", "the library's registry does not load it");
-    let unvouched = application.ask(&json!([{"op": "client_load", "client_id": "mcp_unvouched"}]));
-    assert_eq!(unvouched[0], Value::Null, "a client without an old-name row was restored");
-    assert_eq!(repair(&bed, json!({"restore_clients": true})).await.findings["stranded_clients"], 0);
-}
-
 #[tokio::test]
 async fn rows_of_release_3_2_1_are_deleted_only_on_request() {
     for kind in kinds() {
@@ -631,92 +550,6 @@ async fn a_failed_read_is_not_taken_as_absence() {
         }
         assert_eq!(bed.keys().await, before);
     }
-}
-
-/// The index row or the token row of many live tokens is deleted directly.
-#[tokio::test]
-async fn repairs_20000_rows_of_the_real_library_and_every_live_one_still_works() {
-    let endpoint = engine(EngineKind::DynamoDbLocal).endpoint();
-    let prefix = format!("damaged{:08x}", fastrand::u32(..));
-    let application = Application::new(endpoint, &prefix);
-    let manifest = application.seed(20_000, 2).await;
-    let client = bed::tables::client(endpoint).await;
-    let table = format!("{prefix}_attributes");
-    let damaged = damage_live_tokens(&client, &table, &manifest).await;
-    assert!(damaged > 300, "{damaged}");
-
-    let proxy = Proxy::start(endpoint, |_| proxy::Fate::Forward);
-    let environment = deleting("AWS_DB_PREFIX", &prefix);
-    let function = Function::new(bed::tables::client(proxy.endpoint()).await, environment);
-    let now = || EpochSeconds::from(SystemTime::now());
-    // Without a grace period: the damage is fresh, and there is no other writer.
-    let report = repair_without_grace(&function).await;
-    println!("{}", report.to_json());
-    assert_eq!(report.outcome, Outcome::Complete);
-    let reads = proxy
-        .seen()
-        .iter()
-        .filter(|operation| ["Scan", "Query", "BatchGetItem", "GetItem"].contains(&operation.as_str()))
-        .count();
-    let allowed = report.counts.rows_read() / 100;
-    assert!(reads as u64 <= allowed, "{reads} read requests for {} rows", report.counts.rows_read());
-    println!("{reads} read requests for {} rows", report.counts.rows_read());
-    function.daily_cleanup(json!({}), now(), None).await.unwrap();
-    println!("{}", application.judge(&manifest));
-    let second = repair_without_grace(&function).await;
-    assert_eq!(second.counts.rows_deleted(), 0);
-}
-
-/// The repair without a grace period, which no setting allows.
-async fn repair_without_grace(function: &Function) -> RunReport {
-    let settings = Settings::parse(&function.environment, &serde_json::Map::new(), Purpose::Repair).unwrap();
-    let settings = Settings { grace_seconds: 0, ..settings };
-    let clock = RunClock::start(EpochSeconds::from(SystemTime::now()), None);
-    let table = Dynamo::open(function.client.clone(), &settings, None, clock).await.unwrap();
-    jobs::run::run(&table, &Repair::new(&settings), &settings, table.clock()).await.unwrap()
-}
-
-/// Deletes the index row of every third live token and the token row of every third, and removes those tokens from the manifest.
-async fn damage_live_tokens(client: &Client, table: &str, manifest: &bed::python::Manifest) -> usize {
-    let mut list = manifest.read();
-    let heads: BTreeSet<String> = list["mcp_tripwires"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|tripwire| tripwire["head"].as_str().map(str::to_owned))
-        .collect();
-    let rows: BTreeSet<(String, String)> =
-        scan(client, table).await.unwrap().into_iter().map(|(owner, sort, _)| (owner, sort)).collect();
-    let mut damaged = 0;
-    for (kind, field, bucket, index) in [
-        ("live_mcp_access", "", "mcp_tokens", "_access_token_index"),
-        ("live_mcp_refresh", "token", "mcp_refresh_tokens", "_refresh_token_index"),
-        ("live_mcp_codes", "code", "mcp_auth_codes", "_auth_code_index"),
-    ] {
-        let tokens = list[kind].as_array().cloned().unwrap_or_default();
-        let mut left = Vec::new();
-        for (i, token) in tokens.into_iter().enumerate() {
-            let name = if field.is_empty() { token.as_str() } else { token[field].as_str() }.unwrap().to_owned();
-            let target = rows.iter().find(|(_, sort)| *sort == format!("{bucket}:{name}")).cloned();
-            let (Some(target), false) = (target, heads.contains(&name) || i % 3 == 0) else {
-                left.push(token);
-                continue;
-            };
-            let (owner, sort) = if i % 3 == 1 { (OAUTH.to_owned(), format!("{index}:{name}")) } else { target };
-            client
-                .delete_item()
-                .table_name(table)
-                .key("id", AttributeValue::S(owner))
-                .key("bucket_name", AttributeValue::S(sort))
-                .send()
-                .await
-                .unwrap();
-            damaged += 1;
-        }
-        list[kind] = Value::Array(left);
-    }
-    manifest.write(&list);
-    damaged
 }
 
 /// The library deletes a client's index row first. A record that remained must not be found again through its old-name row.

@@ -5,15 +5,13 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, TimeToLiveSpecification, WriteRequest};
+use aws_sdk_dynamodb::types::{AttributeValue, TimeToLiveSpecification};
 use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{self, Fate, Specimen};
 use bed::janitor::{Ended, janitor};
 use bed::lambda::function;
 use bed::proxy::{self, Proxy};
-use bed::python::Application;
 use model::rows::NOW;
 use serde_json::{Value, json};
 use shared::bucket::OAUTH_OWNER;
@@ -599,143 +597,4 @@ async fn asks_for_confirmation_before_it_writes(kind: EngineKind) {
     let reads = ["DescribeTable", "Query", "BatchGetItem", "Scan"];
     assert!(proxy.seen().iter().all(|operation| reads.contains(&operation.as_str())), "{:?}", proxy.seen());
     assert_eq!(items(kind, &bed.table).await, before);
-}
-
-/// Removes every row's TTL, as releases up to 3.7.3 left the table.
-async fn strip_ttls(client: &Client, table: &str, items: &BTreeMap<Key, Item>) {
-    let dated: Vec<&Item> = items.values().filter(|item| item.contains_key("ttl_timestamp")).collect();
-    for batch in dated.chunks(25) {
-        let puts: Vec<WriteRequest> = batch
-            .iter()
-            .map(|item| {
-                let mut item = (*item).clone();
-                item.remove("ttl_timestamp");
-                let put = PutRequest::builder().set_item(Some(item)).build().unwrap();
-                WriteRequest::builder().put_request(put).build()
-            })
-            .collect();
-        let answer = client.batch_write_item().request_items(table, puts).send().await.unwrap();
-        assert!(answer.unprocessed_items().is_none_or(HashMap::is_empty));
-    }
-}
-
-/// Why the backfill skips a row, determined from the table; `None` for a row that must get its TTL back.
-fn skip_reason(item: &Item, items: &BTreeMap<Key, Item>) -> Option<&'static str> {
-    let (owner, bucket, name) = (text(item, "id"), text(item, "bucket"), text(item, "name"));
-    let targets = [
-        ("_auth_code_index", "mcp_auth_codes"),
-        ("_access_token_index", "mcp_tokens"),
-        ("_refresh_token_index", "mcp_refresh_tokens"),
-    ];
-    if let Some((_, target)) = targets.iter().find(|(index, _)| *index == bucket) {
-        let actor: String = serde_json::from_str(&text(item, "data")).unwrap();
-        return (!items.contains_key(&(actor, format!("{target}:{name}")))).then_some("target_absent");
-    }
-    match bucket.as_str() {
-        "_oauth_state_nonces" | "_email_verify_tokens" | "_deleted_actors" => Some("no_time"),
-        "mcp_google_tokens" => {
-            let key = format!("\"google_token_key\": \"{name}\"");
-            let named = items.iter().any(|((id, _), other)| *id == owner && text(other, "data").contains(&key));
-            (!named).then_some("unreferenced")
-        }
-        "_oauth_sessions"
-        | "spa_access_tokens"
-        | "spa_refresh_tokens"
-        | "_id_token_replay"
-        | "_apple_exchange_tickets"
-        | "mcp_auth_codes"
-        | "mcp_tokens"
-        | "mcp_refresh_tokens"
-            if owner == OAUTH_OWNER || bucket.starts_with("mcp_") =>
-        {
-            None
-        }
-        _ => Some("unknown"),
-    }
-}
-
-/// The minimum TTL of a consumed refresh token, or of its index row, which is kept two hours longer.
-fn consumed_until(item: &Item, items: &BTreeMap<Key, Item>) -> Option<i64> {
-    let (owner, bucket, name) = (text(item, "id"), text(item, "bucket"), text(item, "name"));
-    let (row, more) = match bucket.as_str() {
-        "spa_refresh_tokens" | "mcp_refresh_tokens" => (item, 0),
-        "refresh_token_index" | "_refresh_token_index" if owner == OAUTH_OWNER => {
-            let actor: String = serde_json::from_str(&text(item, "data")).unwrap();
-            (items.get(&(actor, format!("mcp_refresh_tokens:{name}")))?, 2 * 3_600)
-        }
-        _ => return None,
-    };
-    let data: Value = serde_json::from_str(&text(row, "data")).unwrap();
-    (data["used"] == true).then(|| data["expires_at"].as_i64().unwrap() + 3_600 + more)
-}
-
-/// Removes the TTLs of rows of the real library, and backfills them.
-async fn restores_every_ttl(kind: EngineKind, rows: u32) {
-    let endpoint = engine(kind).endpoint();
-    let prefix = format!("old{:08x}", fastrand::u32(..));
-    let table = format!("{prefix}_attributes");
-    let application = Application::new(endpoint, &prefix);
-    let kept = application.seed_of_any_age(rows, 2).await.read();
-    let written = items(kind, &table).await;
-    assert!(written.len() >= rows as usize, "{}", written.len());
-    strip_ttls(&bed::tables::client(endpoint).await, &table, &written).await;
-    let stripped = items(kind, &table).await;
-    assert!(stripped.values().all(|item| !item.contains_key("ttl_timestamp")));
-
-    let arguments = ["ttl", "backfill", "--json", "--max-write-units", "100000", "--max-read-units", "100000"];
-    let dry = janitor(endpoint, &table, &arguments, "").json();
-    assert!(items(kind, &table).await == stripped, "the dry run wrote");
-    let started = std::time::Instant::now();
-    let ended = janitor(endpoint, &table, &[&arguments[..], &["--apply", "--yes"]].concat(), "");
-    assert_eq!(ended.code, 0, "{ended:?}");
-    println!("{} in {:?}", ended.out, started.elapsed());
-    let report = ended.json();
-    for count in ["read", "set", "buckets", "write_units_needed"] {
-        assert_eq!(dry[count], report[count], "the dry run reported something else: {count}");
-    }
-    let after = items(kind, &table).await;
-    let (mut set, mut left) = (0, BTreeMap::new());
-    for (key, item) in &after {
-        let mut expected = written[key].clone();
-        let had_ttl = expected.contains_key("ttl_timestamp");
-        match skip_reason(item, &written) {
-            Some(reason) if had_ttl => {
-                *left.entry(reason).or_insert(0) += 1;
-                expected.remove("ttl_timestamp");
-            }
-            _ => set += u64::from(had_ttl),
-        }
-        // A consumed row detects theft until it expires; the library's own TTL may be earlier.
-        if let Some(end) = consumed_until(item, &written).filter(|_| expected.contains_key("ttl_timestamp")) {
-            let ttl: i64 = expected["ttl_timestamp"].as_n().unwrap().parse().unwrap();
-            expected.insert("ttl_timestamp".to_owned(), AttributeValue::N(ttl.max(end).to_string()));
-        }
-        assert!(*item == expected, "{} is not what the library wrote", text(item, "bucket"));
-    }
-    println!("set {set}, left {left:?}");
-    assert_eq!((after.len(), json!(set)), (written.len(), report["set"].clone()));
-    assert!(set * 10 > written.len() as u64 * 9, "{set} of {}", written.len());
-
-    // The library still accepts the backfilled tokens, and accepts each once.
-    let spa: Vec<&Value> = kept["live_spa_refresh"].as_array().unwrap().iter().take(5).collect();
-    let mcp: Vec<&Value> = kept["live_mcp_refresh"].as_array().unwrap().iter().take(5).collect();
-    assert_eq!((spa.len(), mcp.len()), (5, 5));
-    let consume = spa.iter().map(|token| json!({"op": "spa_consume", "token": token}));
-    let rotate =
-        mcp.iter().map(|held| json!({"op": "mcp_refresh", "token": held["token"], "client_id": held["client_id"]}));
-    let operations: Vec<Value> = consume.clone().chain(consume).chain(rotate).collect();
-    let answers = application.ask(&json!(operations));
-    assert!(answers[..5].iter().all(|answer| answer["consumed"] == true), "{answers:?}");
-    assert!(answers[5..10].iter().all(|answer| answer["consumed"] == false), "{answers:?}");
-    assert!(answers[10..].iter().all(|answer| answer["access_token"].is_string()), "{answers:?}");
-}
-
-#[tokio::test]
-async fn backfills_the_ttl_of_20000_rows_of_the_real_library() {
-    restores_every_ttl(EngineKind::DynamoDbLocal, 20_000).await;
-}
-
-#[tokio::test]
-async fn backfills_the_ttl_of_rows_of_the_real_library_on_the_embedded_engine() {
-    restores_every_ttl(EngineKind::Embedded, 2_000).await;
 }

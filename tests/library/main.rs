@@ -2,9 +2,11 @@
 
 mod clients;
 mod clocks;
+mod large_tables;
 mod live_application;
 mod malformed_rows;
 mod old_releases;
+mod repair;
 mod retire;
 mod revoke;
 mod seeded_rows;

@@ -238,29 +238,30 @@ impl Load {
             }
             allowed.extend(gone);
         }
-        let providers_of_removed: Vec<Key> =
-            self.removed.iter().filter_map(|token| self.provider_deleted_with(token, &allowed, now)).collect();
-        allowed.extend(providers_of_removed);
+        let providers = self.providers_deleted_with_removed(&allowed, now);
+        allowed.extend(providers);
         let remaining = self.remaining_keys().await;
         let lost = |key: &Key| !remaining.contains(key) && !allowed.contains(key);
         self.rows.iter().map(ModelRow::key).filter(lost).inspect(|key| eprintln!("lost: {key:?}")).count() as u64
     }
 
-    /// The provider row that a removed token named, if it is not young and no live row of its actor that is kept names it.
-    /// The runs decide the same way, but only the stream reports that the token is gone.
-    fn provider_deleted_with(&self, token: &ModelRow, deleted: &BTreeSet<Key>, now: i64) -> Option<Key> {
-        let named = |row: &ModelRow| Some(json_of(row)?.get("google_token_key")?.as_str()?.to_owned());
-        let name = named(token)?;
-        let provider = self
-            .rows
-            .iter()
-            .find(|row| row.owner == token.owner && row.bucket == "mcp_google_tokens" && row.name == name)?;
-        let young = matches!(provider.ttl, model::ModelTtl::Number(at) if now - (at - 7_200) <= 3_600);
-        let needed = self.rows.iter().any(|row| {
-            let is_kept = !deleted.contains(&row.key()) && !model::dead_by_itself(row, now);
-            row.owner == token.owner && is_kept && named(row).as_ref() == Some(&name)
-        });
-        (!young && !needed).then(|| provider.key())
+    /// The provider rows that removed tokens named, if they are not young and no live row of their actor that is kept names them.
+    /// The runs decide the same way, but only the stream reports that a token is gone.
+    fn providers_deleted_with_removed(&self, deleted: &BTreeSet<Key>, now: i64) -> Vec<Key> {
+        let named = |row: &ModelRow| {
+            let name = json_of(row)?.get("google_token_key")?.as_str()?.to_owned();
+            Some((row.owner.clone(), name))
+        };
+        let freed: BTreeSet<_> = self.removed.iter().filter_map(named).collect();
+        if freed.is_empty() {
+            return Vec::new();
+        }
+        let is_kept = |row: &&ModelRow| !deleted.contains(&row.key()) && !model::dead_by_itself(row, now);
+        let needed: BTreeSet<_> = self.rows.iter().filter(is_kept).filter_map(named).collect();
+        let young = |row: &ModelRow| matches!(row.ttl, model::ModelTtl::Number(at) if now - (at - 7_200) <= 3_600);
+        let providers = self.rows.iter().filter(|row| row.bucket == "mcp_google_tokens" && !young(row));
+        let name = |row: &ModelRow| (row.owner.clone(), row.name.clone());
+        providers.filter(|row| freed.contains(&name(row)) && !needed.contains(&name(row))).map(ModelRow::key).collect()
     }
 
     /// Asserts that no index row points at a token that TTL removed.
