@@ -41,7 +41,7 @@ pub struct SignIn<'a> {
 /// Why there are no credentials. No text quotes a file or a program's output: either may contain a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignInError {
-    #[error("profile {0} is not in the AWS configuration files: `aws configure list-profiles` lists those that are")]
+    #[error("profile {0} is not in the AWS configuration files: `aws configure list-profiles` lists the profiles")]
     NoProfile(String),
     #[error("the AWS configuration files cannot be read: check ~/.aws/config and ~/.aws/credentials")]
     Files,

@@ -12,7 +12,7 @@ pub(super) fn purpose(bucket: &Bucket) -> &'static str {
         (_, "oauth_sessions" | "_oauth_sessions") => {
             "a sign-in in progress: it holds the provider's tokens for ten minutes, until the application has its actor"
         }
-        (_, "spa_access_tokens") => "the access token of a single-page application, good for an hour",
+        (_, "spa_access_tokens") => "the access token of a single-page application, valid for an hour",
         (_, "spa_refresh_tokens") => {
             "the refresh token of a single-page application; once consumed, the tripwire that detects theft"
         }
@@ -24,11 +24,11 @@ pub(super) fn purpose(bucket: &Bucket) -> &'static str {
         (_, "client_index" | "_client_index") => "leads from a registered client to the actor who holds it",
         (_, "_id_token_replay") => "remembers an ID token that was presented, so that it is not accepted twice",
         (_, "_oauth_state_nonces") => "the state of a sign-in that comes back by form post, for ten minutes",
-        (_, "_apple_exchange_tickets") => "a mobile application's ticket for its tokens, good for five minutes",
-        (_, "_email_verify_tokens") => "the token of an e-mail verification link, good for a day",
+        (_, "_apple_exchange_tickets") => "a mobile application's ticket for its tokens, valid for five minutes",
+        (_, "_email_verify_tokens") => "the token of an e-mail verification link, valid for a day",
         (_, "_deleted_actors") => "the tombstone of a deleted actor, which suppresses late writes for thirty days",
-        (_, "mcp_auth_codes") => "an MCP client's authorization code, good for ten minutes",
-        (_, "mcp_tokens") => "an MCP client's access token, good for an hour",
+        (_, "mcp_auth_codes") => "an MCP client's authorization code, valid for ten minutes",
+        (_, "mcp_tokens") => "an MCP client's access token, valid for an hour",
         (_, "mcp_refresh_tokens") => "an MCP client's refresh token; once consumed, the tripwire that detects theft",
         (_, "mcp_google_tokens") => "the provider's own tokens, kept for the MCP code or token that names them",
         (_, "mcp_clients") => "the record of a registered MCP client",
@@ -81,7 +81,7 @@ pub(super) fn rule(bucket: &Bucket, policy: &Policy) -> String {
             "dead when its TTL has passed, or when no live code or token of the actor names it".to_owned()
         }
         Rule::Never => "a permanent record: never dead".to_owned(),
-        Rule::Unread => "unread by every release since 3.3: dead when an operator says so (remove-legacy)".to_owned(),
+        Rule::Unread => "read by no release since 3.3: dead only on request (remove-legacy)".to_owned(),
     }
 }
 
@@ -116,7 +116,7 @@ fn keep(reason: KeepReason) -> &'static str {
         KeepReason::Malformed => "its fields or its TTL cannot be read, and nothing else proves that it is dead",
         KeepReason::WithoutTtl => "it can only expire by its TTL, and it has none",
         KeepReason::Permanent => "it is a permanent record",
-        KeepReason::Foreign => "it is a row of another bucket under a key that begins alike",
+        KeepReason::Foreign => "it is a row of another bucket, whose key has the same prefix",
         KeepReason::TargetForeign => "the key that it points at holds a row of another bucket, which is not absence",
         KeepReason::NotDue => "by its own TTL, its target cannot have expired yet",
         KeepReason::TargetKept => "its target exists and is not dead",
@@ -125,7 +125,7 @@ fn keep(reason: KeepReason) -> &'static str {
         KeepReason::LeftToTtl => "the table's TTL removes it within RETIRE_DAYS, as configured",
         KeepReason::Young => "it is so young that its index row may not be written yet",
         KeepReason::SeenOnce => {
-            "nothing points at it, its age is unknown, and this is the first time that it was found so"
+            "nothing points at it, its age is unknown, and this is the first time that it was found in this state"
         }
         KeepReason::LeftToDaily => "the daily cleanup judges it",
         KeepReason::Legacy => "only ActingWeb 3.2.1 read it, and removing such rows was not requested",

@@ -171,12 +171,12 @@ fn runs(measured: &Measurement, name: &str, add: &mut impl FnMut(&'static str, S
             add(
                 "clock",
                 format!(
-                    "{name}'s last run is dated in the future: this clock is behind, or that run's clock was ahead"
+                    "{name}'s last run is dated in the future: this machine's clock is behind, or that run's clock was ahead"
                 ),
             );
         }
         Some(Some(age)) if age > overdue_after(&state, period(name)) => {
-            add("overdue", format!("{name} completed its last run {} hours ago", age / 3_600));
+            add("overdue", format!("{name} has not completed a run for {} hours", age / 3_600));
         }
         Some(Some(_)) => {}
     }
@@ -184,7 +184,7 @@ fn runs(measured: &Measurement, name: &str, add: &mut impl FnMut(&'static str, S
         add(
             "incomplete-runs",
             format!(
-                "{name} was incomplete {} times in a row: raise its timeout, MAX_WRITE_UNITS_PER_SECOND or MAX_DELETES",
+                "{name} had {} consecutive incomplete runs: raise its timeout, MAX_WRITE_UNITS_PER_SECOND or MAX_DELETES",
                 state.consecutive_incomplete_runs
             ),
         );

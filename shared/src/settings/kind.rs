@@ -75,11 +75,11 @@ impl Kind {
             Kind::Arn => (true, String::new()),
             Kind::Endpoint => (is_url(value), "must be a URL such as http://127.0.0.1:8000".to_owned()),
             Kind::Table => {
-                (is_table_name(value), "must be a table name: 3 to 255 letters, digits, _ - or .".to_owned())
+                (is_table_name(value), "must be a table name: 3 to 255 letters, digits, _, - or .".to_owned())
             }
             Kind::Prefix => (
                 is_table_name(&format!("{value}_attributes")),
-                "must be the prefix of a table name: letters, digits, _ - or .".to_owned(),
+                "must be the prefix of a table name: letters, digits, _, - or .".to_owned(),
             ),
             Kind::Choice(choices) => (choices.contains(&value), format!("must be {}", choices.join(" or "))),
             Kind::Flag | Kind::Permission => (["true", "false"].contains(&value), "must be true or false".to_owned()),

@@ -229,7 +229,7 @@ fn every_mistake_is_one_line_that_names_the_setting() {
         (
             vec![("ATTRIBUTES_TABLE", "a b")],
             json!({}),
-            "ATTRIBUTES_TABLE=a b: must be a table name: 3 to 255 letters, digits, _ - or .",
+            "ATTRIBUTES_TABLE=a b: must be a table name: 3 to 255 letters, digits, _, - or .",
         ),
         (vec![table, ("MODE", "Delete")], json!({}), "MODE=Delete: must be delete or dry-run"),
         (vec![table, ("EXPIRED_ROWS", "ttl")], json!({}), "EXPIRED_ROWS=ttl: must be delete or retire"),
