@@ -1,10 +1,11 @@
 # `make help` lists the targets. Continuous integration calls `make test`.
 
 CARGO ?= cargo
-# Threads of each test binary (all binaries run concurrently), and of `engines`, which has the most tests. With more, DynamoDB Local is so
-# busy that leases expire.
+# Threads of each test binary (all binaries run concurrently); of `engines`, which has the most tests; and of `library`, whose tests wait
+# most. With more, DynamoDB Local is so busy that leases expire.
 TEST_THREADS ?= 2
 ENGINES_THREADS ?= 4
+LIBRARY_THREADS ?= 3
 # The same features for every build, lint and test: with another selection cargo would build the SDK again.
 ALL := --locked --workspace
 # Builds what is tested, and lints the workspace on the way: `cargo clippy` would check every dependency a second time. Not for releases:
@@ -46,7 +47,7 @@ test: ## run everything; installs what it needs into .tools, and prints how long
 	@tests/phase.sh --begin
 	@$(MAKE) $(TOGETHER) -j2 timed-build timed-template timed-check
 	@$(MAKE) --no-print-directory integration
-	@tests/phase.sh --table
+	@python3 tests/python/phases.py
 
 timed-template: timed-tools
 timed-%:
@@ -89,6 +90,7 @@ template: tools ## check the SAM template and the guides: lint, policies, roles,
 	python3 tests/python/reliability.py --check
 	python3 tests/python/proof.py --check
 	python3 tests/python/cascade_month.py --check
+	python3 tests/python/phases.py --check
 	.tools/venv-sam/bin/python tests/python/rehearse.py
 
 # Not part of `test`: a release build takes minutes. SAM expects the build in target/, whatever CARGO_TARGET_DIR is.
@@ -114,6 +116,7 @@ integration: tools build ## run all tests, on DynamoDB Local and on the embedded
 	@RUST_TEST_THREADS=$(TEST_THREADS) tests/with-dynamodb-local.sh $(MAKE) $(TOGETHER) -j4 timed-engines timed-library timed-deploy timed-others
 
 engines: export RUST_TEST_THREADS := $(ENGINES_THREADS)
+library: export RUST_TEST_THREADS := $(LIBRARY_THREADS)
 engines library deploy:
 	$(LINTED) test $(ALL) --no-fail-fast --test $@
 

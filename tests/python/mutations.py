@@ -54,12 +54,12 @@ class Mutation:
         return ["--workspace", *self.command[2:-1]]
 
     def places(self, tree):
-        for source in sorted(source for folder in tree.glob("*") for source in folder.rglob("src/**/*.rs")):
-            if source.relative_to(tree).parts[0] in {"target", "tests"}:
-                continue
+        for name in git("ls-files", "*/src/*.rs", ":!tests", tree=tree).stdout.splitlines():
+            source = tree / name
             lines = source.read_text().splitlines()
+            stripped = [line.strip() for line in lines]
             for start in range(len(lines) - len(self.find) + 1):
-                if [line.strip() for line in lines[start : start + len(self.find)]] == self.find:
+                if stripped[start : start + len(self.find)] == self.find:
                     yield source, lines, start
 
     def apply(self, tree):
