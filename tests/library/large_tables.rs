@@ -245,10 +245,10 @@ async fn restores_every_ttl(kind: EngineKind, rows: u32) {
 
 #[tokio::test]
 async fn backfills_the_ttl_of_20000_rows_of_the_real_library() {
-    restores_every_ttl(EngineKind::DynamoDbLocal, 20_000).await;
+    restores_every_ttl(EngineKind::Embedded, 20_000).await;
 }
 
 #[tokio::test]
-async fn backfills_the_ttl_of_rows_of_the_real_library_on_the_embedded_engine() {
-    restores_every_ttl(EngineKind::Embedded, 2_000).await;
+async fn backfills_the_ttl_of_rows_of_the_real_library_on_dynamodb_local() {
+    restores_every_ttl(EngineKind::DynamoDbLocal, 2_000).await;
 }

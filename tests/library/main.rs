@@ -1,5 +1,6 @@
 //! The jobs on rows of the real ActingWeb library, checked by the library itself. Needs Python and DynamoDB Local.
 
+mod after_ttl;
 mod clients;
 mod clocks;
 mod large_tables;

@@ -1,10 +1,9 @@
 //! `EXPIRED_ROWS=retire` on rows of the real library: its costs, that every live row still works, and restore.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use bed::Testbed;
-use bed::engine::{Engine, EngineKind, shared as engine};
+use bed::engine::{EngineKind, shared as engine};
 use bed::items::{self, Item};
 use bed::load::{Cost, Which, real_now};
 use bed::proxy::{self, Fate, Proxy};
@@ -16,15 +15,14 @@ use jobs::run::report::RunReport;
 use model::Key;
 use runtime::lambda::Function;
 use serde_json::json;
-use shared::bucket;
 use shared::expiry::Policy;
 use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
 
-const DAY: i64 = 86_400;
+pub(crate) const DAY: i64 = 86_400;
 const ROWS: u32 = 5_500;
 /// Rows that one run ends make others dead for the next.
-const RUNS: [Which; 3] = [Which::Cleanup, Which::Repair, Which::Cleanup];
+pub(crate) const RUNS: [Which; 3] = [Which::Cleanup, Which::Repair, Which::Cleanup];
 /// Units and requests of the library's own handler on such rows (`make bench`).
 const HANDLER: (f64, u64) = (8_136.0, 7_937);
 
@@ -46,7 +44,7 @@ async fn copy(kind: EngineKind, items: impl Iterator<Item = Item>) -> Testbed {
     bed
 }
 
-async fn run(which: Which, function: &Function, now: i64) -> RunReport {
+pub(crate) async fn run(which: Which, function: &Function, now: i64) -> RunReport {
     let report = which.run(function, json!({}), now).await.unwrap();
     assert!(report.outcome.is_complete(), "{}", report.to_json());
     report
@@ -57,20 +55,20 @@ async fn rows(kind: EngineKind, bed: &Testbed) -> BTreeMap<Key, Item> {
     rows_at(engine(kind).endpoint(), bed).await
 }
 
-async fn rows_at(endpoint: &str, bed: &Testbed) -> BTreeMap<Key, Item> {
+pub(crate) async fn rows_at(endpoint: &str, bed: &Testbed) -> BTreeMap<Key, Item> {
     items::all(&bed::tables::client(endpoint).await, &bed.table).await
 }
 
-fn ttl(item: &Item) -> Option<i64> {
+pub(crate) fn ttl(item: &Item) -> Option<i64> {
     item.get("ttl_timestamp")?.as_n().ok()?.parse().ok()
 }
 
-fn strip_ttl(mut item: Item) -> Item {
+pub(crate) fn strip_ttl(mut item: Item) -> Item {
     item.remove("ttl_timestamp");
     item
 }
 
-fn is_provider(item: &Item) -> bool {
+pub(crate) fn is_provider(item: &Item) -> bool {
     item["bucket"].as_s().is_ok_and(|bucket| bucket == "mcp_google_tokens")
 }
 
@@ -120,65 +118,12 @@ async fn retires_5500_rows_of_the_real_library_and_restores_them() {
 }
 
 /// The rows that deleting runs keep.
-async fn alive_at(now: i64, items: &BTreeMap<Key, Item>) -> BTreeMap<Key, Item> {
+pub(crate) async fn alive_at(now: i64, items: &BTreeMap<Key, Item>) -> BTreeMap<Key, Item> {
     let deleting = copy(EngineKind::Embedded, items.values().cloned()).await;
     for which in RUNS {
         run(which, &deleting.function, now).await;
     }
     rows(EngineKind::Embedded, &deleting).await
-}
-
-/// Uses the engine's own TTL and clock: runs dated more than a day ago retire rows for one day, so the engine removes them at once. Exactly
-/// the rows that were dead then are removed. The table is small, and the only one of its engine.
-#[tokio::test]
-async fn ttl_removes_exactly_the_dead_rows_once_their_retirement_is_over() {
-    let local = Engine::dynamodb_local_alone();
-    let bed = Testbed::on(local.endpoint()).await;
-    let application = Application::new(local.endpoint(), &bed.prefix);
-    let manifest = application.seed(1, 2).await;
-    let then = real_now() - DAY - 60;
-    let is_over = |item: &Item| ttl(item).is_some_and(|at| at < real_now());
-    let written = rows_at(local.endpoint(), &bed).await;
-    let alive = alive_at(then, &written).await;
-    let client = bed::tables::client(local.endpoint()).await;
-    for (key, item) in &written {
-        let is_ours = bucket::find(&key.0, item["bucket"].as_s().map_or("", String::as_str)).is_some();
-        if alive.contains_key(key) && is_ours && is_over(item) {
-            // It expired since; TTL would have removed it before the run.
-            let delete = client.delete_item().table_name(&bed.table).key("id", item["id"].clone());
-            delete.key("bucket_name", item["bucket_name"].clone()).send().await.unwrap();
-        } else if is_over(item) && !is_provider(item) {
-            // As releases before 3.7.4 wrote it. Provider rows keep their TTL, and are left to it.
-            items::write(&client, &bed.table, &[strip_ttl(item.clone())]).await;
-        }
-    }
-    let before = rows_at(local.endpoint(), &bed).await;
-    let mut expected = alive_at(then, &before).await;
-    let mut bed = bed.retiring().await;
-    bed.function.environment.insert("RETIRE_DAYS".to_owned(), "1".to_owned());
-    let (mut retired, mut left) = (0, 0);
-    for which in RUNS {
-        let counts = run(which, &bed.function, then).await.counts;
-        retired += counts.rows_retired();
-        left = left.max(counts.rows_left_to_ttl());
-    }
-    println!("{} rows, {} alive; {retired} retired, {left} left to their TTL", before.len(), expected.len());
-    assert!(retired > 30 && left > 0 && expected.len() > 30, "of {} rows", before.len());
-    // Longer than two TTL passes over the table.
-    let end = Instant::now() + Duration::from_mins(6);
-    while rows_at(local.endpoint(), &bed).await.values().any(is_over) && Instant::now() < end {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-    let after = rows_at(local.endpoint(), &bed).await;
-    // A live row's own TTL may have passed in the meantime.
-    expected.retain(|_, item| !is_over(item));
-    assert_eq!(
-        after.keys().collect::<Vec<_>>(),
-        expected.keys().collect::<Vec<_>>(),
-        "other rows than the dead ones are gone"
-    );
-    assert!(after == expected, "a live row was changed");
-    println!("{}", application.judge_within(&manifest, 60 * DAY));
 }
 
 /// TTL removes each row that deleting runs would delete within RETIRE_DAYS; rows that they would keep are not retired.

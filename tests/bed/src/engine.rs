@@ -101,7 +101,7 @@ fn start_dynamodb_local() -> (String, Server) {
     // It has no option for the address and listens on all of them; the port is random and the tables have only test rows.
     let mut process = Running::start(Path::new("java"), |command| {
         command
-            // As in tests/with-dynamodb-local.sh: the C2 compiler costs more CPU time than it saves.
+            // Without the C2 compiler: for a few tests it costs more CPU time than it saves.
             .args(["-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
             .args(["-Djava.library.path=./DynamoDBLocal_lib", "-jar", "DynamoDBLocal.jar"])
             .args(["-inMemory", "-sharedDb", "-disableTelemetry", "-port", &port.to_string()])
