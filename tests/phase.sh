@@ -4,7 +4,7 @@
 #   tests/phase.sh NAME COMMAND...    run a phase
 #   tests/phase.sh --begin            delete the records of the last run
 #
-# tests/python/phases.py prints them. Concurrent phases each take longer than alone, so their sum is more than the total.
+# tests/python/phases.py prints the records. Concurrent phases each take longer than alone, so their sum is more than the total.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly NOTES=target/phases.tsv
