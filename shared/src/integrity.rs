@@ -1,7 +1,7 @@
 //! Decisions on rows that point at each other: index row, target, provider row. Pure, as in `expiry`. The cleanup, the repair
 //! and `explain` share these functions.
 
-use crate::bucket::{self, Bucket, Rule};
+use crate::bucket::{self, Bucket, CLOCK_SLACK_SECONDS, Rule};
 use crate::disposal::{self, Judged};
 use crate::expiry::{self, DeleteReason, KeepReason, Policy, Verdict};
 use crate::index;
@@ -157,7 +157,9 @@ pub fn judge_unindexed(row: &Row, bucket: &Bucket, sighting: Sighting, now: Epoc
         (KeepReason::Foreign | KeepReason::Permanent, ..) => Verdict::Keep(kept),
         // Consumed, or possibly consumed: kept for its reuse window, or until its TTL.
         (_, Field::Is(true) | Field::Malformed, ..) if bucket.rule == Rule::Refresh => Verdict::Keep(kept),
-        (_, _, Field::Is(created), _) if now.since(created) > policy.grace => Verdict::Delete(DeleteReason::Unindexed),
+        (_, _, Field::Is(created), _) if is_settled(now.since(created), policy) => {
+            Verdict::Delete(DeleteReason::Unindexed)
+        }
         (_, _, Field::Is(_), _) => Verdict::Keep(KeepReason::Young),
         (_, _, Field::Missing | Field::Malformed, Sighting::Again) => Verdict::Delete(DeleteReason::Unindexed),
         (_, _, Field::Missing | Field::Malformed, Sighting::First) => Verdict::Keep(KeepReason::SeenOnce),
@@ -178,11 +180,16 @@ pub fn judge_lone_provider(
         return Some(verdict);
     }
     Some(match (provider_age(row, now), sighting) {
-        (Some(age), _) if age > policy.grace => verdict,
+        (Some(age), _) if is_settled(age, policy) => verdict,
         (Some(_), _) => Verdict::Keep(KeepReason::Young),
         (None, Sighting::Again) => verdict,
         (None, Sighting::First) => Verdict::Keep(KeepReason::SeenOnce),
     })
+}
+
+/// Whether the writer of a row of this age has finished. The application's clock dated the row, and may be behind.
+pub fn is_settled(age: i64, policy: &Policy) -> bool {
+    age > policy.grace.saturating_add(CLOCK_SLACK_SECONDS)
 }
 
 /// Seconds since a provider row was written, derived from its TTL.
@@ -234,12 +241,12 @@ pub fn needs<'r>(row: &'r Row, now: EpochSeconds, policy: &Policy) -> Needs<'r> 
 }
 
 /// Assumed maximum staleness of an eventually consistent Scan.
-const SETTLED_SECONDS: i64 = 300;
+const STALE_SECONDS: i64 = 300;
 
 /// Whether a Scan of the whole actor must have seen every row that names this provider row: they are written within the grace
-/// period after it, and a Scan is at most `SETTLED_SECONDS` stale.
+/// period after it, and a Scan is at most `STALE_SECONDS` stale.
 pub fn scan_saw_referrers(row: &Row, now: EpochSeconds, policy: &Policy) -> bool {
-    provider_age(row, now).is_some_and(|age| age > policy.grace.saturating_add(SETTLED_SECONDS))
+    provider_age(row, now).is_some_and(|age| is_settled(age.saturating_sub(STALE_SECONDS), policy))
 }
 
 /// Which part of the repair judges the rows of a bucket.
@@ -424,7 +431,7 @@ mod tests {
     #[test]
     fn a_scan_has_seen_the_referrers_of_a_provider_row_minutes_after_the_grace_period() {
         let policy = Policy::default();
-        for (age, seen) in [(301, false), (3_601, false), (3_900, false), (3_901, true), (7_200, true)] {
+        for (age, seen) in [(601, false), (3_901, false), (4_200, false), (4_201, true), (7_200, true)] {
             let row = Row {
                 key: RowKey::in_bucket("actor", bucket::provider(), "google_token_1"),
                 bucket: Raw::Text(bucket::provider().name.to_owned()),

@@ -284,8 +284,8 @@ async fn no_secret_is_in_the_output_or_the_answer_of_a_run() {
         ])
     };
     let client = bed::tables::client(endpoint).await;
-    // By this clock all rows are ten minutes older: past the shortest grace period, young ones included.
-    let later = Proxy::start(endpoint, |_| proxy::Fate::DateOffset(600));
+    // By this clock all rows are fifteen minutes older: past the shortest grace period and the slack, young ones included.
+    let later = Proxy::start(endpoint, |_| proxy::Fate::DateOffset(900));
     let mut printed = String::new();
     for (name, event) in [
         ("ttl-cascade", remove_as_ttl(&client, &format!("{prefix}_attributes")).await),

@@ -23,6 +23,8 @@ use shared::time::EpochSeconds;
 
 const OAUTH: &str = "_actingweb_oauth2";
 const HOUR: i64 = 3_600;
+/// The default grace period, and the slack for the clock that dated a row.
+const SETTLED: i64 = HOUR + 300;
 const DAY: i64 = 86_400;
 
 fn put(owner: &str, bucket: &str, name: &str, data: &Value, ttl: Option<i64>, fate: Fate) -> Specimen {
@@ -57,14 +59,14 @@ fn states() -> Vec<State> {
     vec![
         state("just written", json!({"created_at": NOW - 5, "expires_at": alive, "used": false}), Some(alive), Kept),
         state(
-            "as old as the grace period",
-            json!({"created_at": NOW - HOUR, "expires_at": alive, "used": false}),
+            "as old as the grace period and the slack",
+            json!({"created_at": NOW - SETTLED, "expires_at": alive, "used": false}),
             Some(alive),
             Kept,
         ),
         state(
             "older: unusable, perhaps revoked",
-            json!({"created_at": NOW - HOUR - 1, "expires_at": alive, "used": false}),
+            json!({"created_at": NOW - SETTLED - 1, "expires_at": alive, "used": false}),
             Some(alive),
             Deleted,
         ),
@@ -190,8 +192,8 @@ async fn deletes_every_kind_of_dangling_index_row_and_old_unreferenced_provider_
     for (name, ttl, fate) in [
         ("dead", Some(NOW - 1), Fate::Deleted),
         ("just written", Some(NOW + 2 * HOUR), Fate::Kept),
-        ("as old as the grace period", Some(NOW + HOUR), Fate::Kept),
-        ("older", Some(NOW + HOUR - 1), Fate::Deleted),
+        ("as old as the grace period and the slack", Some(NOW + 2 * HOUR - SETTLED), Fate::Kept),
+        ("older", Some(NOW + 2 * HOUR - SETTLED - 1), Fate::Deleted),
         ("age unknown", None, Fate::Kept),
     ] {
         rows.push(put("another", "mcp_google_tokens", name, &json!({"refresh_token": "x"}), ttl, fate));
@@ -202,7 +204,7 @@ async fn deletes_every_kind_of_dangling_index_row_and_old_unreferenced_provider_
         "mcp_google_tokens",
         "google_token_nan",
         &json!({"refresh_token": "x"}),
-        Some(NOW + HOUR - 1),
+        Some(NOW + HOUR - 301),
         Fate::Kept,
     ));
     rows.push(Specimen {

@@ -19,7 +19,7 @@ use jobs::run::report::{Outcome, RunReport};
 use model::Key;
 use runtime::lambda::Function;
 use serde_json::{Value, json};
-use shared::bucket::OAUTH_OWNER;
+use shared::bucket::{CLOCK_SLACK_SECONDS, OAUTH_OWNER};
 use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
 
@@ -60,10 +60,10 @@ async fn repairs_20000_rows_of_the_real_library_and_every_live_one_still_works()
     assert_eq!(second.counts.rows_deleted(), 0);
 }
 
-/// The repair without a grace period, which no setting allows.
+/// The repair without a grace period and the slack, which no setting allows.
 async fn repair_without_grace(function: &Function) -> RunReport {
     let settings = Settings::parse(&function.environment, &serde_json::Map::new(), Purpose::Repair).unwrap();
-    let settings = Settings { grace_seconds: 0, ..settings };
+    let settings = Settings { grace_seconds: -CLOCK_SLACK_SECONDS, ..settings };
     let clock = RunClock::start(now(), None);
     let table = Dynamo::open(function.client.clone(), &settings, None, clock).await.unwrap();
     jobs::run::run(&table, &Repair::new(&settings), &settings, table.clock()).await.unwrap()

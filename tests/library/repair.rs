@@ -39,7 +39,7 @@ async fn a_token_that_the_real_library_revoked_is_never_made_usable_again() {
     let index_rows =
         async || bed.keys().await.into_iter().filter(|(_, sort)| sort.contains("_index:")).collect::<Vec<_>>();
     let before = index_rows().await;
-    let later = now().plus(305);
+    let later = now().plus(605);
     bed.switch_ttl("ttl_timestamp", true).await;
     for event in [
         json!({"mode": "dry-run"}),

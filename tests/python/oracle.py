@@ -220,7 +220,7 @@ class Table:
                     continue
                 may_be_consumed = row.bucket == "mcp_refresh_tokens" and not row.unused()
                 created = (row.fields or {}).get("created_at")
-                old = type(created) is int and -(2**63) <= created and now - created > HOUR
+                old = type(created) is int and -(2**63) <= created and now - 300 - created > HOUR
                 if row.dead(now) or old and not may_be_consumed:
                     gone.add(row.key)
         for row in [row for row in self.rows.values() if row.is_provider()]:
@@ -229,7 +229,7 @@ class Table:
             needed = any(token.may_name(row.name) and (token.fields is not None or not token.dead(now)) for token in kept)
             released = any(token.names() == row.name for token in tokens if token.key in gone)
             at = row.valid_ttl(now)
-            old = at is not None and now - (at - 2 * HOUR) > HOUR
+            old = at is not None and now - 300 - (at - 2 * HOUR) > HOUR
             if row.ttl_past(now) or not needed and (old or released):
                 gone.add(row.key)
             # The OAuth actor has many rows, and no release writes a provider row of it. The repair judges each of its rows

@@ -37,7 +37,7 @@ pub fn provider_row(
         return Some(Verdict::Keep(KeepReason::Foreign));
     }
     // The removed token was hours old. A younger provider row was written again, and its referrer may follow.
-    let young = integrity::provider_age(row, now).is_some_and(|age| age <= policy.grace);
+    let young = integrity::provider_age(row, now).is_some_and(|age| !integrity::is_settled(age, policy));
     Some(match (target, referrers) {
         (Lookup::Unread, _) => return None,
         (Lookup::Found(_), _) | (Lookup::Absent, Referrers::Some) => Verdict::Keep(KeepReason::Referenced),
@@ -138,10 +138,10 @@ mod tests {
             (&aged(4_000), &token, Referrers::None, kept(KeepReason::Referenced)),
             (&aged(4_000), &Lookup::Absent, Referrers::Some, kept(KeepReason::Referenced)),
             (&aged(60), &Lookup::Absent, Referrers::Some, kept(KeepReason::Referenced)),
-            (&aged(3_600), &Lookup::Absent, Referrers::None, kept(KeepReason::Young)),
-            (&aged(3_600), &Lookup::Absent, Referrers::Unknown, kept(KeepReason::Young)),
-            (&aged(3_601), &Lookup::Absent, Referrers::Unknown, None),
-            (&aged(3_601), &Lookup::Absent, Referrers::None, goes),
+            (&aged(3_900), &Lookup::Absent, Referrers::None, kept(KeepReason::Young)),
+            (&aged(3_900), &Lookup::Absent, Referrers::Unknown, kept(KeepReason::Young)),
+            (&aged(3_901), &Lookup::Absent, Referrers::Unknown, None),
+            (&aged(3_901), &Lookup::Absent, Referrers::None, goes),
             (&aged(60), &Lookup::Unread, Referrers::None, None),
         ] {
             assert_eq!(judged_provider(row, target, referrers), expected, "{referrers:?}");

@@ -176,7 +176,7 @@ fn every_provider_row_is_judged_as_the_model_does() {
     for settings in policies(&WINDOWS, &GRACES, &RETIREMENTS) {
         let (rules, grace) = (policy(&settings), i64::try_from(settings.grace).unwrap());
         rows_of(bucket, Axes::default(), &ttls(), |case| {
-            for now in instants(case, Axes::default(), &ends(&[0, FIVE_YEARS, grace - 7_200])) {
+            for now in instants(case, Axes::default(), &ends(&[0, FIVE_YEARS, grace + 300 - 7_200])) {
                 for (referrers, named) in all_referrers {
                     let context = || format!("{referrers:?} at {now}, {settings:?}: {}", case.show());
                     for (sighting, again) in [(Sighting::First, false), (Sighting::Again, true)] {

@@ -20,7 +20,7 @@ fn every_token_without_an_index_row_is_judged_as_the_model_does() {
         let kind = kind_of(bucket);
         for (window, grace) in pairs() {
             let own = Axes::own(kind, &Settings { window, ..settings() });
-            let axes = Axes { created_at: Some(i64::try_from(grace).unwrap()), alone: true, ..own };
+            let axes = Axes { created_at: Some(i64::try_from(grace).unwrap() + 300), alone: true, ..own };
             let mut policies = Turns::of(policies(&[window], &[grace], &RETIREMENTS));
             rows_of(bucket, axes, &ttls(), |case| {
                 let mut dead_before = false;

@@ -2,7 +2,7 @@
 
 use model::rows::{ACTOR, NOW, bucket, json as data, number, row, text};
 use serde_json::{Value, json};
-use shared::bucket::{self, BUCKETS, GRACE_SECONDS, Owner, REUSE_WINDOW_SECONDS};
+use shared::bucket::{self, BUCKETS, CLOCK_SLACK_SECONDS, GRACE_SECONDS, Owner, REUSE_WINDOW_SECONDS};
 use shared::disposal::condemn;
 use shared::expiry::DeleteReason as D;
 use shared::expiry::KeepReason as K;
@@ -18,6 +18,9 @@ use shared::time::EpochSeconds;
 
 const HOUR: i64 = 3_600;
 
+/// The greatest age of a row whose writer may not have finished, by a clock that may be behind.
+const SETTLED: i64 = GRACE_SECONDS + CLOCK_SLACK_SECONDS;
+
 fn now() -> EpochSeconds {
     EpochSeconds::new(NOW)
 }
@@ -31,9 +34,9 @@ fn deletes_an_unindexed_token_older_than_the_grace_period() {
     let alive = |created: Value| json!({"created_at": created, "expires_at": NOW + 9});
     for name in ["mcp_tokens", "mcp_auth_codes", "mcp_refresh_tokens"] {
         for (what, created, first, again) in [
-            ("older than the grace period", json!(NOW - GRACE_SECONDS - 1), Delete(D::Unindexed), Delete(D::Unindexed)),
-            ("exactly as old", json!(NOW - GRACE_SECONDS), Keep(K::Young), Keep(K::Young)),
-            ("younger", json!(NOW - GRACE_SECONDS + 1), Keep(K::Young), Keep(K::Young)),
+            ("older than the grace period", json!(NOW - SETTLED - 1), Delete(D::Unindexed), Delete(D::Unindexed)),
+            ("exactly as old", json!(NOW - SETTLED), Keep(K::Young), Keep(K::Young)),
+            ("younger", json!(NOW - SETTLED + 1), Keep(K::Young), Keep(K::Young)),
             ("created in the future", json!(NOW + 1), Keep(K::Young), Keep(K::Young)),
             ("of unknown age", Value::Null, Keep(K::SeenOnce), Delete(D::Unindexed)),
             ("of a malformed age", json!("x"), Keep(K::SeenOnce), Delete(D::Unindexed)),
@@ -91,8 +94,8 @@ fn deletes_a_lone_provider_row_older_than_the_grace_period() {
     assert_eq!(provider_age(&ageless, now()), None);
     let unreferenced = Some(Delete(D::Unreferenced));
     for (what, row, first, again) in [
-        ("older", provider(GRACE_SECONDS + 1), unreferenced, unreferenced),
-        ("exactly as old", provider(GRACE_SECONDS), Some(Keep(K::Young)), Some(Keep(K::Young))),
+        ("older", provider(SETTLED + 1), unreferenced, unreferenced),
+        ("exactly as old", provider(SETTLED), Some(Keep(K::Young)), Some(Keep(K::Young))),
         ("past its TTL", provider(2 * HOUR + 1), Some(Delete(D::TtlPast)), Some(Delete(D::TtlPast))),
         ("of unknown age", ageless, Some(Keep(K::SeenOnce)), unreferenced),
     ] {
@@ -102,7 +105,7 @@ fn deletes_a_lone_provider_row_older_than_the_grace_period() {
         }
     }
     let judged =
-        |referrers| judge_lone_provider(&provider(HOUR + 1), referrers, Sighting::Again, now(), &Policy::default());
+        |referrers| judge_lone_provider(&provider(SETTLED + 1), referrers, Sighting::Again, now(), &Policy::default());
     assert_eq!((judged(Referrers::Some), judged(Referrers::Unknown)), (Some(Keep(K::Referenced)), None));
 }
 

@@ -259,7 +259,7 @@ impl Load {
         }
         let is_kept = |row: &&ModelRow| !deleted.contains(&row.key()) && !model::dead_by_itself(row, now);
         let needed: BTreeSet<_> = self.rows.iter().filter(is_kept).filter_map(named).collect();
-        let young = |row: &ModelRow| matches!(row.ttl, model::ModelTtl::Number(at) if now - (at - 7_200) <= 3_600);
+        let young = |row: &ModelRow| matches!(row.ttl, model::ModelTtl::Number(at) if now - (at - 7_200) <= 3_900);
         let providers = self.rows.iter().filter(|row| row.bucket == "mcp_google_tokens" && !young(row));
         let name = |row: &ModelRow| (row.owner.clone(), row.name.clone());
         providers.filter(|row| freed.contains(&name(row)) && !needed.contains(&name(row))).map(ModelRow::key).collect()

@@ -231,7 +231,7 @@ pub fn index_repair(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
             let data = row.json().unwrap_or_default();
             let consumed =
                 row.bucket == "mcp_refresh_tokens" && !matches!(data["used"], Value::Bool(false) | Value::Null);
-            let old_enough = data["created_at"].as_i64().is_some_and(|created| now - created > 3_600);
+            let old_enough = data["created_at"].as_i64().is_some_and(|created| now - 300 - created > 3_600);
             if !indexed && (dead_by_itself(row, now) || (!consumed && old_enough)) {
                 deleted.insert(row.key());
             }
@@ -244,7 +244,7 @@ pub fn index_repair(rows: &[ModelRow], now: i64) -> BTreeSet<Key> {
                 && token.json().is_some_and(|data| data["google_token_key"] == row.name.as_str())
         };
         let named_by: Vec<&&ModelRow> = table.values().filter(|token| names_it(token)).collect();
-        let old_enough = row.ttl_is_valid(now).is_some_and(|at| now - (at - 7_200) > 3_600);
+        let old_enough = row.ttl_is_valid(now).is_some_and(|at| now - 300 - (at - 7_200) > 3_600);
         let needed = named_by.iter().any(|token| !deleted.contains(&token.key()));
         if row.ttl_past(now) || (!needed && (old_enough || !named_by.is_empty())) {
             deleted.insert(row.key());

@@ -219,7 +219,7 @@ pub fn unindexed(
         return own;
     }
     match fields.map_or(Time::Missing, |fields| fields.created_at) {
-        At(created) if now - created > settings.grace => Delete("unindexed"),
+        At(created) if now - SLACK - created > settings.grace => Delete("unindexed"),
         At(_) => Keep("young"),
         Time::Missing | Time::Malformed if again => Delete("unindexed"),
         Time::Missing | Time::Malformed => Keep("seen_once"),
@@ -244,7 +244,7 @@ pub fn lone_provider(ttl: Time, named: Option<bool>, again: bool, now: i128, set
         Some(false) => {}
     }
     Some(match provider_age(ttl, now) {
-        Some(age) if age > settings.grace => Delete("unreferenced"),
+        Some(age) if age - SLACK > settings.grace => Delete("unreferenced"),
         Some(_) => Keep("young"),
         None if again => Delete("unreferenced"),
         None => Keep("seen_once"),
@@ -254,7 +254,7 @@ pub fn lone_provider(ttl: Time, named: Option<bool>, again: bool, now: i128, set
 /// The cascade's verdict on a provider row whose token is absent: TTL does not count, and age only if it is known.
 #[must_use]
 pub fn cascaded_provider(ttl: Time, named: Option<bool>, now: i128, settings: &Settings) -> Option<Outcome> {
-    let young = provider_age(ttl, now).is_some_and(|age| age <= settings.grace);
+    let young = provider_age(ttl, now).is_some_and(|age| age - SLACK <= settings.grace);
     match named {
         Some(true) => Some(Keep("referenced")),
         _ if young => Some(Keep("young")),
