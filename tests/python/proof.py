@@ -46,8 +46,8 @@ Cleanup, repair and restore acquire a lease. In the table it is *none* (the runs
 ends before it expires), or *lapses* (it expires at any time, and its holder wakes up late and continues). A test compares the last with the
 first: rows and runs reach exactly the same states.
 
-It assumes that the application finishes a write within the grace period or never, that an eventually consistent read is at
-most five minutes behind, and that the name of a token is never used again. In every state:
+It assumes that the application finishes a write within the grace period or never, that its clock and an eventually consistent
+read are at most five minutes behind, and that the name of a token is never used again. In every state:
 
 - No live row is deleted, and none is made unreachable.
 - A revoked token never works again.

@@ -3,8 +3,8 @@
 //! The model calls the decisions of `shared` and adds who reads and writes what, and when. Each read and each write is a separate
 //! step, and a run can be killed before any of them. Most setups have no lease: a lease that may lapse while its holder sleeps rules
 //! out no interleaving of two runs. [`every_interleaving_with_a_lease_keeps_the_promises`] tests both a lease that lapses and one that
-//! does not. Assumptions: the application finishes its writes within the grace period or never, an eventually consistent read is at
-//! most five minutes behind, and a token's name is never reused.
+//! does not. Assumptions: the application finishes its writes within the grace period or never, its clock is at
+//! most five minutes behind, and so is an eventually consistent read, and a token's name is never reused.
 
 mod lease;
 mod runs;

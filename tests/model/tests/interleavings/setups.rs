@@ -2,7 +2,7 @@
 
 use crate::lease::Lease;
 use crate::runs::Kind;
-use crate::world::Setup;
+use crate::world::{SLACK, Setup};
 
 pub(crate) const CLEANUP: &[Kind] = &[Kind::Cleanup];
 pub(crate) const REPAIR: &[Kind] = &[Kind::RepairIndex, Kind::RepairActor];
@@ -15,6 +15,7 @@ pub(crate) const PLAIN: Setup = Setup {
     refresh: false,
     ttl: true,
     old_index: false,
+    behind: 0,
     marker: false,
     runs: [CLEANUP, REPAIR],
     retire: false,
@@ -25,6 +26,7 @@ pub(crate) const PLAIN: Setup = Setup {
 
 pub(crate) fn access() -> Vec<Setup> {
     let without_ttl = Setup { name: "access token of a release before 3.7.4", ttl: false, old_index: true, ..PLAIN };
+    let behind = Setup { name: "access token of a server that is behind", behind: SLACK, ..PLAIN };
     vec![
         PLAIN,
         Setup { runs: [CLEANUP, CLEANUP], ..PLAIN },
@@ -34,6 +36,9 @@ pub(crate) fn access() -> Vec<Setup> {
         Setup { runs: [CASCADE, CASCADE], ..PLAIN },
         without_ttl,
         Setup { runs: [REPAIR, REPAIR], ..without_ttl },
+        behind,
+        Setup { runs: [REPAIR, REPAIR], ..behind },
+        Setup { runs: [REPAIR, CASCADE], ..behind },
         Setup { name: "replay marker", marker: true, runs: [CLEANUP, CLEANUP], ..PLAIN },
     ]
 }

@@ -11,7 +11,7 @@ use crate::lease::{Lease, Leases};
 
 pub(crate) const ACTOR: &str = "actor";
 pub(crate) const GRACE: i32 = 3_600;
-const SLACK: i32 = 300;
+pub(crate) const SLACK: i32 = 300;
 const WINDOW: i32 = 172_800;
 /// Maximum staleness of an eventually consistent read.
 const STALE: i32 = 300;
@@ -89,6 +89,8 @@ pub(crate) struct Setup {
     pub(crate) ttl: bool,
     /// Releases up to 3.9.2 write the old index.
     pub(crate) old_index: bool,
+    /// Seconds by which the clock of the server that writes is behind.
+    pub(crate) behind: i32,
     /// Only a replay marker, which is rewritten under its name.
     pub(crate) marker: bool,
     pub(crate) runs: [&'static [crate::runs::Kind]; 2],
@@ -313,7 +315,7 @@ impl World {
     }
 
     pub(crate) fn app_step(&mut self, setup: &Setup, step: Step) {
-        let now = self.now(setup);
+        let now = self.now(setup) - setup.behind;
         self.app = match (step, self.app) {
             (Step::Register, app) => {
                 self.put(Marker, Some(setup.written(Marker, now)));
@@ -368,7 +370,7 @@ impl World {
             // Time starts with the first write.
             App::Creating(0) => return false,
             App::Creating(_) => Some(0),
-            App::Rotating => self.get(Token).and_then(|token| token.used),
+            App::Rotating => self.get(Token).and_then(|token| token.used).map(|used| used + setup.behind),
             _ => None,
         };
         writing.is_none_or(|since| next - since <= GRACE)
