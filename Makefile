@@ -22,7 +22,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.tools/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo local sam-local quick test build check dependencies docs template package release integration engines library deploy others proof \
-	torture backlog mutants cascade-month bench bench-report screenshots tools clean
+	repeat torture backlog mutants cascade-month bench bench-report screenshots tools clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +137,11 @@ proof: ## test every case of the decisions and every interleaving of the writers
 	PROOF=$(PROOF) $(LINTED) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
 	PROOF=$(PROOF) $(LINTED) test $(ALL) --no-fail-fast --lib -- --nocapture $(READERS)
 	$(if $(filter long,$(PROOF)),,python3 tests/python/proof.py $(PROOF_FIGURES))
+
+# Not part of `test`. With LOAD=1 a spinning process per core runs beside the tests.
+RUNS ?= 10
+repeat: tools build ## (2 hours) run all tests RUNS times in a row, until one fails; LOAD=1 keeps both cores busy beside them; writes CONTRIBUTING
+	tests/progress.sh repeat 120 python3 tests/python/repeat.py $(RUNS) $(if $(LOAD),--load)
 
 # Not part of `test`, which runs the same attacks briefly. TORTURE=short takes minutes, to try the target. Attacks mostly wait, so both
 # binaries run concurrently, with more threads than cores.

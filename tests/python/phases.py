@@ -19,6 +19,9 @@ BEGIN, END = "<!-- phases: written by tests/python/phases.py -->", "<!-- end of 
 # `make test` before issue 21, one phase after another; `make demo` had compiled most of the build.
 BEFORE = {"check": 59, "cargo-deny": 144, "tools": 65, "template": 35, "build": 173, "tests": 1641, "all": 2120}
 
+# What `make repeat` measures, and how the page says it.
+REPEATED = {"repeated": "in a row", "loaded": "while another process kept every core busy"}
+
 
 def measured() -> list[dict]:
     """Each phase, and all of them; its notes are its name, when it began, its seconds, and its user and system CPU seconds."""
@@ -37,13 +40,24 @@ def table(phases: list[dict]) -> str:
     return "\n".join([*head, *("| {phase} | {begins:,} | {seconds:,} | {cpu:,} |".format(**phase) for phase in phases)])
 
 
+def runs_of(repeated: dict, when: str) -> str:
+    """A sentence about repeated runs (tests/python/repeat.py, which stops at the first that fails)."""
+    seconds, passed = ([run[name] for run in repeated["runs"]] for name in ("seconds", "passed"))
+    return (
+        f"{len(seconds)} {'runs' if len(seconds) > 1 else 'run'} of all {min(passed)} tests {when}, at commit {repeated['commit']} on {repeated['date']}:"
+        f" all passed; the fastest took {min(seconds):,} seconds, the slowest {max(seconds):,}."
+    )
+
+
 def page_with(figures: dict) -> str:
     before = ", ".join(f"{name} {seconds:,}" for name, seconds in figures["before"].items())
+    repeated = [runs_of(figures[name], when) for name, when in REPEATED.items() if name in figures]
     text = (
         f"{table(figures['phases'])}\n\n"
         f"A first `make test` in a fresh clone, at commit {figures['commit']} on {figures['date']} ({figures['machine']}). DynamoDB Local is not in the"
         f" CPU seconds. Before, phases ran one after another, in seconds: {before}."
     )
+    text = "\n\n".join([text, *repeated])
     return between(PAGE.read_text(encoding="utf-8"), BEGIN, END, text)
 
 
@@ -52,7 +66,7 @@ def main() -> None:
         case []:
             print(table(measured()))
         case ["--write"]:
-            figures = provenance() | {"phases": measured(), "before": BEFORE}
+            figures = json.loads(FIGURES.read_text(encoding="utf-8")) | provenance() | {"phases": measured(), "before": BEFORE}
             FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
             PAGE.write_text(page_with(figures), encoding="utf-8")
         case ["--check"]:
