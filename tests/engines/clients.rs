@@ -1,6 +1,7 @@
 //! `janitor clients` removes exactly the unused clients, and keeps a client that is used in the meantime.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -12,8 +13,7 @@ use bed::janitor::{Ended, Janitor, janitor};
 use bed::proxy::{Fate as RequestFate, Proxy};
 use dynamo::Dynamo;
 use futures_util::StreamExt as _;
-use jobs::clients::{prune, survey};
-use jobs::run::RunError;
+use jobs::clients::{Ended as PruneEnded, Prune, prune, survey};
 use jobs::run::clock::RunClock;
 use jobs::store::Consistency;
 use serde_json::{Value, json};
@@ -30,9 +30,11 @@ bed::on_both_engines!(
     without_apply_nothing_is_written,
     a_client_that_gets_its_first_code_after_the_list_survives,
     a_client_that_gets_its_first_code_after_the_index_delete_gets_its_index_rows_back,
+    a_client_whose_index_row_is_written_back_by_another_removal_survives,
     a_record_that_changes_in_the_meantime_survives,
     stops_at_max_deletes_and_leaves_no_partly_removed_client,
     a_removal_that_is_interrupted_puts_index_rows_back,
+    a_removal_keeps_its_lease_while_it_puts_index_rows_back,
     a_removal_that_loses_its_lease_during_a_delete_puts_index_rows_back,
     a_removal_that_was_killed_is_finished_by_the_next,
     a_removal_is_refused_while_the_lease_is_held_or_the_janitor_is_paused,
@@ -226,6 +228,19 @@ async fn a_client_that_gets_its_first_code_after_the_index_delete_gets_its_index
     }
 }
 
+/// A removal that lost its lease writes its index rows back while the next one is at work. Then the client can be used again.
+async fn a_client_whose_index_row_is_written_back_by_another_removal_survives(kind: EngineKind) {
+    let mut rows = unused(0..3);
+    rows.push(record(OAUTH_OWNER, 3, 40 * DAY));
+    let bed = Testbed::with(kind, &rows).await;
+    // Between the Scan and the last lookup of the records. The first lookups are of the pause, and before the index rows are deleted.
+    let back = vec![index("_client_index", 3, OAUTH_OWNER), code(3)];
+    let ended = writing_before(kind, &bed, "BatchGetItem", 3, back).await;
+    let removal = &ended.json()["removal"];
+    assert_eq!((&removal["clients_removed"], &removal["changed"]), (&json!(3), &json!(1)), "{ended:?}");
+    assert_eq!((records(&bed).await, indexed(&bed).await), (ids([3]), ids([3])));
+}
+
 async fn a_record_that_changes_in_the_meantime_survives(kind: EngineKind) {
     let bed = Testbed::with(kind, &unused(0..3)).await;
     // A new secret is written between the last read and the delete of the records.
@@ -270,6 +285,33 @@ async fn a_removal_that_is_interrupted_puts_index_rows_back(kind: EngineKind) {
     assert_eq!((records(&bed).await, indexed(&bed).await), (ids(0..30), ids(0..30)));
 }
 
+/// Otherwise another removal could start, and decide about clients that get their index rows back meanwhile.
+async fn a_removal_keeps_its_lease_while_it_puts_index_rows_back(kind: EngineKind) {
+    let bed = Testbed::with(kind, &unused(0..60)).await;
+    let clock = DrivenClock::start();
+    let (advance, scans) = (clock.advance(), AtomicUsize::new(0));
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        if request.operation == "Scan" && scans.fetch_add(1, Ordering::Relaxed) > 0 {
+            let denied = json!({"__type": "com.amazon.coral.service#AccessDeniedException"});
+            return RequestFate::Answer(400, denied.to_string());
+        }
+        // All rows take a minute and a half, each less than a request may.
+        if request.operation == "PutItem" && request.body.contains("_client_index") {
+            advance(std::time::Duration::from_millis(1_500));
+        }
+        RequestFate::Forward
+    });
+    let (table, mut found) = surveyed(&bed, &proxy).await;
+    let ended = prune(&table, table.clock(), &mut found, None).await.unwrap();
+    assert!(matches!(ended.ended, PruneEnded::Fault(_)), "{ended:?}");
+    assert_eq!(indexed(&bed).await, ids(0..60));
+    let requests = proxy.requests();
+    let first = requests.iter().position(|request| request.body.contains("_client_index:")).unwrap();
+    let renewals = requests[first..].iter().filter(|request| request.operation == "PutItem");
+    let renewals = renewals.filter(|request| request.body.contains("state:lease")).count();
+    assert!(renewals > 3, "{renewals} renewals in a minute and a half");
+}
+
 /// The work is cancelled while the answer to the first deletes is pending: they are deleted, and nothing says so.
 async fn a_removal_that_loses_its_lease_during_a_delete_puts_index_rows_back(kind: EngineKind) {
     let bed = Testbed::with(kind, &unused(0..4)).await;
@@ -300,15 +342,22 @@ async fn a_removal_that_loses_its_lease_during_a_delete_puts_index_rows_back(kin
         }
         RequestFate::Silence { acts: true }
     });
+    let (table, mut found) = surveyed(&bed, &proxy).await;
+    let ended = prune(&table, table.clock(), &mut found, None).await;
+    let expected = Prune { ended: PruneEnded::LeaseLost, ..Prune::default() };
+    assert_eq!(ended.unwrap(), expected);
+    assert_eq!((records(&bed).await, indexed(&bed).await), (ids(0..4), ids(0..4)));
+}
+
+/// The table through the proxy, and its clients after a first read.
+async fn surveyed(bed: &Testbed, proxy: &Proxy) -> (Dynamo, Clients) {
     let environment = bed::deleting("ATTRIBUTES_TABLE", &bed.table);
     let settings = Settings::parse(&environment, &serde_json::Map::new(), Purpose::Cleanup).unwrap();
     let (client, started) = (bed::tables::client(proxy.endpoint()).await, EpochSeconds::new(now()));
     let table = Dynamo::open(client, &settings, None, RunClock::start(started, None)).await.unwrap();
     let mut found = Clients::new(started, 30 * DAY);
     survey(&table, &mut found, Consistency::Eventual).await.unwrap();
-    let ended = prune(&table, table.clock(), &mut found, None).await;
-    assert!(matches!(ended, Err(RunError::LeaseLost)), "{ended:?}");
-    assert_eq!((records(&bed).await, indexed(&bed).await), (ids(0..4), ids(0..4)));
+    (table, found)
 }
 
 async fn a_removal_that_was_killed_is_finished_by_the_next(kind: EngineKind) {

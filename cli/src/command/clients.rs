@@ -3,6 +3,7 @@
 use std::io;
 
 use jobs::clients::{self, Ended, Prune};
+use jobs::run::RunError;
 use jobs::store::{Budget, Consistency, Usage};
 use serde::Serialize;
 use serde_json::json;
@@ -102,6 +103,7 @@ impl<'a> Removal<'a> {
             Ended::MaxDeletes => ("max-deletes", None),
             Ended::Stopped => ("stopped", None),
             Ended::Paused(pause) => ("paused", Some(pause.to_string())),
+            Ended::LeaseLost => ("lease-lost", Some(RunError::LeaseLost.to_string())),
             Ended::Fault(error) => ("failed", Some(error.to_string())),
         };
         Self { outcome, pruned, problem }
@@ -154,12 +156,12 @@ impl About {
         console.counts(&[
             (pruned.used_since, "were used in the meantime, and are kept"),
             (pruned.changed, "changed or were deleted in the meantime, and were left alone"),
-            (pruned.skipped, "could not be read or deleted: run it again"),
-            (pruned.without_index, "are kept and have no index row any more: run it again"),
+            (pruned.skipped, "could not be read or deleted: rerun the command"),
+            (pruned.without_index, "are kept but have no index row: rerun the command"),
         ])?;
         console.used(usage)?;
         if removal.outcome != "complete" {
-            let why = removal.problem.as_deref().unwrap_or("run it again for the rest");
+            let why = removal.problem.as_deref().unwrap_or("rerun the command for the rest");
             let text = format!("{}: {why}", removal.outcome.replace('-', " "));
             console.warn("ended early: ", &text)?;
         }

@@ -10,13 +10,14 @@
 //! 3. A client that is named now gets its index row back. The records of the others are deleted.
 //!
 //! When the work ends early, the index rows of undecided clients are written back, also those whose delete was not answered. A
-//! killed run leaves records without an index row; the next run decides about those that are still unused.
+//! killed run leaves records without an index row; the next run decides about those that are still unused. If the killed run
+//! was only frozen, it writes them back during the next run: that keeps every client that has an index row again.
 
 use serde::Serialize;
 
 use super::survey;
 use crate::run::clock::RunClock;
-use crate::run::lease::Lease;
+use crate::run::lease::{Lease, Lost};
 use crate::run::pause::{self, Pause};
 use crate::run::{RunError, acquire};
 use crate::store::{
@@ -48,6 +49,7 @@ pub enum Ended {
     MaxDeletes,
     Stopped,
     Paused(Pause),
+    LeaseLost,
     Fault(StoreError),
 }
 
@@ -56,6 +58,7 @@ pub enum Ended {
 pub struct Prune {
     #[serde(rename = "clients_removed")]
     pub removed: u64,
+    /// Of the removed clients.
     pub rows_deleted: u64,
     /// Named by a row that did not exist when the table was first read.
     pub used_since: u64,
@@ -85,15 +88,20 @@ pub async fn prune<S: PruneStore>(
     let allowance = max_deletes.unwrap_or(u64::MAX);
     let mut work = Work { store, allowance, open: Vec::new(), left: Vec::new(), done: Prune::default() };
     let held = lease.hold(pause::stopping(store, clock, Box::pin(work.run(clients)))).await;
-    // Also without the lease: only absent rows are written back.
     work.left.append(&mut work.open);
+    if held.is_ok() {
+        // Lost meanwhile: as below.
+        let _ = lease.hold(work.put_back()).await;
+    }
+    // Also without the lease: only absent rows are written back.
     work.put_back().await;
     lease.release().await;
-    work.done.ended = match held.map_err(|_| RunError::LeaseLost)? {
-        (_, Some(pause)) => Ended::Paused(pause),
-        (Err(StoreError::OutOfTime), None) => Ended::Stopped,
-        (Err(fault), None) => Ended::Fault(fault),
-        (Ok(ended), None) => ended,
+    work.done.ended = match held {
+        Err(Lost) => Ended::LeaseLost,
+        Ok((_, Some(pause))) => Ended::Paused(pause),
+        Ok((Err(StoreError::OutOfTime), None)) => Ended::Stopped,
+        Ok((Err(fault), None)) => Ended::Fault(fault),
+        Ok((Ok(ended), None)) => ended,
     };
     Ok(work.done)
 }
@@ -159,15 +167,9 @@ impl<S: PruneStore> Work<'_, S> {
 
     /// `false` when `MAX_DELETES` is reached.
     async fn close_batch(&mut self, batch: &[Unused<'_>]) -> Result<bool> {
-        let keys: Vec<(RowKey, Vec<RowKey>)> = batch.iter().map(Unused::keys).collect();
-        let all: Vec<RowKey> =
-            keys.iter().flat_map(|(record, index)| [record].into_iter().chain(index).cloned()).collect();
-        let mut found = self.store.get_consistent(&all).await?.into_iter();
         let (mut rows, mut of, mut is_within) = (Vec::new(), Vec::new(), true);
-        for (client, (_, index)) in batch.iter().zip(&keys) {
-            let record = found.next();
-            let index: Vec<Lookup> = found.by_ref().take(index.len()).collect();
-            if record == Some(Lookup::Unread) || index.contains(&Lookup::Unread) {
+        for (client, (record, index)) in batch.iter().zip(self.look_up(batch).await?) {
+            if record == Lookup::Unread || index.contains(&Lookup::Unread) {
                 self.done.skipped += 1;
                 continue;
             }
@@ -185,7 +187,7 @@ impl<S: PruneStore> Work<'_, S> {
             of.push((client.id, rows.len()..rows.len() + index.len()));
             rows.extend(index);
         }
-        let (outcomes, stopped) = self.delete(&rows).await;
+        let Deletes { outcomes, stopped } = self.store.prune(&rows).await;
         self.left.clear();
         for (id, range) in of {
             let outcomes = &outcomes[range.clone()];
@@ -203,20 +205,22 @@ impl<S: PruneStore> Work<'_, S> {
         stopped.map_or(Ok(is_within), Err)
     }
 
+    /// The record and the index rows of each client, by a consistent read.
+    async fn look_up(&self, clients: &[Unused<'_>]) -> Result<Vec<(Lookup, Vec<Lookup>)>> {
+        let keys: Vec<(RowKey, Vec<RowKey>)> = clients.iter().map(Unused::keys).collect();
+        let all: Vec<RowKey> =
+            keys.iter().flat_map(|(record, index)| [record].into_iter().chain(index).cloned()).collect();
+        let mut found = self.store.get_consistent(&all).await?.into_iter();
+        let of_client = |(_, index): &(RowKey, Vec<RowKey>)| {
+            (found.next().unwrap_or(Lookup::Unread), found.by_ref().take(index.len()).collect())
+        };
+        Ok(keys.iter().map(of_client).collect())
+    }
+
     /// Leaves the client undecided.
     fn leave(&mut self, open: Open, has_changed: bool) {
         *(if has_changed { &mut self.done.changed } else { &mut self.done.skipped }) += 1;
         self.left.push(open);
-    }
-
-    async fn delete(&mut self, rows: &[Pruned]) -> (Vec<DeleteOutcome>, Option<StoreError>) {
-        if rows.is_empty() {
-            return (Vec::new(), None);
-        }
-        let Deletes { outcomes, stopped } = self.store.prune(rows).await;
-        let deleted = outcomes.iter().filter(|outcome| **outcome == DeleteOutcome::Deleted).count() as u64;
-        self.done.rows_deleted += deleted;
-        (outcomes, stopped)
     }
 
     /// Step 3.
@@ -233,27 +237,36 @@ impl<S: PruneStore> Work<'_, S> {
                 continue;
             }
             let unused: Vec<Unused<'_>> = self.open[from..].iter().filter_map(|open| clients.unused(open.id)).collect();
-            let keys: Vec<RowKey> = unused.iter().map(|client| client.keys().0).collect();
-            let found = self.store.get_consistent(&keys).await?;
+            let found = self.look_up(&unused).await?;
             let batch = self.open.split_off(from);
             let mut rows = Vec::new();
             let mut of = Vec::new();
-            for ((client, look), open) in unused.iter().zip(found).zip(batch) {
-                let has_changed = look != Lookup::Unread;
-                match look {
+            for ((client, (record, index)), open) in unused.iter().zip(found).zip(batch) {
+                let is_absent = |look: &Lookup| *look == Lookup::Absent;
+                let has_changed = record != Lookup::Unread && !index.contains(&Lookup::Unread);
+                match record {
                     // Somebody else has deleted it.
                     Lookup::Absent => self.done.changed += 1,
-                    Lookup::Found(row) if let Some(record) = client.record(row.clone()) => {
+                    // With an index row again, it may have been used since.
+                    Lookup::Found(row)
+                        if index.iter().all(is_absent)
+                            && let Some(record) = client.record(row.clone()) =>
+                    {
                         rows.push(record);
                         of.push(open);
                     }
                     Lookup::Found(_) | Lookup::Unread => self.leave(open, has_changed),
                 }
             }
-            let (outcomes, stopped) = self.delete(&rows).await;
+            // Until the answer, as in step 1.
+            let left = self.left.len();
+            self.left.extend(of.iter().cloned());
+            let Deletes { outcomes, stopped } = self.store.prune(&rows).await;
+            self.left.truncate(left);
             for (open, outcome) in of.into_iter().zip(outcomes) {
                 if outcome == DeleteOutcome::Deleted {
                     self.done.removed += 1;
+                    self.done.rows_deleted += open.index.len() as u64 + 1;
                 } else {
                     self.leave(open, outcome == DeleteOutcome::LostRace);
                 }
@@ -276,7 +289,6 @@ impl<S: PruneStore> Work<'_, S> {
                     self.done.without_index += 1;
                     break;
                 }
-                self.done.rows_deleted = self.done.rows_deleted.saturating_sub(1);
             }
             self.left.pop();
         }
@@ -284,8 +296,8 @@ impl<S: PruneStore> Work<'_, S> {
 }
 
 /// The client's index rows; `None` if a row is no longer what was judged.
-fn claimed(client: &Unused<'_>, record: Option<Lookup>, index: Vec<Lookup>) -> Option<Vec<Pruned>> {
-    let Some(Lookup::Found(record)) = record else { return None };
+fn claimed(client: &Unused<'_>, record: Lookup, index: Vec<Lookup>) -> Option<Vec<Pruned>> {
+    let Lookup::Found(record) = record else { return None };
     client.record(record)?;
     let found = index.into_iter().filter_map(|look| match look {
         Lookup::Found(row) => Some(client.index_row(row)),
