@@ -95,6 +95,13 @@ impl Dynamo {
     }
 }
 
+impl Attempts {
+    /// The outcome of a row of which no attempt was confirmed.
+    fn failure(&self) -> DeleteOutcome {
+        if self.may_have_acted { DeleteOutcome::Unknown } else { DeleteOutcome::Failed }
+    }
+}
+
 /// The result of a batch.
 enum Batch {
     /// Each row has its outcome.
@@ -126,12 +133,11 @@ impl Dynamo {
                 }
                 Err(error) => {
                     // Sent, but the outcome is unknown: these rows may be deleted.
-                    let unknown = matches!(
+                    attempts.may_have_acted |= matches!(
                         error,
                         StoreError::OutOfTime | StoreError::Unavailable { .. } | StoreError::Unreachable { .. }
                     );
-                    let outcome = if unknown { DeleteOutcome::Unknown } else { DeleteOutcome::Failed };
-                    open.iter().for_each(|i| outcomes[*i] = outcome);
+                    open.iter().for_each(|i| outcomes[*i] = attempts.failure());
                     return if error.is_transient() { Ok(Batch::Answered) } else { Err(error) };
                 }
             };
@@ -142,15 +148,16 @@ impl Dynamo {
                     Ok(Answer::Done(outcome)) => outcomes[i] = outcome,
                     Ok(Answer::TryAgain { may_have_acted }) => {
                         attempts.may_have_acted |= may_have_acted;
-                        outcomes[i] = if may_have_acted { DeleteOutcome::Unknown } else { DeleteOutcome::Failed };
                         again.push(i);
                     }
                     Err(error) => {
-                        outcomes[i] = DeleteOutcome::Failed;
+                        outcomes[i] = attempts.failure();
                         denied = Some(error);
                     }
                 }
             }
+            // An earlier attempt may have acted, whatever the last one says.
+            again.iter().for_each(|i| outcomes[*i] = attempts.failure());
             if let Some(denied) = denied {
                 return Err(denied);
             }

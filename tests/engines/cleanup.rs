@@ -378,11 +378,7 @@ async fn faults_of_two_kinds_share_the_attempts_of_one_request(kind: EngineKind)
             match operation {
                 _ if requests % 2 == 1 => Fault::InternalError.fate(),
                 "BatchGetItem" => proxy::unprocessed(request),
-                _ => {
-                    let throttled = json!({"Error": {"Code": "ThrottlingError", "Message": "injected fault"}});
-                    let statements = request.body.matches("\"Statement\":").count();
-                    proxy::Fate::Answer(200, json!({"Responses": vec![throttled; statements]}).to_string())
-                }
+                _ => proxy::throttled_statements(request),
             }
         });
         // One piece of work after another, so that the faults of a request alternate.
@@ -687,7 +683,7 @@ async fn credentials_that_are_not_accepted_are_named() {
     let bad = aws_sdk_dynamodb::config::Credentials::new("not-a-key", "x", None, None, "test");
     let client = Client::from_conf(good.config().to_builder().credentials_provider(bad).build());
     let text = one_line(client, environment(&[("AWS_DB_PREFIX", "credentials")]), json!({})).await;
-    assert!(text.starts_with("the credentials were not accepted by DescribeTable ("), "{text}");
+    assert!(text.starts_with("DynamoDB rejected the credentials for DescribeTable ("), "{text}");
 }
 
 #[tokio::test]

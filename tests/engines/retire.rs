@@ -8,7 +8,7 @@ use bed::Testbed;
 use bed::engine::{EngineKind, shared as engine};
 use bed::items::Item;
 use bed::load::{Cost, Which};
-use bed::proxy::{Fate, Proxy};
+use bed::proxy::{Fate, Proxy, throttled_statements};
 use bed::tables::{random_table, specimens};
 use bed::{fixture, items};
 use dynamo::Dynamo;
@@ -30,6 +30,7 @@ bed::on_both_engines!(
     a_row_that_changes_before_it_is_retired_is_kept_as_the_application_wrote_it,
     retiring_costs_no_more_than_deleting,
     a_statement_that_fails_after_it_acted_is_no_lost_race,
+    rows_that_may_be_retired_count_towards_max_deletes_whatever_the_later_attempts_say,
     max_deletes_and_the_delete_share_apply_to_retired_rows,
     a_row_that_the_application_updates_in_place_is_no_longer_retired,
     restore_returns_every_row_to_its_previous_state,
@@ -237,17 +238,45 @@ async fn retiring_costs_no_more_than_deleting(kind: EngineKind) {
     assert!(second.usage.write_units < 20.0, "lease and state: {:?}", second.usage);
 }
 
+/// The answer to statements that acted, with an error for each of them.
+fn failed(body: String) -> String {
+    let mut answer: Value = serde_json::from_str(&body).unwrap();
+    for response in answer["Responses"].as_array_mut().unwrap() {
+        *response = json!({"Error": {"Code": "InternalServerError", "Message": "acted"}});
+    }
+    answer.to_string()
+}
+
+async fn rows_that_may_be_retired_count_towards_max_deletes_whatever_the_later_attempts_say(kind: EngineKind) {
+    bed::clock::pause();
+    let bed = Testbed::new(kind).await.retiring().await;
+    let written: Vec<Item> = (0..30).map(|n| session(&format!("session{n}"), None)).collect();
+    items::write(&bed.function.client, &bed.table, &written).await;
+    let mut requests = 0;
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        if request.operation != "BatchExecuteStatement" {
+            return Fate::Forward;
+        }
+        requests += 1;
+        match requests {
+            1 => Fate::Rewrite(failed),
+            // All attempts at the first batch.
+            2..=8 => throttled_statements(request),
+            _ => Fate::Forward,
+        }
+    });
+    let function = bed.through(&proxy).await;
+    let report = Which::Cleanup.run(&function, json!({"max_deletes": 10}), NOW).await.unwrap();
+    let counts = &report.counts;
+    assert_eq!((counts.rows_retired(), counts.lost_races(), counts.uncertain()), (0, 0, 10), "{}", report.to_json());
+    let retired = rows(&bed).await.into_values().filter(|item| item.contains_key("retired_from")).count();
+    assert_eq!(retired, 10, "{}", report.to_json());
+}
+
 async fn a_statement_that_fails_after_it_acted_is_no_lost_race(kind: EngineKind) {
     let bed = Testbed::new(kind).await.retiring().await;
     let written: Vec<Item> = (0..10).map(|n| session(&format!("session{n}"), None)).collect();
     items::write(&bed.function.client, &bed.table, &written).await;
-    let failed = |body: String| {
-        let mut answer: Value = serde_json::from_str(&body).unwrap();
-        for response in answer["Responses"].as_array_mut().unwrap() {
-            *response = json!({"Error": {"Code": "InternalServerError", "Message": "acted"}});
-        }
-        answer.to_string()
-    };
     let is_first = AtomicBool::new(true);
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         let fails = request.operation == "BatchExecuteStatement" && is_first.swap(false, Ordering::Relaxed);

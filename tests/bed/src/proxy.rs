@@ -71,6 +71,14 @@ pub enum Fate {
     Rewrite(fn(String) -> String),
 }
 
+/// Answers each statement of a batch with a throttle.
+#[must_use]
+pub fn throttled_statements(request: &Request) -> Fate {
+    let throttled = json!({"Error": {"Code": "ThrottlingError", "Message": "injected fault"}});
+    let statements = request.body.matches("\"Statement\":").count();
+    Fate::Answer(200, json!({"Responses": vec![throttled; statements]}).to_string())
+}
+
 /// Answers a BatchGetItem with all its keys unprocessed, like a table without capacity.
 ///
 /// # Panics
