@@ -64,10 +64,10 @@ impl Seen {
         sighting
     }
 
-    /// Records a row that is kept for now.
-    pub(super) fn remember(&self, key: &RowKey) {
+    /// Records a row that is kept for now, and that was read by `at`: a run may take longer than the grace period.
+    pub(super) fn remember(&self, key: &RowKey, at: EpochSeconds) {
         let hash = hash(key);
-        let first = self.before.get(&hash).copied().unwrap_or(self.now.get());
+        let first = self.before.get(&hash).copied().unwrap_or(at.get());
         let met = &mut self.met.borrow_mut()[shard(hash)];
         if met.len() < MAX_IN_SHARD || met.contains_key(&hash) {
             met.insert(hash, Some(first));
@@ -208,7 +208,7 @@ mod tests {
         let seen = Seen::of([&stored], EpochSeconds::new(10_000), 3_600);
         assert_eq!(seen.sighting(&old), Sighting::Again);
         assert_eq!(seen.sighting(&fresh), Sighting::First);
-        seen.remember(&fresh);
+        seen.remember(&fresh, EpochSeconds::new(10_000));
         // The row of another segment, which this one has not seen, is kept.
         let met = seen.met.take().into_iter().flatten().collect();
         let expected = HashMap::from([(hash(&fresh), 9_000), (hash(&other), 1_000)]);
@@ -262,7 +262,7 @@ mod tests {
             let first = Seen::read(&store, EpochSeconds::new(at), 3_600).await.unwrap();
             for i in 0..rows {
                 assert_eq!(first.sighting(&provider(i)), Sighting::First);
-                first.remember(&provider(i));
+                first.remember(&provider(i), EpochSeconds::new(at));
             }
             first.write(&store, whole).await.unwrap();
         }
@@ -278,6 +278,20 @@ mod tests {
         assert!(store.0.borrow().is_empty(), "{} rows", store.0.borrow().len());
     }
 
+    /// Otherwise the next run could delete a row that it read a second after the first sighting.
+    #[tokio::test]
+    async fn the_grace_period_of_a_row_starts_when_it_is_read_and_not_when_the_run_starts() {
+        let (store, row) = (Rows::default(), provider(1));
+        let long = Seen::read(&store, EpochSeconds::new(10_000), 3_600).await.unwrap();
+        assert_eq!(long.sighting(&row), Sighting::First);
+        long.remember(&row, EpochSeconds::new(14_000));
+        long.write(&store, false).await.unwrap();
+        for (now, sighting) in [(14_001, Sighting::First), (17_600, Sighting::First), (17_601, Sighting::Again)] {
+            let next = Seen::read(&store, EpochSeconds::new(now), 3_600).await.unwrap();
+            assert_eq!(next.sighting(&row), sighting, "{now}");
+        }
+    }
+
     #[tokio::test]
     async fn parts_that_write_at_once_forget_nothing_of_each_other() {
         let store = Rows::default();
@@ -286,7 +300,7 @@ mod tests {
         )
         .await;
         for (part, seen) in (0..).zip(&parts) {
-            (0..500).for_each(|i| seen.remember(&provider(part * 500 + i)));
+            (0..500).for_each(|i| seen.remember(&provider(part * 500 + i), EpochSeconds::new(1_000)));
         }
         for seen in &parts {
             seen.write(&store, false).await.unwrap();

@@ -152,7 +152,7 @@ impl<S: RepairStore> RepairWalk<'_, S> {
 
     fn keep(&self, row: &Row, bucket: &Bucket, reason: KeepReason, counts: &mut Tally) {
         if reason == KeepReason::SeenOnce {
-            self.seen.remember(&row.key);
+            self.seen.remember(&row.key, self.checkpoint.clock.wall());
         }
         counts.kept(bucket, reason);
     }

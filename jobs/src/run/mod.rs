@@ -63,7 +63,7 @@ pub struct Checkpoint<'a, S> {
     store: &'a S,
     name: &'static str,
     state: &'a JobState,
-    now: i64,
+    pub(crate) clock: &'a RunClock,
     /// A dry run writes nothing; a segment's cursor is part of its answer.
     disabled: bool,
 }
@@ -73,7 +73,7 @@ impl<S: OwnState> Checkpoint<'_, S> {
         if self.disabled {
             return Ok(());
         }
-        self.store.write_state(self.name, &json!(self.state.at(cursor, self.now))).await
+        self.store.write_state(self.name, &json!(self.state.at(cursor, self.clock.now().get()))).await
     }
 }
 
@@ -303,8 +303,8 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         };
         let context = Context::new(self.store, self.clock.now(), self.policy, dry, max_deletes).on_planned(&planned);
         let segment = self.segment.as_ref().map(|(segment, _)| *segment);
-        let (now, disabled) = (self.clock.now().get(), dry || segment.is_some());
-        let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, now, disabled };
+        let disabled = dry || segment.is_some();
+        let checkpoint = Checkpoint { store: self.store, name: J::NAME, state, clock: self.clock, disabled };
         self.job.walk(&context, segment, from, &checkpoint).await
     }
 
@@ -330,7 +330,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         notes.extend(note);
         if counts.uncertain() > 0 {
             notes.push(format!(
-                "{} deletes were sent and not answered: counted as skipped, though the rows may be deleted",
+                "{} deletes received no response: counted as skipped, though the rows may be deleted",
                 counts.uncertain()
             ));
         }
