@@ -181,7 +181,7 @@ Examples:
     Clients(ClientsArgs),
     /// Pause all runs that write, for example during an incident, a table restore or a migration
     ///
-    /// The functions, backlog executions, the cascade and every `janitor` command with --apply then do nothing and report the
+    /// The functions that write, backlog executions and every `janitor` command with --apply then do nothing and report the
     /// pause. A run in progress stops within seconds. The cascade skips the stream records that it receives: the next index
     /// repair deletes their rows. The table's own TTL continues to remove rows. The pause expires by itself.
     #[command(after_help = "\

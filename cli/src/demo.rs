@@ -77,7 +77,7 @@ async fn fill(endpoint: &str, flags: &Overrides, options: &Demo, console: &mut C
     let client = client(endpoint).await;
     let rows = fixture::all_kinds(now().get(), options.copies.into(), 7);
     // The cause is many lines long, and almost always means that nothing listens there.
-    let unreachable = |_| Failure::unfinished(format!("no DynamoDB answers at {}", dynamo::shown(endpoint)));
+    let unreachable = |_| Failure::unfinished(format!("could not reach DynamoDB at {}", dynamo::shown(endpoint)));
     if exists(&client, &table).await.map_err(unreachable)? {
         let keys: BTreeSet<_> =
             rows.iter().map(|row| (row.owner.clone(), format!("{}:{}", row.bucket, row.name))).collect();

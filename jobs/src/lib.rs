@@ -13,7 +13,7 @@
 //! repair       index rows and the rows behind them, over the whole table
 //! metrics      counts the rows of the table, and checks that TTL and the cleanup work; cannot delete
 //! cascade      rows that depended on a token that TTL removed, from the table's stream
-//! revoke       every row of an actor, a client, a chain or a token; the only job that deletes live rows
+//! revoke       every row of an actor, a client, a chain or a token, also live ones
 //! clients      finds unused clients; for an operator, removes them
 //! backfill     gives rows the TTL that they should have
 //! explain      why a row is judged as it is, and what each job would do with it; cannot delete

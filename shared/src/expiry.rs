@@ -203,7 +203,7 @@ fn own(row: &Row, rule: Rule, now: EpochSeconds, policy: &Policy) -> Own {
 
 /// The first second in which [`judge`] finds the row dead if it is not written again; `None` if it never does.
 ///
-/// A TTL more than five years past counts as malformed: then the row is kept, although it was dead from that second.
+/// A TTL more than five years ago counts as malformed: then the row is kept, although it was dead from that second.
 pub fn dead_from(row: &Row, bucket: &Bucket, policy: &Policy) -> Option<EpochSeconds> {
     if !row.is_of(bucket) || matches!(bucket.rule, Rule::Never | Rule::Unread | Rule::Pointer { .. }) {
         return None;

@@ -496,7 +496,7 @@ async fn an_existing_stream_is_used_or_refused_and_never_changed() {
                 (&json!("SUCCESS"), &json!(stream.arn)),
                 "{created}"
             );
-            assert!(created["Reason"].as_str().unwrap().ends_with("was on already"), "{created}");
+            assert!(created["Reason"].as_str().unwrap().ends_with("was already on"), "{created}");
         } else {
             let reason = created["Reason"].as_str().unwrap();
             assert_eq!(created["Status"], "FAILED");

@@ -452,7 +452,7 @@ fn the_demo_fills_only_local_tables_with_demo_in_their_name() {
             "only to a table with demo in its name, not to myapp_attributes",
         ),
         (&["--endpoint", &unused, "--keep"], 2, "--keep applies to the embedded engine"),
-        (&["--endpoint", &unused], 3, "no DynamoDB answers at http://127.0.0.1:"),
+        (&["--endpoint", &unused], 3, "could not reach DynamoDB at http://127.0.0.1:"),
     ] {
         let ended = Janitor::default().run(&[&["demo"], flags].concat());
         assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{flags:?}");
@@ -486,7 +486,7 @@ async fn the_run_command_cleans_until_it_is_stopped() {
     let mut process = janitor.command(&["run", "--every", "10s", "--repair-every", "1d", "--apply"]).spawn().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let mut next = || lines.next().expect("a line").expect("text");
-    assert!(next().starts_with("cleaning every 10 s, first in "));
+    assert!(next().starts_with("runs every 10 s, starting in "));
     let cleanup = next();
     let repair = next();
     matches_golden("cli/run.txt", &[&cleanup, &repair].map(|line| without_time_and_cost(line)).join("\n"));

@@ -156,7 +156,7 @@ async fn rows_of_a_server_that_is_an_hour_ahead_are_judged_by_their_own_times(ki
 }
 
 async fn a_clock_that_goes_back_between_runs_loses_nothing(kind: EngineKind) {
-    delete_and_retire("time that goes backwards", async |retires| {
+    delete_and_retire("a clock that goes back", async |retires| {
         let mut figures = Figures::default();
         for round in 0..amount(2, 20) {
             let load = Load::of(kind, random_rows(seed() + 100 + round, 8, NOW), NOW, retires).await;

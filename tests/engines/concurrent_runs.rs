@@ -164,8 +164,8 @@ async fn run_when_lease_is_free(which: Which, function: &Function) -> RunReport 
 }
 
 async fn the_cascade_concurrent_with_other_runs_loses_nothing(kind: EngineKind) {
-    run_cascade_concurrently(kind, amount(2, 40), false).await.report("the cascade beside the other runs");
-    run_cascade_concurrently(kind, amount(1, 40), true).await.report("the cascade beside the other runs, retire");
+    run_cascade_concurrently(kind, amount(2, 40), false).await.report("the cascade concurrent with other runs");
+    run_cascade_concurrently(kind, amount(1, 40), true).await.report("the cascade concurrent with other runs, retire");
 }
 
 async fn run_cascade_concurrently(kind: EngineKind, rounds: u64, retires: bool) -> Figures {

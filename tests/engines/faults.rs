@@ -128,7 +128,7 @@ async fn requests(kind: EngineKind, which: Which, retires: bool, seed: u64) -> B
 
 #[test]
 fn one_fault_at_each_kind_of_request_loses_nothing() {
-    delete_and_retire("one fault a run", one_fault_at_each_kind_of_request);
+    delete_and_retire("one fault per run", one_fault_at_each_kind_of_request);
 }
 
 fn one_fault_at_each_kind_of_request(retires: bool) -> Figures {
@@ -258,7 +258,7 @@ fn random_faults_under_the_cascade_lose_nothing() {
 
 #[test]
 fn a_storm_that_passes_loses_nothing() {
-    delete_and_retire("storms that pass", storms);
+    delete_and_retire("fault bursts", storms);
 }
 
 fn storms(retires: bool) -> Figures {
@@ -286,7 +286,7 @@ fn storms(retires: bool) -> Figures {
 
 #[test]
 fn a_permanent_fault_ends_the_run_within_bounds_and_is_no_success() {
-    delete_and_retire("faults without end", without_end);
+    delete_and_retire("permanent faults", without_end);
 }
 
 fn without_end(retires: bool) -> Figures {
@@ -326,7 +326,7 @@ fn without_end(retires: bool) -> Figures {
 /// Requests hang, or are slow, for good: only its deadline ends the run, and the run keeps it.
 #[test]
 fn requests_that_hang_for_good_end_the_run_at_its_deadline() {
-    delete_and_retire("silence without end", silence);
+    delete_and_retire("no response", silence);
 }
 
 fn silence(retires: bool) -> Figures {

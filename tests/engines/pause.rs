@@ -281,6 +281,6 @@ async fn table_setup_while_paused_changes_nothing_and_fails_only_if_something_is
     assert!(done.reason.contains("was enabled"), "{}", done.reason);
     paused.pause(NOW, 3_600).await;
     let done = set_up(&paused.function, &properties, clock).await.unwrap();
-    assert_eq!(done.reason.matches("was on already").count(), 2, "{}", done.reason);
+    assert_eq!(done.reason.matches("was already on").count(), 2, "{}", done.reason);
     assert_eq!(paused.writes(), Vec::<String>::new());
 }

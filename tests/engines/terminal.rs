@@ -122,7 +122,7 @@ async fn an_incomplete_audit_prints_no_row_counts() {
     let slow = ["audit", "--max-read-units", "0.5"];
     let stopped = janitor.in_terminal(100, &["--interrupt-at", "audit ["], &slow);
     assert_eq!(stopped.code, 3, "{}", stopped.out);
-    assert!(stopped.out.contains("finding: the count was stopped before its end"), "{}", stopped.out);
+    assert!(stopped.out.contains("finding: the count was stopped early"), "{}", stopped.out);
     for text in [budget.out, stopped.out] {
         assert!(!text.contains("deadline"), "there was no deadline: {text}");
         assert!(

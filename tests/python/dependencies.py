@@ -14,7 +14,7 @@ LAYERS = {  # a crate and the members that it may depend on
     "jobs": {"shared"},
     "dynamo": {"shared", "jobs"},
     "runtime": {"shared", "jobs", "dynamo"},
-    "janitor": {"shared", "jobs", "dynamo", "runtime", "bed"},
+    "janitor": {"shared", "jobs", "dynamo", "bed"},
     "model": {"shared"},
     "bed": {"shared", "jobs", "dynamo", "runtime", "model"},
     "tests": {"shared", "jobs", "dynamo", "runtime", "janitor", "bed", "model"},

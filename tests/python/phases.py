@@ -55,7 +55,7 @@ def page_with(figures: dict) -> str:
     text = (
         f"{table(figures['phases'])}\n\n"
         f"A first `make test` in a fresh clone, at commit {figures['commit']} on {figures['date']} ({figures['machine']}). DynamoDB Local is not in the"
-        f" CPU seconds. Before, phases ran one after another, in seconds: {before}."
+        f" CPU seconds. Previously, phases ran one after another, in seconds: {before}."
     )
     text = "\n\n".join([text, *repeated])
     return between(PAGE.read_text(encoding="utf-8"), BEGIN, END, text)

@@ -61,7 +61,7 @@ read are at most five minutes behind, and that the name of a token is never used
 STORIES = """
 ## Counterexamples
 
-Each mistake below breaks a rule of the model. The last two are not mistakes in the code. A lease that expires lets two runs work at the
+Each case below breaks a rule of the model. The last two are not mistakes in the code. A lease that expires lets two runs work at the
 same time, and harms no row. The other is the window that [TTL cascade](../cascade.md#what-it-deletes) warns of: only restoring a backup
 opens it; without a restore, the same rows and runs keep every rule.
 """

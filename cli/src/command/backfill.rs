@@ -105,7 +105,7 @@ fn print_text(Pass { dry, filled, usage }: &Pass, place: &Place, console: &mut C
     console.used(*usage)?;
     console.row_counts(&[
         (filled.sum(|counts| counts.lost_race), "changed or were deleted in the meantime, and were left alone"),
-        (filled.sum(|counts| counts.skipped), "could not be read or written: run it again"),
+        (filled.sum(|counts| counts.skipped), "could not be read or written: rerun the command"),
     ])?;
     if filled.ended == Ended::Stopped {
         let rest = "the TTLs that were set are kept, and another run sets the rest";

@@ -139,7 +139,7 @@ fn print_text(Pass { dry, restored, usage }: &Pass, place: &Place, console: &mut
     console.row_counts(&[
         (restored.sum(|counts| counts.rewritten), rewritten),
         (restored.sum(|counts| counts.lost_race), "changed or were removed in the meantime, and were left alone"),
-        (restored.sum(|counts| counts.skipped), "could not be read or written: run it again"),
+        (restored.sum(|counts| counts.skipped), "could not be read or written: rerun the command"),
     ])?;
     console.note("note: ", NEXT_RUN)
 }

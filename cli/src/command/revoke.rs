@@ -106,7 +106,7 @@ fn selector(options: &RevokeArgs) -> Result<Selector, Failure> {
 /// The failure of a search: nothing has been deleted yet.
 fn unsearched(error: StoreError) -> Failure {
     match error {
-        StoreError::OutOfTime => Failure::unfinished("stopped before the search was done: nothing was deleted"),
+        StoreError::OutOfTime => Failure::unfinished("stopped before the search ended: nothing was deleted"),
         error => {
             let Failure { code, text } = error.into();
             Failure { code, text: format!("{text} (the search was not finished: nothing was deleted)") }

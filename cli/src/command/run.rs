@@ -32,7 +32,7 @@ pub async fn run(common: &Common, options: &RunArgs, console: &mut Console) -> R
     let jitter = (options.every / JITTER_DIVISOR).min(JITTER_MAX).mul_f64(fastrand::f64());
     if screen.shows_hints() {
         let (every, first) = (seconds(options.every.as_secs()), seconds(jitter.as_secs()));
-        console.line(format_args!("cleaning every {every}, first in {first}"))?;
+        console.line(format_args!("runs every {every}, starting in {first}"))?;
         console.out.flush()?;
     }
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! `metrics-emitter`: EventBridge invokes it every hour to count the system actors' rows, and once a week to count all rows.
-//! It only reads.
+//! `metrics-emitter`: EventBridge invokes it every six hours to count the system actors' rows, and once a week to count all
+//! rows. It only reads.
 
 use std::time::SystemTime;
 

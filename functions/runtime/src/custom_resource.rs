@@ -75,7 +75,7 @@ pub async fn set_up(function: &Function, properties: &Properties, clock: RunCloc
 }
 
 fn add_stream(done: &mut Done, table: &str, stream: &Stream) {
-    let how = if stream.switched_on { "was enabled" } else { "was on already" };
+    let how = if stream.switched_on { "was enabled" } else { "was already on" };
     done.add_reason(format!("the stream of table {table} ({}) {how}", stream.view));
     done.add("StreamArn", &stream.arn);
     done.add("StreamViewType", &stream.view);
@@ -83,7 +83,7 @@ fn add_stream(done: &mut Done, table: &str, stream: &Stream) {
 
 fn add_ttl(done: &mut Done, table: &str, switched: Switched) {
     let (status, how) = match switched {
-        Switched::WasOn => ("ENABLED", "was on already"),
+        Switched::WasOn => ("ENABLED", "was already on"),
         Switched::NowOn => ("ENABLED", "was enabled"),
         Switched::BeingEnabled => ("ENABLING", "is being enabled by DynamoDB, which takes up to an hour"),
     };
@@ -109,7 +109,7 @@ pub async fn answer<E: std::fmt::Display>(
             in_time(for_work, work(properties.clone(), RunClock::start(clock.now(), Some(for_work)))).await
         }
         Ok(Action::Leave) => {
-            Ok(Done { reason: "the table, its TTL and its stream are left as they are".to_owned(), ..Done::default() })
+            Ok(Done { reason: "the table, its TTL and its stream were not changed".to_owned(), ..Done::default() })
         }
         Err(error) => Err(error.to_string()),
     };
@@ -135,7 +135,7 @@ async fn in_time<E: std::fmt::Display>(
 ) -> Result<Done, String> {
     match tokio::time::timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(outcome)) => outcome.map_err(|error| error.to_string()),
-        Ok(Err(_panic)) => Err("a bug in the function stopped it: see its log".to_owned()),
+        Ok(Err(_panic)) => Err("the function panicked: see its log".to_owned()),
         Err(_elapsed) => Err(SwitchError::OutOfTime.to_string()),
     }
 }

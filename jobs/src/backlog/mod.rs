@@ -111,7 +111,7 @@ pub fn parse<J: Job>(mut fields: Overrides) -> Result<Request, ConfigError> {
 
 fn read<T: DeserializeOwned>(step: &str, value: Value) -> Result<T, ConfigError> {
     // serde's own message quotes the value, which may be a secret.
-    serde_json::from_value(value).map_err(|_| wrong(step, "its fields are not the ones that docs/scaling.md lists"))
+    serde_json::from_value(value).map_err(|_| wrong(step, "its fields do not match docs/scaling.md"))
 }
 
 fn wrong(step: &str, problem: &str) -> ConfigError {

@@ -1,7 +1,10 @@
 //! The sentences: the purpose of a bucket, its rule, and the reason of a verdict.
 
 use super::{Action, NotReached};
-use shared::bucket::{self, BUCKETS, Bucket, CLOCK_SLACK_SECONDS, Generation, JANITOR_OWNER, OAUTH_OWNER, Owner, Rule};
+use shared::bucket::{
+    self, BUCKETS, Bucket, CLOCK_SLACK_SECONDS, Generation, JANITOR_OWNER, OAUTH_OWNER, Owner, REUSE_WINDOW_SECONDS,
+    Rule,
+};
 use shared::expiry::{DeleteReason, KeepReason, Policy, Verdict};
 use shared::row::Row;
 
@@ -16,14 +19,12 @@ pub(super) fn purpose(bucket: &Bucket) -> &'static str {
         (_, "spa_refresh_tokens") => {
             "the refresh token of a single-page application; once consumed, the tripwire that detects theft"
         }
-        (_, "auth_code_index" | "_auth_code_index") => "leads from an authorization code to the actor who holds it",
-        (_, "access_token_index" | "_access_token_index") => "leads from an MCP access token to the actor who holds it",
-        (_, "refresh_token_index" | "_refresh_token_index") => {
-            "leads from an MCP refresh token to the actor who holds it"
-        }
-        (_, "client_index" | "_client_index") => "leads from a registered client to the actor who holds it",
+        (_, "auth_code_index" | "_auth_code_index") => "maps an authorization code to the actor who holds it",
+        (_, "access_token_index" | "_access_token_index") => "maps an MCP access token to the actor who holds it",
+        (_, "refresh_token_index" | "_refresh_token_index") => "maps an MCP refresh token to the actor who holds it",
+        (_, "client_index" | "_client_index") => "maps a registered client to the actor who holds it",
         (_, "_id_token_replay") => "remembers an ID token that was presented, so that it is not accepted twice",
-        (_, "_oauth_state_nonces") => "the state of a sign-in that comes back by form post, for ten minutes",
+        (_, "_oauth_state_nonces") => "the state of a sign-in that returns by form post, valid for ten minutes",
         (_, "_apple_exchange_tickets") => "a mobile application's ticket for its tokens, valid for five minutes",
         (_, "_email_verify_tokens") => "the token of an e-mail verification link, valid for a day",
         (_, "_deleted_actors") => "the tombstone of a deleted actor, which suppresses late writes for thirty days",
@@ -39,7 +40,7 @@ pub(super) fn purpose(bucket: &Bucket) -> &'static str {
 /// Which releases read the bucket under its name.
 pub(super) fn generation(bucket: &Bucket) -> &'static str {
     match bucket.generation {
-        Generation::Old => "up to ActingWeb 3.9.2",
+        Generation::Old => "ActingWeb 3.9.2 and earlier",
         Generation::New => "ActingWeb 3.10 and later",
         Generation::Both => "every release",
     }
@@ -66,10 +67,13 @@ pub(super) fn rule(bucket: &Bucket, policy: &Policy) -> String {
         Rule::ExpiresAtIfPresent => {
             format!("dead when now - {CLOCK_SLACK_SECONDS} > expires_at; without that field, when its TTL has passed")
         }
-        Rule::Refresh => format!(
-            "unused: dead when now - {CLOCK_SLACK_SECONDS} > expires_at; consumed: dead when now - {CLOCK_SLACK_SECONDS} > used_at + {} and > expires_at, or when its TTL has passed",
-            policy.reuse_window
-        ),
+        Rule::Refresh => {
+            let past_window = if policy.reuse_window > REUSE_WINDOW_SECONDS { ", past that window," } else { "" };
+            format!(
+                "unused: dead when now - {CLOCK_SLACK_SECONDS} > expires_at; consumed: dead when now - {CLOCK_SLACK_SECONDS} > used_at + {} and > expires_at, or{past_window} when its TTL has passed",
+                policy.reuse_window
+            )
+        }
         Rule::ReplayMarker { seconds } => {
             format!("dead when exp + {seconds} <= now - {CLOCK_SLACK_SECONDS}; with exp 0, when its TTL has passed")
         }
@@ -136,7 +140,7 @@ fn delete(reason: DeleteReason) -> &'static str {
     match reason {
         DeleteReason::Expired => "it has expired by its own fields",
         DeleteReason::TtlPast => {
-            "its TTL, which includes an hour of grace, has passed, and nothing in the row contradicts it"
+            "its TTL, including an hour for clock skew, has passed, and nothing in the row contradicts it"
         }
         DeleteReason::Consumed => "it was consumed, and both its reuse window and its lifetime are over",
         DeleteReason::Dangling => "its target does not exist, by a consistent read",
@@ -172,12 +176,20 @@ pub(super) fn course(course: Action) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use shared::bucket::BUCKETS;
+    use super::*;
 
     #[test]
     fn every_bucket_is_for_something() {
         for bucket in &BUCKETS {
             assert!(!super::purpose(bucket).is_empty(), "{}", bucket.name);
         }
+    }
+
+    #[test]
+    fn the_rule_says_that_an_extended_reuse_window_outlasts_the_ttl() {
+        let bucket = BUCKETS.iter().find(|bucket| bucket.rule == Rule::Refresh).unwrap();
+        let of = |reuse_window| rule(bucket, &Policy { reuse_window, ..Policy::default() });
+        assert!(of(REUSE_WINDOW_SECONDS).ends_with("> expires_at, or when its TTL has passed"));
+        assert!(of(REUSE_WINDOW_SECONDS + 1).ends_with("> expires_at, or, past that window, when its TTL has passed"));
     }
 }

@@ -103,7 +103,7 @@ pub(super) fn findings(measured: &Measurement) -> Vec<Finding> {
     let not_counted = match measured.ended {
         Ended::Complete => None,
         Ended::OutOfTime => Some(("not all rows were counted before the deadline", "raise MAX_READ_UNITS_PER_SECOND")),
-        Ended::Stopped => Some(("the count was stopped before its end", "run it again")),
+        Ended::Stopped => Some(("the count was stopped early", "run it again")),
         Ended::ReadBudget => Some(("not all rows were counted within MAX_AUDIT_UNITS", "raise it")),
     };
     if let Some((what, remedy)) = not_counted {

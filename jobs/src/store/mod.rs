@@ -29,7 +29,7 @@ pub enum StoreError {
     TableMissing { table: String },
     #[error("not allowed: {operation} on table {table} was denied ({code}): check the role's permissions")]
     AccessDenied { operation: &'static str, table: String, code: String },
-    #[error("the credentials were not accepted by {operation} ({code}): check the AWS credentials in the environment")]
+    #[error("DynamoDB rejected the credentials for {operation} ({code}): check the AWS credentials in the environment")]
     Credentials { operation: &'static str, code: String },
     #[error(
         "could not reach DynamoDB at {endpoint}: {cause}: check AWS_ENDPOINT_URL_DYNAMODB (or AWS_DB_HOST), the region and the network"

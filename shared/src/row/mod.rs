@@ -206,7 +206,7 @@ impl TtlFault {
             TtlFault::NotANumber => "not a Number",
             TtlFault::NotWholeSeconds => "not a whole number of seconds",
             TtlFault::Milliseconds => "in milliseconds instead of seconds",
-            TtlFault::TooOld => "more than five years past",
+            TtlFault::TooOld => "more than five years ago",
         }
     }
 }
@@ -233,7 +233,7 @@ pub enum TtlState {
 /// From this number on, a time can only be in milliseconds: in seconds it is the year 5138.
 const MILLISECONDS_FROM: i64 = 100_000_000_000;
 
-/// DynamoDB keeps rows whose TTL is more than five years past. Leap days are ignored: the shorter span keeps more rows.
+/// DynamoDB keeps rows whose TTL is more than five years ago. Leap days are ignored: the shorter span keeps more rows.
 pub const TTL_TOO_OLD_SECONDS: i64 = 5 * 365 * 86_400;
 
 impl Ttl {

@@ -60,7 +60,7 @@ fn check(
             let outlived = until.is_some_and(|until| wide > until + 300);
             assert!(outlived || past && (until.is_none() || !unused), "deleted while alive: {}", context());
         }
-        // A deleted row is never kept later, except that a TTL more than five years past does not count.
+        // A deleted row is never kept later, except that a TTL more than five years ago does not count.
         let too_old = matches!(case.ttl, model::verdict::Time::At(ttl) if wide - ttl > i128::from(FIVE_YEARS));
         assert!(dead || !dead_before || too_old, "kept after it was dead: {}", context());
         dead_before = dead;

@@ -41,7 +41,7 @@ fn a_dead_row_is_left_to_a_ttl_within_the_retire_days_and_retired_otherwise() {
     for (what, ttl, is_left) in [
         ("past", number(NOW - 1), true),
         ("five years past", number(NOW - 5 * 365 * DAY), true),
-        ("more than five years past", number(NOW - 5 * 365 * DAY - 1), false),
+        ("more than five years ago", number(NOW - 5 * 365 * DAY - 1), false),
         ("this second", number(NOW), true),
         ("the last second", number(NOW + 7 * DAY), true),
         ("a second later", number(NOW + 7 * DAY + 1), false),

@@ -45,7 +45,7 @@ fn ttls() -> Vec<(&'static str, Raw, TtlState)> {
         ("just ahead", number(NOW + 1), TtlState::Future),
         ("five years past", number(NOW - FIVE_YEARS), TtlState::Past),
         ("absent", Raw::Absent, TtlState::Absent),
-        ("more than five years past", number(NOW - FIVE_YEARS - 1), TtlState::Malformed),
+        ("more than five years ago", number(NOW - FIVE_YEARS - 1), TtlState::Malformed),
         ("zero", number(0), TtlState::Malformed),
         ("negative", number(-NOW), TtlState::Malformed),
         ("milliseconds", number(NOW * 1_000), TtlState::Malformed),

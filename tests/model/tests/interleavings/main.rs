@@ -311,7 +311,7 @@ fn each_mutant_breaks_a_promise() {
     let marker = Setup { marker: true, runs: [CLEANUP, &[]], ..PLAIN };
     for (mutant, setup, what, promise) in [
         (Mutant::NoCondition, marker, "A delete without its condition", SAFE),
-        (Mutant::StaleAbsence, alone([REPAIR, &[]]), "Absence believed on a stale read", SAFE),
+        (Mutant::StaleAbsence, alone([REPAIR, &[]]), "Absence inferred from a stale read", SAFE),
         (Mutant::OrderReversed, alone([CLEANUP, &[]]), "The index row deleted first", FINISHED),
         (Mutant::NoGrace, alone([REPAIR, &[]]), "No grace period", SAFE),
         (
