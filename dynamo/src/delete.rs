@@ -183,6 +183,7 @@ impl Dynamo {
         let reported = sum(answer.consumed_capacity());
         let responses = answer.responses.unwrap_or_default();
         if responses.len() != statements.len() {
+            attempts.may_have_acted = true;
             return Err(self.rejected(OPERATION, "the response does not match the request"));
         }
         let throttled = responses.iter().filter(|response| is_throttled(response)).count();
@@ -256,6 +257,7 @@ impl Dynamo {
             Fault::Permanent(code) if code == "AccessDenied" => {
                 Err(StoreError::AccessDenied { operation, table: self.table.clone(), code })
             }
+            Fault::Permanent(_) if acted_before => Ok(Answer::Done(DeleteOutcome::Unknown)),
             Fault::Permanent(_) => Ok(Answer::Done(DeleteOutcome::Refused)),
         }
     }

@@ -181,7 +181,7 @@ async fn writing_before(
     let bed_client = bed::tables::client(engine(kind).endpoint()).await;
     let (table, seen) = (bed.table.clone(), Arc::new(Mutex::new(0)));
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
-        if request.operation == operation {
+        if request.is_work(operation) {
             let mut seen = seen.lock().unwrap();
             *seen += 1;
             if *seen == nth {
@@ -233,9 +233,9 @@ async fn a_client_whose_index_row_is_written_back_by_another_removal_survives(ki
     let mut rows = unused(0..3);
     rows.push(record(OAUTH_OWNER, 3, 40 * DAY));
     let bed = Testbed::with(kind, &rows).await;
-    // Between the Scan and the last lookup of the records. The first lookups are of the pause, and before the index rows are deleted.
+    // Between the Scan and the last lookup; the first one precedes the delete of the index rows.
     let back = vec![index("_client_index", 3, OAUTH_OWNER), code(3)];
-    let ended = writing_before(kind, &bed, "BatchGetItem", 3, back).await;
+    let ended = writing_before(kind, &bed, "BatchGetItem", 2, back).await;
     let removal = &ended.json()["removal"];
     assert_eq!((&removal["clients_removed"], &removal["changed"]), (&json!(3), &json!(1)), "{ended:?}");
     assert_eq!((records(&bed).await, indexed(&bed).await), (ids([3]), ids([3])));
@@ -309,7 +309,7 @@ async fn a_removal_keeps_its_lease_while_it_puts_index_rows_back(kind: EngineKin
     let first = requests.iter().position(|request| request.body.contains("_client_index:")).unwrap();
     let renewals = requests[first..].iter().filter(|request| request.operation == "PutItem");
     let renewals = renewals.filter(|request| request.body.contains("state:lease")).count();
-    assert!(renewals > 3, "{renewals} renewals in a minute and a half");
+    assert!(renewals >= 2, "{renewals} renewals in a minute and a half");
 }
 
 /// The work is cancelled while the answer to the first deletes is pending: they are deleted, and nothing says so.

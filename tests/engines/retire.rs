@@ -250,7 +250,7 @@ fn failed(body: String) -> String {
 async fn rows_that_may_be_retired_count_towards_max_deletes_whatever_the_later_attempts_say(kind: EngineKind) {
     bed::clock::pause();
     let bed = Testbed::new(kind).await.retiring().await;
-    let written: Vec<Item> = (0..30).map(|n| session(&format!("session{n}"), None)).collect();
+    let written: Vec<Item> = (0..300).map(|n| session(&format!("session{n}"), None)).collect();
     items::write(&bed.function.client, &bed.table, &written).await;
     let mut requests = 0;
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
@@ -266,11 +266,11 @@ async fn rows_that_may_be_retired_count_towards_max_deletes_whatever_the_later_a
         }
     });
     let function = bed.through(&proxy).await;
-    let report = Which::Cleanup.run(&function, json!({"max_deletes": 10}), NOW).await.unwrap();
-    let counts = &report.counts;
-    assert_eq!((counts.rows_retired(), counts.lost_races(), counts.uncertain()), (0, 0, 10), "{}", report.to_json());
+    let report = Which::Cleanup.run(&function, json!({"max_deletes": 100}), NOW).await.unwrap();
+    let (made, uncertain) = (report.counts.rows_retired(), report.counts.uncertain());
+    assert!(uncertain > 0 && made + uncertain == 100, "{}", report.to_json());
     let retired = rows(&bed).await.into_values().filter(|item| item.contains_key("retired_from")).count();
-    assert_eq!(retired, 10, "{}", report.to_json());
+    assert_eq!(retired, 100, "{}", report.to_json());
 }
 
 async fn a_statement_that_fails_after_it_acted_is_no_lost_race(kind: EngineKind) {

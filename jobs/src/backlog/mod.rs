@@ -394,7 +394,7 @@ mod tests {
             (json!({"lease": "run-2"}), "lease is not a field of its input"),
             (json!({"function": "another"}), "function is not a field of its input"),
             (json!({"concurrency": 5}), "concurrency is above the 4"),
-            (json!({"segments": "2"}), "its fields are not the ones"),
+            (json!({"segments": "2"}), "its fields do not match"),
         ] {
             let error = start(&more).expect_err(&more.to_string()).to_string();
             assert!(error.contains(said), "{error}");

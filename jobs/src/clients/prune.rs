@@ -11,7 +11,8 @@
 //!
 //! When the work ends early, the index rows of undecided clients are written back, also those whose delete was not answered. A
 //! killed run leaves records without an index row; the next run decides about those that are still unused. If the killed run
-//! was only frozen, it writes them back during the next run: that keeps every client that has an index row again.
+//! was only frozen, it writes them back during the next run, which keeps the clients whose index row it finds in its last
+//! lookup.
 
 use serde::Serialize;
 

@@ -67,7 +67,7 @@ impl Seen {
     /// Records a row that is kept for now, and that was read by `at`: a run may take longer than the grace period.
     pub(super) fn remember(&self, key: &RowKey, at: EpochSeconds) {
         let hash = hash(key);
-        let first = self.before.get(&hash).copied().unwrap_or(at.get());
+        let first = self.before.get(&hash).copied().unwrap_or(rounded_up(at));
         let met = &mut self.met.borrow_mut()[shard(hash)];
         if met.len() < MAX_IN_SHARD || met.contains_key(&hash) {
             met.insert(hash, Some(first));
@@ -139,6 +139,11 @@ impl Seen {
 
 fn kept(met: &HashMap<u64, Option<i64>>) -> Hashes {
     met.iter().filter_map(|(hash, first)| Some((*hash, (*first)?))).collect()
+}
+
+/// To the next minute, so that a state row has few different times, and never an earlier one.
+fn rounded_up(at: EpochSeconds) -> i64 {
+    at.get().div_euclid(60).saturating_add(1).saturating_mul(60)
 }
 
 /// Groups the hashes by when they were first seen, which is the same for many, and concatenates them.
@@ -270,7 +275,7 @@ mod tests {
             assert!(text.len() < 300_000 && !text.contains("secret"), "{}", text.len());
         }
         // The grace period starts at the first sighting, not at the second.
-        let again = Seen::read(&store, EpochSeconds::new(1_003_601), 3_600).await.unwrap();
+        let again = Seen::read(&store, EpochSeconds::new(1_003_681), 3_600).await.unwrap();
         let old = (0..rows).filter(|i| again.sighting(&provider(*i)) == Sighting::Again).count();
         assert_eq!(old, 180_000);
         // All were judged: nothing is left to record.
@@ -284,9 +289,9 @@ mod tests {
         let (store, row) = (Rows::default(), provider(1));
         let long = Seen::read(&store, EpochSeconds::new(10_000), 3_600).await.unwrap();
         assert_eq!(long.sighting(&row), Sighting::First);
-        long.remember(&row, EpochSeconds::new(14_000));
+        long.remember(&row, EpochSeconds::new(13_990));
         long.write(&store, false).await.unwrap();
-        for (now, sighting) in [(14_001, Sighting::First), (17_600, Sighting::First), (17_601, Sighting::Again)] {
+        for (now, sighting) in [(14_000, Sighting::First), (17_640, Sighting::First), (17_641, Sighting::Again)] {
             let next = Seen::read(&store, EpochSeconds::new(now), 3_600).await.unwrap();
             assert_eq!(next.sighting(&row), sighting, "{now}");
         }

@@ -330,7 +330,7 @@ impl<'a, S: Store, J: WalkRows<S>> Run<'a, S, J> {
         notes.extend(note);
         if counts.uncertain() > 0 {
             notes.push(format!(
-                "{} deletes received no response: counted as skipped, though the rows may be deleted",
+                "{} deletes were not confirmed: counted as skipped, though the rows may be deleted",
                 counts.uncertain()
             ));
         }

@@ -210,7 +210,7 @@ pub enum DeleteOutcome {
     Failed,
     /// The store rejects this delete, now and later; the row still exists.
     Refused,
-    /// No answer was received: the row may or may not exist.
+    /// An attempt was not confirmed, and may have acted: the row may or may not exist.
     Unknown,
     /// Not sent: the work ended before it.
     NotTried,
