@@ -387,7 +387,7 @@ async fn a_delete_whose_response_was_lost_is_counted_or_uncertain() {
         assert!(report.counts.uncertain() > 0, "{}", report.to_json());
         assert_eq!(report.counts.lost_races(), 0);
         assert!(!report.outcome.is_complete());
-        assert!(report.notes.iter().any(|note| note.contains("not answered")), "{:?}", report.notes);
+        assert!(report.notes.iter().any(|note| note.contains("not confirmed")), "{:?}", report.notes);
         load.check_counts(&report, load.rows.len()).await;
         let mut figures = Figures { attempts: 1, faults: 2, ..Figures::default() };
         load.add_run(&report, &mut figures);
