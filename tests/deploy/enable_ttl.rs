@@ -360,7 +360,7 @@ async fn denied_throttled_and_conflicting_requests_are_named() {
         ("UpdateTimeToLive", "AccessDeniedException", "not allowed: UpdateTimeToLive on table", 1),
         ("UpdateTimeToLive", "ThrottlingException", "UpdateTimeToLive on table", 8),
         ("UpdateTimeToLive", "LimitExceededException", "UpdateTimeToLive on table", 8),
-        ("DescribeTimeToLive", "UnrecognizedClientException", "the credentials were not accepted", 1),
+        ("DescribeTimeToLive", "UnrecognizedClientException", "DynamoDB rejected the credentials", 1),
         ("UpdateTimeToLive", "ValidationException", "UpdateTimeToLive on table", 1),
     ] {
         let message = "User: arn:aws:iam::1:role/secret is not authorized";
