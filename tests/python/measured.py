@@ -15,7 +15,8 @@ def provenance() -> dict[str, str]:
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
+    # Pages and figures may be new: the last measurement wrote them.
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs", ":!*.md")
     return {
         "commit": git("rev-parse", "--short", "HEAD") + (" with changes" if changed else ""),
         "date": str(datetime.date.today()),
