@@ -43,10 +43,9 @@ def table(phases: list[dict]) -> str:
 def runs_of(repeated: dict, when: str) -> str:
     """A sentence about repeated runs (tests/python/repeat.py, which stops at the first that fails)."""
     seconds, passed = ([run[name] for run in repeated["runs"]] for name in ("seconds", "passed"))
-    return (
-        f"{len(seconds)} {'runs' if len(seconds) > 1 else 'run'} of all {min(passed)} tests {when}, at commit {repeated['commit']} on {repeated['date']}:"
-        f" all passed; the fastest took {min(seconds):,} seconds, the slowest {max(seconds):,}."
-    )
+    runs = f"{len(seconds)} runs" if len(seconds) > 1 else "One run"
+    took = f"{min(seconds):,} to {max(seconds):,}" if len(seconds) > 1 else f"{seconds[0]:,}"
+    return f"{runs} of all {min(passed)} tests {when}, at commit {repeated['commit']} on {repeated['date']}: all passed, in {took} seconds."
 
 
 def page_with(figures: dict) -> str:
