@@ -212,7 +212,7 @@ def check_overdue():
     periods = [re.search(r"const PERIOD: i64 = (?:(\d+) \* )?86_400;", read(f"jobs/src/{job}/mod.rs")) for job in ("cleanup", "repair")]
     cleanup, repair = (words[int(period[1] or 1) + 1] for period in periods)
     for path, text in (("docs/monitoring.md", read("docs/monitoring.md")), ("stack/alarms.yaml", read("stack/alarms.yaml"))):
-        phrase = f"completed for {cleanup} days, or no repair for {repair}"
+        phrase = f"complete cleanup is older than {cleanup} days, or the last repair than {repair}"
         expect(phrase in text, f"{path} does not have {phrase!r}")
 
 
