@@ -67,13 +67,14 @@ impl Dynamo {
         let mut outcomes = vec![DeleteOutcome::NotTried; rows.len()];
         let size = self.pace.delete_batch();
         let all: Vec<usize> = (0..rows.len()).collect();
-        let mut batches: Vec<&[usize]> = all.chunks(size).rev().collect();
-        while let Some(batch) = batches.pop() {
+        let mut batches: Vec<(&[usize], bool)> = all.chunks(size).rev().map(|batch| (batch, false)).collect();
+        while let Some((batch, may_have_acted)) = batches.pop() {
+            let mut attempts = Attempts { may_have_acted, ..Attempts::default() };
             // Otherwise a batch would be interrupted in flight, with an unknown outcome.
             let done = if interruption == Interruption::Allowed && self.time_is_up() {
                 Err(StoreError::OutOfTime)
             } else {
-                self.write_batch(&rows, batch, &mut outcomes).await
+                self.write_batch(&rows, batch, &mut attempts, &mut outcomes).await
             };
             match (done, batch) {
                 (Ok(Batch::Answered), batch) => {
@@ -82,11 +83,13 @@ impl Dynamo {
                         self.progressed(bucket.map(|bucket| bucket.name), 0, 1);
                     }
                 }
-                (Ok(Batch::Refused), [one]) => outcomes[*one] = DeleteOutcome::Refused,
+                // An earlier attempt at the batch may have acted, whatever its refusal says.
+                (Ok(Batch::Refused), [one]) => outcomes[*one] = attempts.outcome(DeleteOutcome::Refused),
                 // A single row can cause this: it is found by bisection, and the others are deleted.
                 (Ok(Batch::Refused), many) => {
+                    many.iter().for_each(|i| outcomes[*i] = attempts.outcome(DeleteOutcome::NotTried));
                     let (first, second) = many.split_at(many.len() / 2);
-                    batches.extend([second, first]);
+                    batches.extend([second, first].map(|half| (half, attempts.may_have_acted)));
                 }
                 (Err(stopped), _) => return Deletes { outcomes, stopped: Some(stopped) },
             }
@@ -96,9 +99,9 @@ impl Dynamo {
 }
 
 impl Attempts {
-    /// The outcome of a row of which no attempt was confirmed.
-    fn failure(&self) -> DeleteOutcome {
-        if self.may_have_acted { DeleteOutcome::Unknown } else { DeleteOutcome::Failed }
+    /// The outcome of a row of which no attempt was confirmed: `otherwise` if none may have acted.
+    fn outcome(&self, otherwise: DeleteOutcome) -> DeleteOutcome {
+        if self.may_have_acted { DeleteOutcome::Unknown } else { otherwise }
     }
 }
 
@@ -118,14 +121,19 @@ enum Answer {
 
 impl Dynamo {
     /// One batch. Its throttled statements are retried within the same limit as any request.
-    async fn write_batch(&self, rows: &[End<'_>], batch: &[usize], outcomes: &mut [DeleteOutcome]) -> Result<Batch> {
+    async fn write_batch(
+        &self,
+        rows: &[End<'_>],
+        batch: &[usize],
+        attempts: &mut Attempts,
+        outcomes: &mut [DeleteOutcome],
+    ) -> Result<Batch> {
         let mut open = batch.to_vec();
-        let mut attempts = Attempts::default();
         loop {
             let units = open.iter().map(|i| f64::from(rows[*i].row().write_units())).sum();
             self.wait_to(Direction::Write, units).await?;
             let unfinished: Vec<End<'_>> = open.iter().map(|i| rows[*i]).collect();
-            let answers = match self.send(&unfinished, units, &mut attempts).await {
+            let answers = match self.send(&unfinished, units, attempts).await {
                 Ok(answers) => answers,
                 Err(error) if refuses_content(&error) && open.len() == batch.len() => {
                     self.pace.settle(Direction::Write, units, 0.0);
@@ -137,7 +145,7 @@ impl Dynamo {
                         error,
                         StoreError::OutOfTime | StoreError::Unavailable { .. } | StoreError::Unreachable { .. }
                     );
-                    open.iter().for_each(|i| outcomes[*i] = attempts.failure());
+                    open.iter().for_each(|i| outcomes[*i] = attempts.outcome(DeleteOutcome::Failed));
                     return if error.is_transient() { Ok(Batch::Answered) } else { Err(error) };
                 }
             };
@@ -151,13 +159,13 @@ impl Dynamo {
                         again.push(i);
                     }
                     Err(error) => {
-                        outcomes[i] = attempts.failure();
+                        outcomes[i] = attempts.outcome(DeleteOutcome::Failed);
                         denied = Some(error);
                     }
                 }
             }
             // An earlier attempt may have acted, whatever the last one says.
-            again.iter().for_each(|i| outcomes[*i] = attempts.failure());
+            again.iter().for_each(|i| outcomes[*i] = attempts.outcome(DeleteOutcome::Failed));
             if let Some(denied) = denied {
                 return Err(denied);
             }

@@ -30,6 +30,7 @@ bed::on_both_engines!(
     a_row_that_changes_before_it_is_retired_is_kept_as_the_application_wrote_it,
     retiring_costs_no_more_than_deleting,
     a_statement_that_fails_after_it_acted_is_no_lost_race,
+    a_batch_that_is_refused_after_it_acted_is_no_lost_race,
     rows_that_may_be_retired_count_towards_max_deletes_whatever_the_later_attempts_say,
     max_deletes_and_the_delete_share_apply_to_retired_rows,
     a_row_that_the_application_updates_in_place_is_no_longer_retired,
@@ -239,7 +240,7 @@ async fn retiring_costs_no_more_than_deleting(kind: EngineKind) {
 }
 
 /// The answer to statements that acted, with an error for each of them.
-fn failed(body: String) -> String {
+pub(crate) fn failed(body: String) -> String {
     let mut answer: Value = serde_json::from_str(&body).unwrap();
     for response in answer["Responses"].as_array_mut().unwrap() {
         *response = json!({"Error": {"Code": "InternalServerError", "Message": "acted"}});
@@ -281,6 +282,26 @@ async fn a_statement_that_fails_after_it_acted_is_no_lost_race(kind: EngineKind)
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
         let fails = request.operation == "BatchExecuteStatement" && is_first.swap(false, Ordering::Relaxed);
         if fails { Fate::Rewrite(failed) } else { Fate::Forward }
+    });
+    let report = Which::Cleanup.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();
+    let counts = &report.counts;
+    assert_eq!((counts.rows_retired(), counts.lost_races(), counts.uncertain()), (10, 0, 0), "{}", report.to_json());
+}
+
+async fn a_batch_that_is_refused_after_it_acted_is_no_lost_race(kind: EngineKind) {
+    let bed = Testbed::new(kind).await.retiring().await;
+    let written: Vec<Item> = (0..10).map(|n| session(&format!("session{n}"), None)).collect();
+    items::write(&bed.function.client, &bed.table, &written).await;
+    let mut requests = 0;
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        requests += u32::from(request.operation == "BatchExecuteStatement");
+        match (request.operation.as_str(), requests) {
+            ("BatchExecuteStatement", 1) => Fate::ResetAfter,
+            ("BatchExecuteStatement", 2) => {
+                Fate::Answer(400, json!({"__type": "com.amazon.coral.validate#ValidationException"}).to_string())
+            }
+            _ => Fate::Forward,
+        }
     });
     let report = Which::Cleanup.run(&bed.through(&proxy).await, json!({}), NOW).await.unwrap();
     let counts = &report.counts;
