@@ -10,7 +10,7 @@ use bed::attack::amount;
 use bed::engine::{EngineKind, shared as engine};
 use bed::fixture::{Fate, Specimen};
 use bed::janitor::{Ended, Janitor, janitor};
-use bed::proxy::{Fate as RequestFate, Proxy};
+use bed::proxy::{Fate as RequestFate, Proxy, throttled_statements};
 use dynamo::Dynamo;
 use futures_util::StreamExt as _;
 use jobs::clients::{Ended as PruneEnded, Prune, prune, survey};
@@ -24,6 +24,7 @@ use shared::settings::{Purpose, Settings};
 use shared::time::EpochSeconds;
 
 use super::driven::DrivenClock;
+use super::retire::failed;
 
 bed::on_both_engines!(
     removes_exactly_the_unused_clients_index_rows_first,
@@ -33,9 +34,11 @@ bed::on_both_engines!(
     a_client_whose_index_row_is_written_back_by_another_removal_survives,
     a_record_that_changes_in_the_meantime_survives,
     stops_at_max_deletes_and_leaves_no_partly_removed_client,
+    records_that_may_be_deleted_count_towards_max_deletes,
     a_removal_that_is_interrupted_puts_index_rows_back,
     a_removal_keeps_its_lease_while_it_puts_index_rows_back,
-    a_removal_that_loses_its_lease_during_a_delete_puts_index_rows_back,
+    a_removal_that_loses_its_lease_while_it_deletes_index_rows_puts_them_back,
+    a_removal_that_loses_its_lease_while_it_deletes_records_puts_index_rows_back,
     a_removal_that_was_killed_is_finished_by_the_next,
     a_removal_is_refused_while_the_lease_is_held_or_the_janitor_is_paused,
 );
@@ -263,6 +266,33 @@ async fn stops_at_max_deletes_and_leaves_no_partly_removed_client(kind: EngineKi
     }
 }
 
+/// The first delete of records acts, and then says that it failed. A second round uses what MAX_DELETES leaves.
+async fn records_that_may_be_deleted_count_towards_max_deletes(kind: EngineKind) {
+    bed::clock::pause();
+    let first_round = 31 * 33;
+    let bed = Testbed::with(kind, &unused(0..first_round + 30)).await;
+    let before = bed.keys().await;
+    let mut requests = 0;
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        if request.operation != "BatchExecuteStatement" || !request.body.contains("mcp_clients") {
+            return RequestFate::Forward;
+        }
+        requests += 1;
+        match requests {
+            1 => RequestFate::Rewrite(failed),
+            // All attempts at the first batch.
+            2..=8 => throttled_statements(request),
+            _ => RequestFate::Forward,
+        }
+    });
+    let (table, mut found) = surveyed(&bed, &proxy).await;
+    let max_deletes = 2 * first_round + 10;
+    let ended = prune(&table, table.clock(), &mut found, Some(max_deletes as u64)).await.unwrap();
+    assert_eq!((&ended.ended, ended.skipped), (&PruneEnded::MaxDeletes, 25), "{ended:?}");
+    let gone = before.difference(&bed.keys().await).count();
+    assert!((2 * first_round..=max_deletes).contains(&gone), "{gone} of at most {max_deletes}: {ended:?}");
+}
+
 async fn a_removal_that_is_interrupted_puts_index_rows_back(kind: EngineKind) {
     let bed = Testbed::with(kind, &unused(0..30)).await;
     // The Scan after the delete of the index rows keeps failing.
@@ -312,14 +342,24 @@ async fn a_removal_keeps_its_lease_while_it_puts_index_rows_back(kind: EngineKin
     assert!(renewals >= 2, "{renewals} renewals in a minute and a half");
 }
 
-/// The work is cancelled while the answer to the first deletes is pending: they are deleted, and nothing says so.
-async fn a_removal_that_loses_its_lease_during_a_delete_puts_index_rows_back(kind: EngineKind) {
+/// The index rows are deleted, and nothing says so.
+async fn a_removal_that_loses_its_lease_while_it_deletes_index_rows_puts_them_back(kind: EngineKind) {
+    loses_its_lease_during_delete(kind, 1).await;
+}
+
+async fn a_removal_that_loses_its_lease_while_it_deletes_records_puts_index_rows_back(kind: EngineKind) {
+    loses_its_lease_during_delete(kind, 2).await;
+}
+
+/// The work is cancelled while the answer to the nth request to delete is pending. The first of them acts.
+async fn loses_its_lease_during_delete(kind: EngineKind, nth: usize) {
     let bed = Testbed::with(kind, &unused(0..4)).await;
     let clock = DrivenClock::start();
     let takes_over = Mutex::new(Some((clock.advance(), bed::tables::client(engine(kind).endpoint()).await)));
     let name = bed.table.clone();
+    let deletes = AtomicUsize::new(0);
     let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
-        if request.operation != "BatchExecuteStatement" {
+        if request.operation != "BatchExecuteStatement" || deletes.fetch_add(1, Ordering::Relaxed) + 1 < nth {
             return RequestFate::Forward;
         }
         if let Some((advance, client)) = takes_over.lock().unwrap().take() {
@@ -340,7 +380,7 @@ async fn a_removal_that_loses_its_lease_during_a_delete_puts_index_rows_back(kin
                 advance(std::time::Duration::from_secs(16));
             });
         }
-        RequestFate::Silence { acts: true }
+        RequestFate::Silence { acts: nth == 1 }
     });
     let (table, mut found) = surveyed(&bed, &proxy).await;
     let ended = prune(&table, table.clock(), &mut found, None).await;

@@ -112,6 +112,14 @@ pub async fn prune<S: PruneStore>(
 struct Open {
     id: ClientId,
     index: Vec<&'static Bucket>,
+    /// The outcome of the delete of its record is unknown.
+    record_may_be_gone: bool,
+}
+
+impl Open {
+    fn new<'r>(id: ClientId, index: impl Iterator<Item = &'r Pruned>) -> Self {
+        Self { id, index: index.map(Pruned::bucket).collect(), record_may_be_gone: false }
+    }
 }
 
 struct Work<'a, S> {
@@ -184,7 +192,7 @@ impl<S: PruneStore> Work<'_, S> {
                 break;
             }
             self.allowance -= needed;
-            self.left.push(Open { id: client.id, index: index.iter().map(Pruned::bucket).collect() });
+            self.left.push(Open::new(client.id, index.iter()));
             of.push((client.id, rows.len()..rows.len() + index.len()));
             rows.extend(index);
         }
@@ -195,7 +203,7 @@ impl<S: PruneStore> Work<'_, S> {
             let may_be_gone =
                 |outcome: &DeleteOutcome| matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::Unknown);
             let gone = rows[range].iter().zip(outcomes).filter(|(_, outcome)| may_be_gone(outcome));
-            let open = Open { id, index: gone.map(|(row, _)| row.bucket()).collect() };
+            let open = Open::new(id, gone.map(|(row, _)| row));
             if outcomes.iter().all(|outcome| *outcome == DeleteOutcome::Deleted) {
                 self.open.push(open);
             } else {
@@ -269,7 +277,8 @@ impl<S: PruneStore> Work<'_, S> {
                     self.done.removed += 1;
                     self.done.rows_deleted += open.index.len() as u64 + 1;
                 } else {
-                    self.leave(open, outcome == DeleteOutcome::LostRace);
+                    let record_may_be_gone = outcome == DeleteOutcome::Unknown;
+                    self.leave(Open { record_may_be_gone, ..open }, outcome == DeleteOutcome::LostRace);
                 }
             }
             self.put_back().await;
@@ -280,17 +289,19 @@ impl<S: PruneStore> Work<'_, S> {
         Ok(())
     }
 
-    /// Writes the deleted index rows of the clients in `left` back. A client leaves the list only afterwards.
+    /// Writes the deleted index rows of the clients in `left` back. A client leaves the list only afterwards. Rows that were
+    /// not deleted in the end do not count towards `MAX_DELETES`.
     async fn put_back(&mut self) {
-        while let Some(Open { id, index }) = self.left.last().cloned() {
-            // Rows that were not deleted in the end do not count towards MAX_DELETES.
-            self.allowance = self.allowance.saturating_add(index.len() as u64 + 1);
+        while let Some(Open { id, index, record_may_be_gone }) = self.left.last().cloned() {
+            let mut kept = u64::from(!record_may_be_gone);
             for bucket in index {
                 if self.store.put_back(bucket, id).await.is_err() {
                     self.done.without_index += 1;
                     break;
                 }
+                kept += 1;
             }
+            self.allowance = self.allowance.saturating_add(kept);
             self.left.pop();
         }
     }
