@@ -91,7 +91,7 @@ pub const SETTINGS: &[Setting] = &[
               help: "How long a consumed refresh token is kept to detect theft; ActingWeb's own window is the minimum",
               also_written: &["REUSE_WINDOW"] },
     Setting { name: "GRACE_SECONDS", flags: &["grace", "grace-seconds"], value: "DURATION", jobs: JUDGING, kind: Seconds { min: 300 },
-              default: Some("3600"), help: "Minimum age of an unreachable row before it is deleted",
+              default: Some("3600"), help: "Minimum age of an unreachable row before it is deleted, plus 300 s",
               also_written: &["GRACE", "GRACE_PERIOD", "GRACE_PERIOD_SECONDS"] },
     Setting { name: "RESTORE_CLIENTS", flags: &["restore-clients"], value: "", jobs: &[Purpose::Repair], kind: Flag, default: Some("false"),
               help: "Restore clients that the rename in ActingWeb 3.10 stranded: write the new-name index row, then delete the old-name row", also_written: &[] },
