@@ -155,8 +155,8 @@ Examples:
     ///
     /// THIS DELETES LIVE ROWS. Without --apply it lists the sessions, SPA and MCP tokens, codes, index rows
     /// and provider rows that it would delete, and deletes nothing. Index rows are deleted first, so that the tokens stop
-    /// working at once. Each delete is conditional on the row that was read and is confirmed by a read afterwards, and the
-    /// search is repeated until it finds nothing more. The command reports what is still accepted afterwards. If it is
+    /// working at once. Each delete is conditional on the row as read and confirmed by a read afterwards, and the
+    /// search is repeated. The command reports what is still accepted afterwards. If it is
     /// interrupted, run it again.
     #[command(after_help = "\
 Examples:

@@ -10,7 +10,7 @@ pub const LEASE_SECONDS: i64 = 60;
 pub const SHARED_SECONDS: i64 = 600;
 
 /// Stands for a holder that cannot be read.
-pub const ANOTHER: &str = "another run";
+pub const ANOTHER: &str = "unknown";
 
 /// The run that holds the lease, and the seconds until it expires, unless it is renewed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]

@@ -286,7 +286,7 @@ async fn refuses_above_the_delete_share_and_deletes_nothing(kind: EngineKind) {
         let refused = clean(&bed, json!({"max_delete_share": 0.59, "mode": mode})).await.unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "refused: 60 of 100 rows would be deleted, a share of 0.600, above MAX_DELETE_SHARE=0.59; nothing was deleted"
+            "refused: 60 of 100 rows would be deleted or retired, a share of 0.600, above MAX_DELETE_SHARE=0.59; nothing was deleted"
         );
         assert_eq!(bed.keys().await, before);
     }

@@ -8,7 +8,7 @@
 //! an older one exists. So the second of two runs finds the row absent or changed, and does nothing.
 //!
 //! While the janitor is paused, the records of a batch are finished without a delete: the stream would otherwise retry
-//! them, and lose them after a day. The weekly repair deletes the rows that they leave.
+//! them, and put them into the failure queue after six hours. The weekly repair deletes the rows that they leave.
 //!
 //! It needs no cursor: the stream has one. Unfinished records are listed in the answer and delivered again; a record
 //! that is delivered twice, late or out of order is judged by the rows at that time.

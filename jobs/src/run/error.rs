@@ -18,7 +18,7 @@ pub enum RunError {
     )]
     WrongTable { table: String },
     #[error(
-        "refused: {dead} of {read} rows would be deleted, a share of {share:.3}, above MAX_DELETE_SHARE={limit}; nothing was deleted"
+        "refused: {dead} of {read} rows would be deleted or retired, a share of {share:.3}, above MAX_DELETE_SHARE={limit}; nothing was deleted"
     )]
     AboveShare { dead: u64, read: u64, share: f64, limit: f64 },
     #[error(

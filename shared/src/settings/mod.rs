@@ -109,7 +109,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting { name: "CASCADE_STREAM_ARN", flags: &[], value: "ARN", jobs: &[Purpose::Metrics], kind: Arn, default: None,
               help: "Stream that the cascade reads, set by the template; metrics reports a finding if the table has another stream", also_written: &[] },
     Setting { name: "ALLOW_AWS", flags: &[], value: "", jobs: ALL, kind: Permission, default: Some("false"),
-              help: "Lets a function that runs locally, without a local endpoint, use AWS", also_written: &["ALLOWAWS"] },
+              help: "Lets a local function without a local endpoint use AWS", also_written: &["ALLOWAWS"] },
 ];
 
 /// The settings of one run.
