@@ -74,7 +74,9 @@ impl<A> Table<A> {
                 usage.retries += u64::from(attempt > 1);
             });
             // Boxed: the future of an SDK request is large, and every caller's future would contain it.
-            let fault = match self.attempt(phase, Box::pin(send())).await? {
+            let answer = self.attempt(phase, Box::pin(send())).await;
+            attempts.may_have_acted |= answer.is_err();
+            let fault = match answer? {
                 Some(Ok(answer)) => {
                     self.answered.store(true, Ordering::Relaxed);
                     return Ok(answer);

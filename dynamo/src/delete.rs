@@ -140,11 +140,6 @@ impl Dynamo {
                     return Ok(Batch::Refused);
                 }
                 Err(error) => {
-                    // Sent, but the outcome is unknown: these rows may be deleted.
-                    attempts.may_have_acted |= matches!(
-                        error,
-                        StoreError::OutOfTime | StoreError::Unavailable { .. } | StoreError::Unreachable { .. }
-                    );
                     open.iter().for_each(|i| outcomes[*i] = attempts.outcome(DeleteOutcome::Failed));
                     return if error.is_transient() { Ok(Batch::Answered) } else { Err(error) };
                 }

@@ -42,6 +42,7 @@ bed::on_both_engines!(
     a_table_of_another_application_is_refused,
     a_table_whose_last_known_row_was_deleted_is_still_accepted,
     survives_throttling_and_lost_responses,
+    deletes_of_throttled_requests_do_not_count_towards_max_deletes,
     faults_of_two_kinds_share_the_attempts_of_one_request,
     a_read_error_is_never_taken_as_absence,
     uses_at_most_half_of_the_units_of_a_provisioned_table,
@@ -362,6 +363,23 @@ async fn survives_throttling_and_lost_responses(kind: EngineKind) {
     assert_eq!(report.outcome, Outcome::Complete);
     assert_eq!(report.counts.rows_deleted(), dead as u64, "a delete whose response was lost is counted once");
     assert!(report.usage.throttles > 0 && report.usage.retries > 0);
+}
+
+/// Otherwise a run whose first batches are throttled would end at its limit, with nothing deleted.
+async fn deletes_of_throttled_requests_do_not_count_towards_max_deletes(kind: EngineKind) {
+    bed::clock::pause();
+    let bed = Testbed::with(kind, &fixture::all_kinds(NOW, 60, 1)).await;
+    let mut throttled = 0;
+    let proxy = Proxy::start(engine(kind).endpoint(), move |request| {
+        if request.operation == "BatchExecuteStatement" && throttled < 8 {
+            throttled += 1;
+            return proxy::Fate::Answer(400, THROTTLED.to_owned());
+        }
+        proxy::Fate::Forward
+    });
+    let event = json!({"max_deletes": 100});
+    let report = bed.through(&proxy).await.daily_cleanup(event, EpochSeconds::new(NOW), None).await.unwrap();
+    assert_eq!((report.counts.rows_deleted(), report.counts.uncertain()), (100, 0), "{}", report.to_json());
 }
 
 /// A request that fails, and an answer that leaves a part of its batch undone, are retried within one limit.
