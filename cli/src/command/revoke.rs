@@ -364,7 +364,7 @@ fn tally<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, u64> {
 fn print_end(remaining: &[Remaining], unreadable: u64, usage: Usage, console: &mut Console) -> io::Result<()> {
     console.used(usage)?;
     if remaining.is_empty() && unreadable > 0 {
-        console.say("note: ", &Remaining::Unreadable(unreadable).text())?;
+        console.say("note: ", &Remaining::UnreadableRows(unreadable).text())?;
     }
     remaining.iter().try_for_each(|remains| console.warn("still accepted: ", &remains.text()))
 }

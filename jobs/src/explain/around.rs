@@ -6,7 +6,7 @@ use futures_util::TryStreamExt;
 
 use super::Relation;
 use crate::repair;
-use crate::store::{Consistency, PageOf, ReadRows, Result, StoreError, pages};
+use crate::store::{Consistency, PageOf, ReadRows, Result, get_one, pages};
 use shared::bucket::{self, Bucket, REFERRERS_PREFIX, Rule};
 use shared::expiry::Policy;
 use shared::index;
@@ -69,12 +69,7 @@ impl Around {
         }
         if bucket.owner == bucket::Owner::Actor {
             around.index_rows = index_rows(store, &row.key, bucket).await?;
-            around.seen = match get(store, repair::seen_key(&row.key)).await? {
-                Lookup::Found(row) => Some(row),
-                Lookup::Absent => None,
-                // A fault is not absence.
-                Lookup::Unread => return Err(StoreError::KeepsFailing { pieces: 1 }),
-            };
+            around.seen = get_one(store, repair::seen_key(&row.key)).await?;
         }
         if bucket.rule == Rule::Provider {
             around.referrers = referrers(store, row, now, policy).await?;

@@ -10,62 +10,55 @@ const CACHED_SECONDS: u32 = 300;
 
 /// A credential that is still accepted, or may be. The answer uses these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(const_into_str)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Remaining {
     /// MCP access tokens, for minutes, because the MCP endpoint caches them.
-    #[strum(serialize = "mcp-token-cache")]
-    Cached,
+    McpTokenCache,
     /// Provider tokens, at the provider and by the library.
-    #[strum(serialize = "provider-tokens")]
-    AtTheProvider,
+    ProviderTokens,
     /// The client, with its secret or a new consent.
-    #[strum(serialize = "client-registration")]
-    Client,
+    ClientRegistration,
     /// The actor's other credentials.
-    #[strum(serialize = "actor-credentials")]
-    Actor,
+    ActorCredentials,
     /// Sign-ins that are not finished.
-    #[strum(serialize = "unfinished-sign-ins")]
-    Unassigned(u64),
+    UnfinishedSignIns(u64),
     /// Rows that do not name their owner.
-    #[strum(serialize = "unreadable-rows")]
-    Unreadable(u64),
+    UnreadableRows(u64),
     /// Rows that could not be deleted.
-    #[strum(serialize = "rows-left")]
-    Left(u64),
+    RowsLeft(u64),
 }
 
 impl Remaining {
     pub fn text(self) -> String {
         match self {
-            Remaining::Cached => format!(
+            Remaining::McpTokenCache => format!(
                 "each process of the application caches MCP access tokens for up to {CACHED_SECONDS} s and may accept a deleted \
                  one until then; a restart clears the cache. SPA tokens and sessions are read from the table each time"
             ),
-            Remaining::AtTheProvider => {
+            Remaining::ProviderTokens => {
                 "the sign-in provider's tokens are deleted here but not revoked there: they are valid until they expire, or \
                  until the user or you revoke them at the provider; the library also accepts a provider's own access token, \
                  after asking the provider"
                     .to_owned()
             }
-            Remaining::Client => {
+            Remaining::ClientRegistration => {
                 "the client is still registered: with its secret, or after a new consent, it gets new tokens; \
                  --and-client removes its registration (its trust relationships are the application's to remove)"
                     .to_owned()
             }
-            Remaining::Actor => {
+            Remaining::ActorCredentials => {
                 "the actor itself was not changed: its passphrase, its trust relationships and their secrets, and the \
                  provider's tokens in its properties work as before, and it can sign in again"
                     .to_owned()
             }
-            Remaining::Unassigned(sessions) => format!(
+            Remaining::UnfinishedSignIns(sessions) => format!(
                 "{sessions} sessions of unfinished sign-ins, which name no actor yet; each is valid for ten minutes"
             ),
-            Remaining::Unreadable(rows) => format!(
+            Remaining::UnreadableRows(rows) => format!(
                 "{rows} rows were kept because their data cannot be read, so their owner is unknown; the library accepts a row \
                  only if it can read it"
             ),
-            Remaining::Left(rows) => {
+            Remaining::RowsLeft(rows) => {
                 format!("{rows} rows could not be deleted, or the outcome is unknown: run the same command again")
             }
         }
@@ -82,17 +75,17 @@ pub fn remaining<'r>(
     let is_access = |row: &Revoked| row.bucket().family == Family::AccessTokens && row.state(now) != State::Expired;
     let is_provider = |row: &Revoked| row.kind() == Kind::Provider;
     let of_selector = match selector {
-        Selector::Actor(_) => Some(Remaining::Actor),
-        Selector::Client { and_record: false, .. } => Some(Remaining::Client),
+        Selector::Actor(_) => Some(Remaining::ActorCredentials),
+        Selector::Client { and_record: false, .. } => Some(Remaining::ClientRegistration),
         Selector::Client { and_record: true, .. } | Selector::Chain(_) | Selector::Token(_) => None,
     };
     let all = [
-        rows.clone().any(is_access).then_some(Remaining::Cached),
-        rows.clone().any(is_provider).then_some(Remaining::AtTheProvider),
+        rows.clone().any(is_access).then_some(Remaining::McpTokenCache),
+        rows.clone().any(is_provider).then_some(Remaining::ProviderTokens),
         of_selector,
-        (unassigned > 0).then_some(Remaining::Unassigned(unassigned)),
-        (unreadable > 0).then_some(Remaining::Unreadable(unreadable)),
-        (left > 0).then_some(Remaining::Left(left)),
+        (unassigned > 0).then_some(Remaining::UnfinishedSignIns(unassigned)),
+        (unreadable > 0).then_some(Remaining::UnreadableRows(unreadable)),
+        (left > 0).then_some(Remaining::RowsLeft(left)),
     ];
     all.into_iter().flatten().collect()
 }
