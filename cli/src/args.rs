@@ -64,7 +64,8 @@ pub enum Command {
     /// Writes live, expired, consumed, dangling, malformed and foreign rows, runs a dry run and then the real cleanup, prints
     /// the result for each kind of row, and checks that no live row is missing and no expired row is left.
     ///
-    /// With --endpoint it only writes the rows, to table demo_attributes of a running DynamoDB Local, and prints the next steps.
+    /// With --endpoint it only writes the rows, to a table of a running DynamoDB Local (demo_attributes by default), and prints
+    /// the next steps.
     #[cfg(feature = "demo")]
     #[command(after_help = "\
 Examples:
@@ -144,7 +145,7 @@ Examples:
     /// Run the cleanup at a fixed interval until stopped, for environments without EventBridge
     ///
     /// The first run starts after a random delay of up to a tenth of the interval, at most 5 minutes. Only one run at a time
-    /// works on a table, Lambda functions included: they share a lease. Prints one line per run and stops cleanly on SIGINT or
+    /// can write to a table: `janitor` and the functions share a lease. Prints one line per run and stops cleanly on SIGINT or
     /// SIGTERM. Without --apply every run is a dry run; with --apply there is no confirmation prompt.
     #[command(after_help = "\
 Examples:
@@ -182,8 +183,8 @@ Examples:
     /// Pause all runs that write, for example during an incident, a table restore or a migration
     ///
     /// The functions that write, backlog executions and every `janitor` command with --apply then do nothing and report the
-    /// pause. A run in progress stops within seconds. The cascade skips the stream records that it receives: the next index
-    /// repair deletes their rows. The table's own TTL continues to remove rows. The pause expires by itself.
+    /// pause. A run in progress stops within seconds. The cascade skips the stream records that it receives; the next index
+    /// repair deletes the rows that the cascade would have deleted. The table's own TTL continues to remove rows. The pause expires by itself.
     #[command(after_help = "\
 Examples:
   janitor pause --prefix myapp --for 4h --why \"restoring Tuesday's backup\"
@@ -202,7 +203,7 @@ Examples:
   janitor restore --prefix myapp                       list what is retired, why, and until when
   janitor restore --prefix myapp --since 24h --apply   restore what was retired in the last day
 
-Exit codes: 0 success (dry run: rows found), 1 nothing is retired, 2 usage or configuration error, 3 not finished.")]
+Exit codes: 0 success (dry run: rows found), 1 no retired rows, 2 usage or configuration error, 3 not finished.")]
     Restore(RestoreArgs),
     /// Print a completion script for a shell
     #[command(after_help = "Example: janitor completions bash > /etc/bash_completion.d/janitor")]
@@ -297,7 +298,7 @@ pub struct RestoreArgs {
     /// Only rows of this owner: an actor, or a system actor
     #[arg(long, value_name = "OWNER", allow_hyphen_values = true)]
     pub owner: Option<String>,
-    /// RETIRE_DAYS when the rows were retired [default: 7]
+    /// Value of RETIRE_DAYS when the rows were retired [default: 7]
     #[arg(long, value_name = "DAYS")]
     pub retire_days: Option<u16>,
     #[command(flatten)]

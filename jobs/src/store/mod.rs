@@ -29,7 +29,7 @@ pub enum StoreError {
     TableMissing { table: String },
     #[error("not allowed: {operation} on table {table} was denied ({code}): check the role's permissions")]
     AccessDenied { operation: &'static str, table: String, code: String },
-    #[error("DynamoDB rejected the credentials for {operation} ({code}): check the AWS credentials in the environment")]
+    #[error("DynamoDB rejected the credentials for {operation} ({code}): check the AWS credentials")]
     Credentials { operation: &'static str, code: String },
     #[error(
         "could not reach DynamoDB at {endpoint}: {cause}: check AWS_ENDPOINT_URL_DYNAMODB (or AWS_DB_HOST), the region and the network"
@@ -41,7 +41,7 @@ pub enum StoreError {
     ForeignKeys { table: String, keys: String },
     #[error("{operation} on table {table} failed {attempts} times; last error: {code}")]
     Unavailable { operation: &'static str, table: String, code: String, attempts: u32 },
-    #[error("DynamoDB requests failed {pieces} times in a row, each after all retries: giving up")]
+    #[error("DynamoDB requests failed, each after all retries ({pieces} consecutive failures): giving up")]
     KeepsFailing { pieces: u32 },
     #[error(
         "this machine's clock is {seconds} s ahead of DynamoDB's: rows cannot be judged by this clock; correct it and run again"

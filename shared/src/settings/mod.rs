@@ -91,7 +91,7 @@ pub const SETTINGS: &[Setting] = &[
               help: "How long a consumed refresh token is kept to detect theft; ActingWeb's own window is the minimum",
               also_written: &["REUSE_WINDOW"] },
     Setting { name: "GRACE_SECONDS", flags: &["grace", "grace-seconds"], value: "DURATION", jobs: JUDGING, kind: Seconds { min: 300 },
-              default: Some("3600"), help: "Minimum age of an unreachable row before it is deleted, plus 300 s",
+              default: Some("3600"), help: "Minimum age of an unreachable row before it is deleted; 300 s are added for clock skew",
               also_written: &["GRACE", "GRACE_PERIOD", "GRACE_PERIOD_SECONDS"] },
     Setting { name: "RESTORE_CLIENTS", flags: &["restore-clients"], value: "", jobs: &[Purpose::Repair], kind: Flag, default: Some("false"),
               help: "Restore clients that the rename in ActingWeb 3.10 stranded: write the new-name index row, then delete the old-name row", also_written: &[] },
@@ -253,7 +253,7 @@ impl Given {
             };
             // In an event, an empty value would undo an operator's limit.
             if text.trim().is_empty() {
-                return Err(wrong(setting.name, "", "must not be empty in an event; omit it instead"));
+                return Err(wrong(setting.name, "", "must not be empty; omit it instead"));
             }
             values.insert(setting.name, text.trim().to_owned());
         }

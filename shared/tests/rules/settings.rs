@@ -287,15 +287,11 @@ fn every_mistake_is_one_line_that_names_the_setting() {
         (vec![table], json!({"max_delete": 5}), "max_delete is not a setting: use max_deletes"),
         (vec![table], json!({"whatever": 5}), "whatever is not a setting"),
         (vec![table], json!({"MODE": "dry-run"}), "MODE is not a setting: use mode"),
-        (
-            vec![table, ("MODE", "dry-run")],
-            json!({"mode": ""}),
-            "MODE=: must not be empty in an event; omit it instead",
-        ),
+        (vec![table, ("MODE", "dry-run")], json!({"mode": ""}), "MODE=: must not be empty; omit it instead"),
         (
             vec![table, ("MAX_DELETES", "1")],
             json!({"max_deletes": " "}),
-            "MAX_DELETES=: must not be empty in an event; omit it instead",
+            "MAX_DELETES=: must not be empty; omit it instead",
         ),
         // A value that was entered by mistake may be a secret.
         (vec![table], json!({"mode": "alice@example.com"}), "MODE=alice…#ff8d9819: must be delete or dry-run"),
