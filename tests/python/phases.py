@@ -36,7 +36,7 @@ def measured() -> list[dict]:
 
 
 def table(phases: list[dict]) -> str:
-    head = ["| phase | begins at | seconds | CPU seconds |", "|---|---:|---:|---:|"]
+    head = ["| phase | start | seconds | CPU seconds |", "|---|---:|---:|---:|"]
     return "\n".join([*head, *("| {phase} | {begins:,} | {seconds:,} | {cpu:,} |".format(**phase) for phase in phases)])
 
 
@@ -54,7 +54,7 @@ def page_with(figures: dict) -> str:
     text = (
         f"{table(figures['phases'])}\n\n"
         f"A first `make test` in a fresh clone, at commit {figures['commit']} on {figures['date']} ({figures['machine']}). DynamoDB Local is not in the"
-        f" CPU seconds. Previously, phases ran one after another, in seconds: {before}."
+        f" CPU seconds. Before the phases ran concurrently, they took, in seconds: {before}."
     )
     text = "\n\n".join([text, *repeated])
     return between(PAGE.read_text(encoding="utf-8"), BEGIN, END, text)
