@@ -21,7 +21,7 @@ export RUST_BACKTRACE ?= 0
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.tools/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo local sam-local quick test build check dependencies docs template package release integration engines library deploy others proof \
+.PHONY: help demo local sam-local quick test build check dependencies docs template package release integration engines library deploy others units quick-engines proof \
 	repeat torture backlog mutants cascade-month bench bench-report screenshots tools clean
 
 help: ## print the targets
@@ -38,7 +38,9 @@ sam-local: tools ## (10 minutes) invoke every function with sam local and its ev
 	@tests/progress.sh sam-local 10 .tools/venv-sam/bin/python tests/python/sam_local.py
 
 quick: check build ## check format and lints, and run the tests that need no installed tools, without the attacks and the random tables
-	$(LINTED) test $(ALL) --lib --test rules
+	@$(MAKE) --no-print-directory --output-sync=line -j2 units quick-engines
+
+quick-engines:
 	NO_TOOLS=1 RUST_TEST_THREADS=$(ENGINES_THREADS) $(LINTED) test $(ALL) --test engines -- $(foreach name,$(NEEDS_TOOLS) $(ATTACKS:%=%::) random_tables::,--skip $(name))
 
 # Phases run concurrently where they can; a failed phase does not stop the others.
@@ -120,8 +122,10 @@ library: export RUST_TEST_THREADS := $(LIBRARY_THREADS)
 engines library deploy:
 	$(LINTED) test $(ALL) --no-fail-fast --test $@
 
-others:
+units:
 	$(LINTED) test $(ALL) --no-fail-fast --lib --test rules
+
+others: units
 	$(LINTED) test $(ALL) --doc
 	$(LINTED) test $(ALL) --no-fail-fast $(PROOFS) -- --nocapture
 	$(LINTED) run --quiet --locked --package tests --example bench -- check
