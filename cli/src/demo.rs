@@ -13,7 +13,7 @@ use jobs::run::{self, Job};
 use jobs::store::Usage;
 use serde_json::json;
 use shared::bucket;
-use shared::settings::{Environment, Mode, Purpose, Reach, Settings, reach};
+use shared::settings::{Destination, Environment, Mode, Purpose, Settings, destination};
 use shared::time::EpochSeconds;
 
 use crate::args::{Common, Demo};
@@ -68,7 +68,7 @@ async fn fill(endpoint: &str, flags: &Overrides, options: &Demo, console: &mut C
     if options.keep {
         return Err(Failure::usage("--keep applies to the embedded engine, not to --endpoint"));
     }
-    if !matches!(reach(endpoint), Reach::Loopback | Reach::Docker) {
+    if !matches!(destination(endpoint), Destination::Loopback | Destination::Docker) {
         return Err(Failure::usage("demo writes only to an endpoint on this machine or on a Docker network"));
     }
     if !table.to_lowercase().contains("demo") {

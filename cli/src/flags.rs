@@ -2,13 +2,12 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use shared::settings::{Kind, SETTINGS, Setting};
 
 use crate::duration::{EXAMPLES, duration, spelled};
 
-/// Settings by their keys in an event.
-pub type Overrides = Map<String, Value>;
+pub use jobs::backlog::Overrides;
 
 /// The flags of the settings for which `is_taken` holds.
 pub fn of(is_taken: impl Fn(&Setting) -> bool) -> impl Iterator<Item = Arg> {

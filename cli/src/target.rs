@@ -7,7 +7,7 @@ use dynamo::{self, Client, Dynamo, ReadOnly, SignIn, SignInError, SignedIn, Tabl
 use jobs::run::clock::{RunClock, Watch};
 use jobs::store::{InspectTable, StoreError};
 use serde::Serialize;
-use shared::settings::{self, ConfigError, Environment, Purpose, Reach, Settings, reach};
+use shared::settings::{self, ConfigError, Destination, Environment, Purpose, Settings, destination};
 use shared::time::EpochSeconds;
 
 use crate::args::Common;
@@ -180,14 +180,15 @@ async fn connect(common: &Common, environment: &Environment) -> Result<(Client, 
     let (region, profile) = (common.region.as_deref(), common.profile.as_deref());
     let has_own =
         profile.is_some() || ["AWS_ACCESS_KEY_ID", "AWS_PROFILE"].iter().any(|name| environment.contains_key(*name));
-    let local = endpoint.filter(|url| reach(url) == Reach::Loopback);
+    let local = endpoint.filter(|url| destination(url) == Destination::Loopback);
     if let Some(local) = local.filter(|_| !has_own) {
         // A local engine accepts any credentials; a search for real ones would only take time.
         return Ok((dynamo::connect_locally(local, region), None));
     }
     let signed_in = SignIn { environment, endpoint, region, profile }.sign_in().await?;
-    let is_local =
-        endpoint.is_some_and(|url| matches!(reach(url), Reach::Loopback | Reach::Docker | Reach::PrivateAddress));
+    let is_local = endpoint.is_some_and(|url| {
+        matches!(destination(url), Destination::Loopback | Destination::Docker | Destination::PrivateAddress)
+    });
     Ok((signed_in.client.clone(), (!is_local).then_some(signed_in)))
 }
 

@@ -11,7 +11,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 const BACKOFF_FIRST: Duration = Duration::from_millis(200);
 
 /// Why an attempt failed, in our own words: the client's error can quote the address.
-enum Fault {
+enum PutFault {
     Transient(String),
     Permanent(String),
 }
@@ -27,44 +27,44 @@ pub async fn put(url: &str, body: &str, left: Duration) -> Result<(), String> {
         let mut attempt = 1;
         loop {
             let answer = tokio::time::timeout(ATTEMPT_TIMEOUT, put_once(&connector, url, body)).await;
-            match answer.unwrap_or_else(|_| Err(Fault::Transient("timed out".to_owned()))) {
+            match answer.unwrap_or_else(|_| Err(PutFault::Transient("timed out".to_owned()))) {
                 Ok(()) => return Ok(()),
-                Err(Fault::Transient(_)) if attempt < MAX_ATTEMPTS => {
+                Err(PutFault::Transient(_)) if attempt < MAX_ATTEMPTS => {
                     tokio::time::sleep(BACKOFF_FIRST.saturating_mul(1 << attempt)).await;
                     attempt += 1;
                 }
-                Err(Fault::Transient(cause)) => return Err(format!("{cause} ({attempt} attempts)")),
-                Err(Fault::Permanent(cause)) => return Err(cause),
+                Err(PutFault::Transient(cause)) => return Err(format!("{cause} ({attempt} attempts)")),
+                Err(PutFault::Permanent(cause)) => return Err(cause),
             }
         }
     };
     tokio::time::timeout(left, attempts).await.unwrap_or_else(|_| Err("timed out".to_owned()))
 }
 
-async fn put_once(connector: &Connector, url: &str, body: &str) -> Result<(), Fault> {
+async fn put_once(connector: &Connector, url: &str, body: &str) -> Result<(), PutFault> {
     let answer = connector.call(request(url, body)?).await.map_err(|error| {
         if error.is_user() {
-            Fault::Permanent(NO_ADDRESS.to_owned())
+            PutFault::Permanent(NO_ADDRESS.to_owned())
         } else {
-            Fault::Transient("could not connect".to_owned())
+            PutFault::Transient("could not connect".to_owned())
         }
     })?;
     match answer.status().as_u16() {
         200..300 => Ok(()),
-        status @ 500.. => Err(Fault::Transient(format!("HTTP {status}"))),
-        status => Err(Fault::Permanent(format!("HTTP {status}"))),
+        status @ 500.. => Err(PutFault::Transient(format!("HTTP {status}"))),
+        status => Err(PutFault::Permanent(format!("HTTP {status}"))),
     }
 }
 
 const NO_ADDRESS: &str = "the ResponseURL is not a valid address";
 
-fn request(url: &str, body: &str) -> Result<HttpRequest, Fault> {
+fn request(url: &str, body: &str) -> Result<HttpRequest, PutFault> {
     let mut request = HttpRequest::empty();
     // Unchanged, byte for byte: it is signed.
     let is_set = request.set_uri(url).is_ok() && request.set_method("PUT").is_ok();
     let is_http = ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
     if !(is_set && is_http) {
-        return Err(Fault::Permanent(NO_ADDRESS.to_owned()));
+        return Err(PutFault::Permanent(NO_ADDRESS.to_owned()));
     }
     // The address is signed for an empty content type.
     request.headers_mut().insert("content-type", "");

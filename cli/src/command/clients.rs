@@ -73,7 +73,7 @@ struct Document<'a> {
     #[serde(flatten)]
     counts: &'a Counts,
     #[serde(skip_serializing_if = "Option::is_none")]
-    list: Option<Vec<Listed<'a>>>,
+    list: Option<Vec<ListedClient<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     removal: Option<Removal<'a>>,
     capacity: serde_json::Value,
@@ -81,7 +81,7 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedClient<'a> {
     client_id: String,
     client_name: &'a str,
     registered: i64,
@@ -126,7 +126,7 @@ impl About {
             return Ok(DONE);
         }
         let unused = found.all_unused();
-        let list = unused.iter().filter_map(|id| found.unused(*id)).map(|client| Listed {
+        let list = unused.iter().filter_map(|id| found.unused(*id)).map(|client| ListedClient {
             client_id: client.id.to_string(),
             client_name: client.name,
             registered: client.registered.get(),

@@ -1,7 +1,7 @@
 //! `janitor doctor`: checks whether a run would work, and says how to fix what is missing.
 
 use dynamo::SignInError;
-use jobs::status::{Check, State, examine};
+use jobs::status::{Check, CheckState, examine};
 use serde_json::json;
 use shared::settings::{Mode, Purpose};
 
@@ -22,7 +22,7 @@ pub async fn doctor(common: &Common, options: &Doctor, console: &mut Console) ->
         let row = |one: &Check| vec![one.check.clone(), one.state.to_string(), one.text.clone()];
         console.table(&["check", "state", "found"], &checks.iter().map(row).collect::<Vec<_>>())
     })?;
-    let passed = checks.iter().all(|check| check.state == State::Ok);
+    let passed = checks.iter().all(|check| check.state == CheckState::Ok);
     Ok(if passed { DONE } else { FINDINGS })
 }
 
@@ -35,23 +35,23 @@ async fn checks(common: &Common, mode: Mode) -> Result<Vec<Check>, Failure> {
         }
     };
     let credentials = match &target.caller {
-        None => (State::Ok, "a local endpoint needs none".to_owned()),
+        None => (CheckState::Ok, "a local endpoint needs none".to_owned()),
         Some(signed_in) => match signed_in.caller().await {
-            Ok(arn) => (State::Ok, format!("{arn} ({})", signed_in.source)),
+            Ok(arn) => (CheckState::Ok, format!("{arn} ({})", signed_in.source)),
             Err(problem) => {
-                (State::Warning, format!("{}; could not determine the caller: {problem}", signed_in.source))
+                (CheckState::Warning, format!("{}; could not determine the caller: {problem}", signed_in.source))
             }
         },
     };
     let mut checks = vec![
-        Check::new("region", State::Ok, target.region().unwrap_or_default()),
+        Check::new("region", CheckState::Ok, target.region().unwrap_or_default()),
         Check::new("credentials", credentials.0, credentials.1),
     ];
     let table = match target.open().await {
         Ok(table) => table,
         Err(failure) => return Ok(stopped_at("table", checks, &failure.text)),
     };
-    checks.push(Check::new("table", State::Ok, format!("{} has ActingWeb's keys", target.settings.table)));
+    checks.push(Check::new("table", CheckState::Ok, format!("{} has ActingWeb's keys", target.settings.table)));
     checks.extend(examine(&table, mode, target.settings.expired_rows, table.clock()).await);
     Ok(checks)
 }
@@ -61,8 +61,8 @@ fn stopped_at(failed: &str, mut checks: Vec<Check>, problem: &str) -> Vec<Check>
     // The problem may quote the command line, and with it a token in the wrong place.
     let typed = CommandLine::new(std::env::args_os().skip(1));
     checks.extend(FIRST[checks.len()..].iter().map(|name| match *name {
-        name if name == failed => Check::new(name, State::Failed, typed.mask_tokens(problem)),
-        name => Check::new(name, State::NotChecked, ""),
+        name if name == failed => Check::new(name, CheckState::Failed, typed.mask_tokens(problem)),
+        name => Check::new(name, CheckState::NotChecked, ""),
     }));
     checks
 }

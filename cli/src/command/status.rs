@@ -2,7 +2,7 @@
 
 use std::io;
 
-use jobs::status::{self, LastRun, Status};
+use jobs::status::{self, RunSummary, Status};
 use shared::settings::Purpose;
 
 use super::audit::in_words;
@@ -58,7 +58,7 @@ fn print_text(status: &Status, place: &Place, console: &mut Console) -> io::Resu
     status.findings.iter().try_for_each(|finding| console.warn("finding: ", &finding.text))
 }
 
-fn last(run: Option<&LastRun>, now: i64) -> String {
+fn last(run: Option<&RunSummary>, now: i64) -> String {
     let Some(run) = run else { return "no deleting run recorded yet".to_owned() };
     let ago = age(run.at, now);
     let next = run.next_at.saturating_sub(now);

@@ -1,6 +1,6 @@
 //! A function that runs locally reaches AWS only with `ALLOW_AWS=true`.
 
-use shared::settings::{self, Environment, Reach, reach};
+use shared::settings::{self, Destination, Environment, destination};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -19,11 +19,11 @@ pub fn check(environment: &Environment) -> Result<Option<&'static str>, Refused>
         return Ok(None);
     }
     let is_allowed = environment.get("ALLOW_AWS").is_some_and(|value| value.trim() == "true");
-    match settings::endpoint(environment).map_or(Reach::Aws, reach) {
-        Reach::Loopback | Reach::Docker | Reach::PrivateAddress => Ok(None),
-        Reach::Elsewhere => Ok(Some(NOT_LOCAL)),
-        Reach::Aws if is_allowed => Ok(Some(USES_AWS)),
-        Reach::Aws => Err(Refused),
+    match settings::endpoint(environment).map_or(Destination::Aws, destination) {
+        Destination::Loopback | Destination::Docker | Destination::PrivateAddress => Ok(None),
+        Destination::Elsewhere => Ok(Some(NOT_LOCAL)),
+        Destination::Aws if is_allowed => Ok(Some(USES_AWS)),
+        Destination::Aws => Err(Refused),
     }
 }
 

@@ -139,7 +139,7 @@ struct Work<'a, S> {
 }
 
 /// The rows at the keys of removed tokens, and of the rows that can depend on them.
-type Seen = HashMap<RowKey, Lookup>;
+type Lookups = HashMap<RowKey, Lookup>;
 
 impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
     /// Works on a piece, and clears `unfinished` for the removals that need not be delivered again.
@@ -195,7 +195,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
         removals: &[RemovedToken],
         counts: &mut Tally,
         records: &mut Records,
-    ) -> Result<Seen, Stop> {
+    ) -> Result<Lookups, Stop> {
         let buckets: BTreeMap<RowKey, &'static Bucket> = removals.iter().flat_map(keys_of).collect();
         let keys: Vec<RowKey> = buckets.keys().cloned().collect();
         let found = self.context.store.get_consistent(&keys).await?;
@@ -206,7 +206,7 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
                 Lookup::Absent => {}
             }
         }
-        let mut seen: Seen = keys.into_iter().zip(found).collect();
+        let mut seen: Lookups = keys.into_iter().zip(found).collect();
         let is_there = |key: &RowKey| matches!(seen.get(key), Some(Lookup::Found(_)));
         let mut tokens: Vec<RowKey> = removals
             .iter()
@@ -222,7 +222,11 @@ impl<S: ReadRows + DeleteRows + RetireRows> Work<'_, S> {
 
     /// Which of the provider rows are named by a row of the actor that is not provably dead. A row that is missing from the
     /// result could not be judged.
-    async fn find_referrers(&self, removals: &[RemovedToken], seen: &Seen) -> Result<HashMap<RowKey, Referrers>, Stop> {
+    async fn find_referrers(
+        &self,
+        removals: &[RemovedToken],
+        seen: &Lookups,
+    ) -> Result<HashMap<RowKey, Referrers>, Stop> {
         let mut undecided: BTreeMap<&str, BTreeMap<&RowKey, &Row>> = BTreeMap::new();
         for removal in removals {
             let Some(Lookup::Absent) = seen.get(&removal.token) else { continue };

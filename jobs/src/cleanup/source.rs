@@ -44,7 +44,7 @@ struct BucketRows<'a> {
 
 impl<S: ReadRows + Budget> Source for SystemRows<'_, S> {
     type Unit = Unit;
-    type Place = Cursor;
+    type Position = Cursor;
 
     fn place(&self) -> Cursor {
         Cursor { step: self.step, name: self.name.clone() }

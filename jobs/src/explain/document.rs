@@ -48,7 +48,7 @@ impl Shown {
 #[derive(Serialize)]
 pub struct Document {
     #[serde(flatten)]
-    pub place: Place,
+    pub place: ShownKey,
     pub owner_kind: &'static str,
     pub known: bool,
     pub never_touched_because: Option<&'static str>,
@@ -72,7 +72,7 @@ pub struct Document {
 
 /// Owner, bucket and name. If the bucket is absent or does not match the key, the name is the whole range key.
 #[derive(Serialize)]
-pub struct Place {
+pub struct ShownKey {
     pub owner: String,
     pub bucket: Option<String>,
     pub name: String,
@@ -119,7 +119,7 @@ pub struct VerdictShown {
 #[derive(Serialize)]
 pub struct RelationShown {
     #[serde(flatten)]
-    pub place: Place,
+    pub place: ShownKey,
     pub tie: Relation,
     pub found: &'static str,
     pub verdict: Option<VerdictShown>,
@@ -154,7 +154,7 @@ impl Document {
         let referrers = around.referrers.iter().map(|token| &token.row);
         let referrers = referrers.map(|row| relation(Relation::Referrer, &row.key, &Lookup::Found(row.clone())));
         Self {
-            place: Place::new(&row.key, row.bucket.text(), shown),
+            place: ShownKey::new(&row.key, row.bucket.text(), shown),
             owner_kind: words::owner_kind(&row.key.owner),
             known: bucket.is_some(),
             never_touched_because: explained.bucket.err(),
@@ -184,7 +184,7 @@ impl Document {
     }
 }
 
-impl Place {
+impl ShownKey {
     fn new(key: &RowKey, bucket: Option<&str>, shown: Shown) -> Self {
         let name = bucket.and_then(|bucket| key.sort.strip_prefix(bucket)?.strip_prefix(':'));
         Self {
@@ -262,7 +262,7 @@ impl RelationShown {
         let judged = known.filter(|_| !matches!(tie, Relation::IndexRow | Relation::Provider));
         let judge = |(row, bucket)| expiry::judge(row, bucket, explained.now, &explained.policy);
         let verdict = judged.map(judge).map(VerdictShown::new);
-        Self { place: Place::new(key, bucket, shown), tie, found, verdict }
+        Self { place: ShownKey::new(key, bucket, shown), tie, found, verdict }
     }
 }
 

@@ -286,7 +286,7 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         }
         let (mut sampled_rows, mut sampled_dead) = (0, 0);
         for (bucket, size) in large {
-            let (mut of_bucket, mut seen) = (Census::default(), sample::Seen::default());
+            let (mut of_bucket, mut seen) = (Census::default(), sample::Sampled::default());
             for stretch in sampling.stretches() {
                 let most = sampling.rows_of_stretch(size / all);
                 seen.add(self.stretch(bucket, stretch, most, &mut of_bucket).await?);
@@ -306,14 +306,14 @@ impl<S: ReadRows + ScanTable + Budget> Reader<'_, S> {
         (from, until): (f64, f64),
         most: u64,
         census: &mut Census,
-    ) -> Result<sample::Seen, CountStop> {
+    ) -> Result<sample::Sampled, CountStop> {
         let key_at = |place| bucket.sort_key(&sample::name_at(bucket.names, place));
         let mut of = PageOf {
             after: (from > 0.0).then(|| key_at(from)),
             until: (until < 1.0).then(|| key_at(until)),
             ..PageOf::all(bucket.system_owner().unwrap_or_default(), bucket.sort_prefix(), Consistency::Eventual)
         };
-        let mut seen = sample::Seen::default();
+        let mut seen = sample::Sampled::default();
         // Not by `pages`: each page is limited to the rows that are left to count.
         while seen.rows < most {
             of.size = PageSize::Rows(i32::try_from(most - seen.rows).unwrap_or(i32::MAX));

@@ -60,14 +60,14 @@ const CHARACTERS: usize = 9;
 
 /// The part of a bucket that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct Sampled {
     pub(super) rows: u64,
     pub(super) width: f64,
     /// A stretch ended at a row, not at a place: its width is then a little too small for its rows.
     pub(super) ended_at_row: bool,
 }
 
-impl Seen {
+impl Sampled {
     pub(super) fn add(&mut self, stretch: Self) {
         self.rows += stretch.rows;
         self.width += stretch.width;
@@ -140,7 +140,7 @@ pub(super) fn as_f64(n: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sampling, Seen, name_at, place};
+    use super::{Sampled, Sampling, name_at, place};
     use shared::bucket::BUCKETS;
 
     #[test]
@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn what_was_read_to_the_end_is_not_multiplied() {
-        let seen = Seen { rows: 1_000, width: 1.0, ended_at_row: false };
+        let seen = Sampled { rows: 1_000, width: 1.0, ended_at_row: false };
         assert!((seen.factor() - 1.0).abs() < 1e-12);
-        assert!((Seen::default().factor() - 1.0).abs() < 1e-12, "an empty bucket");
+        assert!((Sampled::default().factor() - 1.0).abs() < 1e-12, "an empty bucket");
     }
 }

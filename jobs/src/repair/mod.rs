@@ -107,7 +107,7 @@ impl<S> RepairStore for S where
 struct RepairWalk<'a, S> {
     context: &'a Context<'a, S>,
     checkpoint: &'a Checkpoint<'a, S>,
-    progress: RefCell<Progress>,
+    progress: RefCell<RepairCursor>,
     /// Why a segment was not finished: no other segment is started.
     stopped: RefCell<Option<Stop>>,
     restore_clients: bool,
@@ -150,7 +150,7 @@ impl<S: RepairStore> WalkRows<S> for Repair {
         let walk = RepairWalk {
             context,
             checkpoint,
-            progress: RefCell::new(Progress::from_json(from, of)),
+            progress: RefCell::new(RepairCursor::from_json(from, of)),
             stopped: RefCell::new(None),
             restore_clients: self.restore_clients,
             writes_new_names,
@@ -239,7 +239,7 @@ pub(crate) fn sighting(state: Option<&Row>, key: &RowKey, now: EpochSeconds, gra
 
 /// The progress of the segments; as JSON, this is the cursor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Progress {
+struct RepairCursor {
     /// How many segments there are.
     segments: i32,
     done: BTreeSet<i32>,
@@ -254,7 +254,7 @@ struct Stopped {
     after: String,
 }
 
-impl Progress {
+impl RepairCursor {
     fn finish(&mut self, segment: i32) {
         self.stopped.retain(|stopped| stopped.segment != segment);
         self.done.insert(segment);
@@ -282,17 +282,17 @@ mod tests {
     use model::mutate::{Corpus, Fuzz};
     use serde_json::json;
 
-    use super::{Progress, RowKey};
+    use super::{RepairCursor, RowKey};
 
     #[test]
     fn a_cursor_that_is_not_of_this_release_starts_at_the_beginning() {
         let cursor = json!({"segments": 8, "done": [1], "stopped": [{"segment": 2, "owner": "a", "after": "b"}]});
-        let stored = Progress::from_json(&cursor, 8);
+        let stored = RepairCursor::from_json(&cursor, 8);
         assert_eq!((json!(stored), stored.place_in(2)), (cursor.clone(), Some(RowKey::new("a", "b"))));
         for other in [json!(null), json!({"segments": 8, "done": ["x"], "stopped": []}), json!({"segments": 8})] {
-            assert_eq!(Progress::from_json(&other, 8), Progress::from_json(&json!(null), 8), "{other}");
+            assert_eq!(RepairCursor::from_json(&other, 8), RepairCursor::from_json(&json!(null), 8), "{other}");
         }
-        assert!(Progress::from_json(&cursor, 4).done.is_empty());
+        assert!(RepairCursor::from_json(&cursor, 4).done.is_empty());
     }
 
     #[test]
@@ -303,10 +303,10 @@ mod tests {
         let mut cursors = 0;
         for _ in 0..fuzz.rounds {
             let Ok(value) = serde_json::from_str(&corpus.next_text()) else { continue };
-            let mut progress = Progress::from_json(&value, 8);
+            let mut progress = RepairCursor::from_json(&value, 8);
             cursors += u32::from(progress.place_in(2).is_some());
             (0..8).for_each(|segment| drop(progress.place_in(segment)));
-            assert_eq!(Progress::from_json(&json!(progress), 8), progress, "{value}");
+            assert_eq!(RepairCursor::from_json(&json!(progress), 8), progress, "{value}");
             progress.finish(2);
             assert_eq!(progress.place_in(2), None, "{value}");
         }

@@ -77,7 +77,7 @@ pub(super) struct SegmentRows<'a, S> {
 
 impl<S: ScanTable + Budget> Source for SegmentRows<'_, S> {
     type Unit = Unit;
-    type Place = TablePlace;
+    type Position = TablePlace;
 
     fn place(&self) -> TablePlace {
         TablePlace { passed: self.passed, key: self.reached.as_ref().map(|key| shortened(key, self.began.as_ref())) }

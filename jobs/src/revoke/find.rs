@@ -14,7 +14,7 @@ use crate::store::{Budget, Consistency, PageOf, ReadRows, Result, ScanTable, Sto
 use shared::bucket::{self, BUCKETS, Bucket, OAUTH_OWNER, REFERRERS_PREFIX};
 use shared::index;
 use shared::integrity::Lookup;
-use shared::revocation::{Belongs, Kind, Revoked, Selection, Selector, kind};
+use shared::revocation::{Belongs, Revoked, RowKind, Selection, Selector, kind};
 use shared::row::{Row, RowKey};
 
 /// Segments of the Scan, read concurrently.
@@ -85,7 +85,7 @@ pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: 
         Selector::Token(token) => {
             search.get_consistent(places_of(token)).await?;
             search.follow_links().await?;
-            let leads_nowhere = search.held.borrow().rows.values().all(|row| row.kind() == Kind::Index);
+            let leads_nowhere = search.held.borrow().rows.values().all(|row| row.kind() == RowKind::Index);
             // The links of an earlier round are enough to continue from.
             if leads_nowhere && known_before == 0 {
                 search.table().await?;
@@ -100,7 +100,7 @@ pub async fn find<S: Searchable>(store: &S, selection: &mut Selection, reading: 
 /// The keys that a token can have if its actor is unknown.
 fn places_of(token: &str) -> Vec<RowKey> {
     let can_hold = |bucket: &&Bucket| {
-        let is_wanted = matches!(kind(bucket), Some(Kind::Session | Kind::Spa | Kind::Index | Kind::Token));
+        let is_wanted = matches!(kind(bucket), Some(RowKind::Session | RowKind::Spa | RowKind::Index | RowKind::Token));
         is_wanted && bucket.owner.holds(OAUTH_OWNER)
     };
     BUCKETS.iter().filter(can_hold).map(|bucket| RowKey::in_bucket(OAUTH_OWNER, bucket, token)).collect()
@@ -182,7 +182,7 @@ impl<S: Searchable> Search<'_, S> {
     }
 
     async fn sessions_and_spa_tokens(&self) -> Result<()> {
-        for bucket in BUCKETS.iter().filter(|bucket| matches!(kind(bucket), Some(Kind::Session | Kind::Spa))) {
+        for bucket in BUCKETS.iter().filter(|bucket| matches!(kind(bucket), Some(RowKind::Session | RowKind::Spa))) {
             self.query(OAUTH_OWNER, &bucket.sort_prefix()).await?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! What is still accepted after a revocation, so that an operator does not overestimate its effect.
 
 use shared::bucket::Family;
-use shared::revocation::{Kind, Revoked, Selector, State};
+use shared::revocation::{Revoked, RowKind, Selector, State};
 use shared::time::EpochSeconds;
 
 /// How long each process of the application may serve an MCP access token from memory: ActingWeb's own constant, in
@@ -73,7 +73,7 @@ pub fn remaining<'r>(
     (unreadable, unassigned, left): (u64, u64, u64),
 ) -> Vec<Remaining> {
     let is_access = |row: &Revoked| row.bucket().family == Family::AccessTokens && row.state(now) != State::Expired;
-    let is_provider = |row: &Revoked| row.kind() == Kind::Provider;
+    let is_provider = |row: &Revoked| row.kind() == RowKind::Provider;
     let of_selector = match selector {
         Selector::Actor(_) => Some(Remaining::ActorCredentials),
         Selector::Client { and_record: false, .. } => Some(Remaining::ClientRegistration),

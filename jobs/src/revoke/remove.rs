@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::find::{Found, Searchable, find};
 use crate::store::{Consistency, DeleteOutcome, RevokeRows, StoreError};
 use shared::integrity::Lookup;
-use shared::revocation::{Belongs, Kind, Revoked, Selection};
+use shared::revocation::{Belongs, Revoked, RowKind, Selection};
 use shared::row::{Row, RowKey};
 
 /// Attempts for a row that keeps changing, or whose outcome is unknown.
@@ -98,7 +98,7 @@ impl<S: Searchable + RevokeRows> Work<'_, S> {
     /// A stop before the first delete takes effect at once. On a later stop, the store first finishes the index rows,
     /// so that no listed token can still be used through its index.
     async fn delete_all(&mut self, rows: Vec<Revoked>) -> Result<(), StoreError> {
-        let mut turns: BTreeMap<(bool, Kind), Vec<Revoked>> = BTreeMap::new();
+        let mut turns: BTreeMap<(bool, RowKind), Vec<Revoked>> = BTreeMap::new();
         for row in rows {
             self.fates.insert(row.key().clone(), (row.clone(), Fate::Left));
             turns.entry(row.delete_order()).or_default().push(row);

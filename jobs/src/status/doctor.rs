@@ -11,7 +11,7 @@ use shared::settings::{ExpiredRows, Mode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
-pub enum State {
+pub enum CheckState {
     Ok,
     /// A run works, but something should be set up.
     Warning,
@@ -24,13 +24,13 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     pub check: String,
-    pub state: State,
+    pub state: CheckState,
     /// What was found, and what to do about it.
     pub text: String,
 }
 
 impl Check {
-    pub fn new(check: impl Into<String>, state: State, text: impl Into<String>) -> Self {
+    pub fn new(check: impl Into<String>, state: CheckState, text: impl Into<String>) -> Self {
         Self { check: check.into(), state, text: text.into() }
     }
 }
@@ -41,8 +41,8 @@ where
     S: InspectTable + InspectRecovery + CheckPermission,
 {
     let clock = match clock.offset_note() {
-        Some(note) => Check::new("clock", State::Warning, note),
-        None => Check::new("clock", State::Ok, "agrees with DynamoDB's"),
+        Some(note) => Check::new("clock", CheckState::Warning, note),
+        None => Check::new("clock", CheckState::Ok, "agrees with DynamoDB's"),
     };
     let mut checks = vec![clock, ttl(TtlHealth::from(store.ttl_setting().await)), recovery(store.recovery().await)];
     let mut needed = Permission::TO_READ.to_vec();
@@ -61,24 +61,24 @@ where
 
 fn ttl(health: TtlHealth) -> Check {
     match (&health, health.finding()) {
-        (_, None) => Check::new("TTL", State::Ok, "on for ttl_timestamp"),
+        (_, None) => Check::new("TTL", CheckState::Ok, "on for ttl_timestamp"),
         (TtlHealth::Off, Some(_)) => Check::new(
             "TTL",
-            State::Warning,
+            CheckState::Warning,
             "off: `janitor ttl enable` turns it on; DynamoDB then removes dead rows for free",
         ),
-        (_, Some(finding)) => Check::new("TTL", State::Warning, finding.text),
+        (_, Some(finding)) => Check::new("TTL", CheckState::Warning, finding.text),
     }
 }
 
 fn recovery(recovery: Result<Recovery, StoreError>) -> Check {
     match recovery {
-        Ok(Recovery::On) => Check::new("recovery", State::Ok, "point-in-time recovery is on"),
-        Ok(Recovery::NotOffered) => Check::new("recovery", State::Ok, "a local engine has no backups"),
-        Ok(Recovery::Off) => Check::new("recovery", State::Warning, RECOVERY_OFF),
+        Ok(Recovery::On) => Check::new("recovery", CheckState::Ok, "point-in-time recovery is on"),
+        Ok(Recovery::NotOffered) => Check::new("recovery", CheckState::Ok, "a local engine has no backups"),
+        Ok(Recovery::Off) => Check::new("recovery", CheckState::Warning, RECOVERY_OFF),
         Err(error) => {
             let text = format!("the point-in-time recovery setting could not be read: {error}");
-            Check::new("recovery", State::Warning, text)
+            Check::new("recovery", CheckState::Warning, text)
         }
     }
 }
@@ -86,18 +86,18 @@ fn recovery(recovery: Result<Recovery, StoreError>) -> Check {
 fn permitted(permission: Permission, answer: Result<(), StoreError>) -> Check {
     let action = format!("dynamodb:{}", permission.action());
     match answer {
-        Ok(()) => Check::new(action, State::Ok, "allowed"),
+        Ok(()) => Check::new(action, CheckState::Ok, "allowed"),
         Err(StoreError::AccessDenied { .. }) => {
             let text = format!("denied: allow {action} on the table (docs/permissions.md)");
-            Check::new(action, State::Failed, text)
+            Check::new(action, CheckState::Failed, text)
         }
-        Err(error) => Check::new(action, State::Failed, error.to_string()),
+        Err(error) => Check::new(action, CheckState::Failed, error.to_string()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{State, permitted, recovery, ttl};
+    use super::{CheckState, permitted, recovery, ttl};
     use crate::metrics::TtlHealth;
     use crate::store::{Permission, Recovery, StoreError};
 
@@ -108,17 +108,17 @@ mod tests {
             table: "t".to_owned(),
             code: "AccessDenied".to_owned(),
         };
-        assert_eq!(permitted(Permission::PutItem, Ok(())).state, State::Ok);
+        assert_eq!(permitted(Permission::PutItem, Ok(())).state, CheckState::Ok);
         let refused = permitted(Permission::PutItem, Err(denied()));
         assert_eq!(refused.text, "denied: allow dynamodb:PutItem on the table (docs/permissions.md)");
-        assert_eq!(refused.state, State::Failed);
-        assert_eq!(permitted(Permission::Scan, Err(StoreError::OutOfTime)).state, State::Failed);
-        assert_eq!(recovery(Ok(Recovery::On)).state, State::Ok);
+        assert_eq!(refused.state, CheckState::Failed);
+        assert_eq!(permitted(Permission::Scan, Err(StoreError::OutOfTime)).state, CheckState::Failed);
+        assert_eq!(recovery(Ok(Recovery::On)).state, CheckState::Ok);
         for warned in
             [recovery(Ok(Recovery::Off)), recovery(Err(denied())), ttl(TtlHealth::Off), ttl(TtlHealth::TurningOn)]
         {
-            assert_eq!(warned.state, State::Warning, "{warned:?}");
+            assert_eq!(warned.state, CheckState::Warning, "{warned:?}");
         }
-        assert_eq!(ttl(TtlHealth::On).state, State::Ok);
+        assert_eq!(ttl(TtlHealth::On).state, CheckState::Ok);
     }
 }

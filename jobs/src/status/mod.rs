@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use doctor::{Check, State, examine};
+pub use doctor::{Check, CheckState, examine};
 
 use crate::metrics::{self, Ended, Finding, Measurement, Sampling, WATCHED};
 use crate::run::clock::RunClock;
@@ -32,7 +32,7 @@ pub struct Status {
     pub recovery: &'static str,
     pub pause: Option<Pause>,
     pub lease: Option<Holder>,
-    pub runs: BTreeMap<&'static str, Option<LastRun>>,
+    pub runs: BTreeMap<&'static str, Option<RunSummary>>,
     /// Rows that the next cleanup would delete; null where they were not counted.
     pub backlog: Option<u64>,
     /// The error of an estimated backlog, as a share of it.
@@ -45,7 +45,7 @@ pub struct Status {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LastRun {
+pub struct RunSummary {
     pub at: i64,
     pub outcome: &'static str,
     pub read: u64,
@@ -93,10 +93,10 @@ where
     })
 }
 
-fn last_run(measured: &Measurement, name: &str) -> Option<LastRun> {
+fn last_run(measured: &Measurement, name: &str) -> Option<RunSummary> {
     let state: &JobState = measured.runs.get(name)?;
     let run = state.last_run.as_ref()?;
-    Some(LastRun {
+    Some(RunSummary {
         at: run.at,
         outcome: Outcome::named(&run.outcome).map_or("unknown", Outcome::name),
         read: run.read,

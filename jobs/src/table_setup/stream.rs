@@ -24,13 +24,13 @@ const VIEWS: [&str; 2] = ["OLD_IMAGE", "NEW_AND_OLD_IMAGES"];
 pub enum StreamStep {
     Accept { arn: String, view: String },
     Enable,
-    Wait(Wait),
+    Wait(StreamWait),
     Refuse { view: String },
 }
 
 /// What a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum StreamWait {
     /// DynamoDB has confirmed that the stream is on, but does not show it yet.
     NotShown,
     /// Another change of the table, or this one, is in progress.
@@ -63,10 +63,10 @@ pub fn plan(table: TableStream, confirmed: bool) -> StreamStep {
     match (table.setting, table.busy, confirmed) {
         (StreamSetting::On { view, .. }, _, _) if !VIEWS.contains(&view.as_str()) => StreamStep::Refuse { view },
         // While the stream is being created it cannot be read, and the table accepts no other change, such as its TTL.
-        (_, true, _) => StreamStep::Wait(Wait::TableBusy),
+        (_, true, _) => StreamStep::Wait(StreamWait::TableBusy),
         (StreamSetting::On { arn, view }, false, _) => StreamStep::Accept { arn, view },
         (StreamSetting::Off, false, false) => StreamStep::Enable,
-        (StreamSetting::Off, false, true) => StreamStep::Wait(Wait::NotShown),
+        (StreamSetting::Off, false, true) => StreamStep::Wait(StreamWait::NotShown),
     }
 }
 
@@ -94,9 +94,9 @@ pub async fn switch_on<S: SwitchStream + ReadRows>(
                     answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn) => {
                         asked |= answer == EnableAnswer::Accepted;
                         confirmed = true;
-                        Wait::NotShown
+                        StreamWait::NotShown
                     }
-                    EnableAnswer::TooSoon | EnableAnswer::TableBusy => Wait::TableBusy,
+                    EnableAnswer::TooSoon | EnableAnswer::TableBusy => StreamWait::TableBusy,
                 }
             }
         };
@@ -105,8 +105,8 @@ pub async fn switch_on<S: SwitchStream + ReadRows>(
         if clock.time_is_up() {
             let table = table.to_owned();
             return Err(match wait {
-                Wait::NotShown => StreamError::NotShown { table },
-                Wait::TableBusy => StreamError::TableBusy { table },
+                StreamWait::NotShown => StreamError::NotShown { table },
+                StreamWait::TableBusy => StreamError::TableBusy { table },
             });
         }
     }
@@ -116,7 +116,7 @@ pub async fn switch_on<S: SwitchStream + ReadRows>(
 mod tests {
     use std::time::Duration;
 
-    use super::{Stream, StreamError, StreamStep, Wait, plan, switch_on};
+    use super::{Stream, StreamError, StreamStep, StreamWait, plan, switch_on};
     use crate::run::clock::RunClock;
     use crate::store::{EnableAnswer, Result, StreamSetting, SwitchStream, TableStream};
     use crate::table_setup::script::Script;
@@ -137,11 +137,11 @@ mod tests {
         let accept = |view: &str| StreamStep::Accept { arn: ARN.to_owned(), view: view.to_owned() };
         let refuse = |view: &str| StreamStep::Refuse { view: view.to_owned() };
         for (table, before, after) in [
-            (off(false), StreamStep::Enable, StreamStep::Wait(Wait::NotShown)),
-            (off(true), StreamStep::Wait(Wait::TableBusy), StreamStep::Wait(Wait::TableBusy)),
+            (off(false), StreamStep::Enable, StreamStep::Wait(StreamWait::NotShown)),
+            (off(true), StreamStep::Wait(StreamWait::TableBusy), StreamStep::Wait(StreamWait::TableBusy)),
             (on("OLD_IMAGE", false), accept("OLD_IMAGE"), accept("OLD_IMAGE")),
             (on("NEW_AND_OLD_IMAGES", false), accept("NEW_AND_OLD_IMAGES"), accept("NEW_AND_OLD_IMAGES")),
-            (on("OLD_IMAGE", true), StreamStep::Wait(Wait::TableBusy), StreamStep::Wait(Wait::TableBusy)),
+            (on("OLD_IMAGE", true), StreamStep::Wait(StreamWait::TableBusy), StreamStep::Wait(StreamWait::TableBusy)),
             (on("NEW_IMAGE", false), refuse("NEW_IMAGE"), refuse("NEW_IMAGE")),
             (on("KEYS_ONLY", true), refuse("KEYS_ONLY"), refuse("KEYS_ONLY")),
             (on("", false), refuse(""), refuse("")),

@@ -23,7 +23,7 @@ pub enum TtlStep {
     /// It is being turned on: accepted at once.
     AcceptEnabling,
     Enable,
-    Wait(Wait),
+    Wait(TtlWait),
     /// It is on for another attribute.
     Refuse {
         attribute: String,
@@ -32,7 +32,7 @@ pub enum TtlStep {
 
 /// What a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum TtlWait {
     /// DynamoDB has confirmed that TTL is on or will be, but does not show it yet.
     NotShown,
     /// TTL is being disabled. It can be enabled afterwards.
@@ -100,9 +100,9 @@ pub fn plan(setting: &TtlSetting, confirmed: bool) -> TtlStep {
             TtlStep::Refuse { attribute: attribute.clone() }
         }
         // For any attribute: once TTL is off, it can be enabled for ours.
-        (TtlSetting::Disabling { .. }, _) => TtlStep::Wait(Wait::Disabling),
+        (TtlSetting::Disabling { .. }, _) => TtlStep::Wait(TtlWait::Disabling),
         (TtlSetting::Off, false) => TtlStep::Enable,
-        (TtlSetting::Off, true) => TtlStep::Wait(Wait::NotShown),
+        (TtlSetting::Off, true) => TtlStep::Wait(TtlWait::NotShown),
     }
 }
 
@@ -120,9 +120,11 @@ pub async fn switch_on<S: InspectTable + SwitchTtl + ReadRows>(
     let switched = switch(store, table, clock, poll, &mut waiting).await;
     let table = table.to_owned();
     match (switched, waiting) {
-        (Err(SwitchError::OutOfTime), Some(Wait::NotShown)) => Err(SwitchError::NotShown { table }),
-        (Err(SwitchError::OutOfTime), Some(Wait::Disabling | Wait::TooSoon)) => Err(SwitchError::SwitchedOffLately),
-        (Err(SwitchError::OutOfTime), Some(Wait::TableBusy)) => Err(SwitchError::TableBusy { table }),
+        (Err(SwitchError::OutOfTime), Some(TtlWait::NotShown)) => Err(SwitchError::NotShown { table }),
+        (Err(SwitchError::OutOfTime), Some(TtlWait::Disabling | TtlWait::TooSoon)) => {
+            Err(SwitchError::SwitchedOffLately)
+        }
+        (Err(SwitchError::OutOfTime), Some(TtlWait::TableBusy)) => Err(SwitchError::TableBusy { table }),
         (switched, _) => switched,
     }
 }
@@ -133,7 +135,7 @@ async fn switch<S: InspectTable + SwitchTtl + ReadRows>(
     table: &str,
     clock: &RunClock,
     poll: Duration,
-    waiting: &mut Option<Wait>,
+    waiting: &mut Option<TtlWait>,
 ) -> Result<Switched, SwitchError> {
     let (mut asked, mut confirmed) = (false, false);
     loop {
@@ -157,11 +159,11 @@ async fn switch<S: InspectTable + SwitchTtl + ReadRows>(
                     answer @ (EnableAnswer::Accepted | EnableAnswer::AlreadyOn) => {
                         asked |= answer == EnableAnswer::Accepted;
                         confirmed = true;
-                        *waiting = Some(Wait::NotShown);
+                        *waiting = Some(TtlWait::NotShown);
                         continue;
                     }
-                    EnableAnswer::TooSoon => Wait::TooSoon,
-                    EnableAnswer::TableBusy => Wait::TableBusy,
+                    EnableAnswer::TooSoon => TtlWait::TooSoon,
+                    EnableAnswer::TableBusy => TtlWait::TableBusy,
                 }
             }
         };
@@ -178,7 +180,7 @@ async fn switch<S: InspectTable + SwitchTtl + ReadRows>(
 mod tests {
     use std::time::Duration;
 
-    use super::{SwitchError, Switched, TtlStep, Wait, plan, switch_on};
+    use super::{SwitchError, Switched, TtlStep, TtlWait, plan, switch_on};
     use crate::run::clock::RunClock;
     use crate::store::{Billing, EnableAnswer, InspectTable, Result, StoreError, SwitchTtl, TableFigures, TtlSetting};
     use crate::table_setup::script::Script;
@@ -203,15 +205,15 @@ mod tests {
         let refuse = |attribute: &str| TtlStep::Refuse { attribute: attribute.to_owned() };
         // Setting; step before and after DynamoDB has said that TTL is on.
         for (setting, before, after) in [
-            (TtlSetting::Off, TtlStep::Enable, TtlStep::Wait(Wait::NotShown)),
+            (TtlSetting::Off, TtlStep::Enable, TtlStep::Wait(TtlWait::NotShown)),
             (on(OURS), TtlStep::Accept, TtlStep::Accept),
             (on("ttl"), refuse("ttl"), refuse("ttl")),
             (on("TTL_timestamp"), refuse("TTL_timestamp"), refuse("TTL_timestamp")),
             (on(""), refuse(""), refuse("")),
             (enabling(OURS), TtlStep::AcceptEnabling, TtlStep::AcceptEnabling),
             (enabling("ttl"), refuse("ttl"), refuse("ttl")),
-            (disabling(OURS), TtlStep::Wait(Wait::Disabling), TtlStep::Wait(Wait::Disabling)),
-            (disabling("ttl"), TtlStep::Wait(Wait::Disabling), TtlStep::Wait(Wait::Disabling)),
+            (disabling(OURS), TtlStep::Wait(TtlWait::Disabling), TtlStep::Wait(TtlWait::Disabling)),
+            (disabling("ttl"), TtlStep::Wait(TtlWait::Disabling), TtlStep::Wait(TtlWait::Disabling)),
         ] {
             assert_eq!(plan(&setting, false), before, "{setting:?}");
             assert_eq!(plan(&setting, true), after, "{setting:?}");

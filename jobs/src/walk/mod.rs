@@ -209,9 +209,9 @@ pub(crate) trait Source {
     /// A piece is a list of these.
     type Unit;
     /// A place to continue from. Places are ordered like the rows.
-    type Place: Clone + Ord;
+    type Position: Clone + Ord;
 
-    fn place(&self) -> Self::Place;
+    fn place(&self) -> Self::Position;
 
     /// Whether the next piece is cheaper to judge once all pieces before it are done.
     fn waits_for_earlier_pieces(&self) -> bool {
@@ -227,7 +227,7 @@ pub(crate) async fn walk<S, R>(
     context: &Context<'_, S>,
     source: R,
     work: impl AsyncFn(Vec<R::Unit>, &mut Tally) -> Result<(), Stop>,
-) -> (Tally, Option<(R::Place, Stop)>)
+) -> (Tally, Option<(R::Position, Stop)>)
 where
     S: ReadRows + DeleteRows + RetireRows + Budget,
     R: Source,
@@ -268,7 +268,7 @@ struct Piece<'w, U, P> {
 }
 
 impl<S: Budget, P: Clone + Ord> Walk<'_, S, P> {
-    async fn next_piece<R: Source<Place = P>>(&self, mut source: R) -> Option<(Piece<'_, R::Unit, P>, R)> {
+    async fn next_piece<R: Source<Position = P>>(&self, mut source: R) -> Option<(Piece<'_, R::Unit, P>, R)> {
         if source.waits_for_earlier_pieces() {
             drop(self.in_progress.write().await);
         }

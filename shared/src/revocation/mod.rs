@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
 use marks::Marks;
-pub use marks::{Kind, kind};
+pub use marks::{RowKind, kind};
 pub use revoked::{Revoked, State};
 
 use crate::bucket::Bucket;
@@ -62,7 +62,7 @@ impl From<bool> for Belongs {
 }
 
 /// The row's kind and name; `None` for a row of another bucket, or a bucket that a revocation never touches.
-fn kind_and_name<'r>(row: &'r Row, bucket: &Bucket) -> Option<(Kind, &'r str)> {
+fn kind_and_name<'r>(row: &'r Row, bucket: &Bucket) -> Option<(RowKind, &'r str)> {
     kind(bucket).zip(row.name_in(bucket)).filter(|_| row.is_of(bucket))
 }
 
@@ -74,30 +74,30 @@ pub fn belongs(row: &Row, bucket: &Bucket, selector: &Selector) -> Belongs {
     };
     match (selector, kind) {
         // The partition key decides, whatever the row contains.
-        (Selector::Actor(id), Kind::Token | Kind::Provider) => (row.key.owner == *id).into(),
-        (Selector::Actor(id), Kind::Session | Kind::Spa) => says(&|marks| marks.actor.as_ref() == Some(id)),
-        (Selector::Actor(_), Kind::Index | Kind::Client) => Belongs::No,
-        (Selector::Client { id, .. }, Kind::Token) => says(&|marks| marks.client.as_ref() == Some(id)),
-        (Selector::Client { id, and_record }, Kind::Client) => (*and_record && name == id).into(),
-        (Selector::Client { id, and_record }, Kind::Index) => {
+        (Selector::Actor(id), RowKind::Token | RowKind::Provider) => (row.key.owner == *id).into(),
+        (Selector::Actor(id), RowKind::Session | RowKind::Spa) => says(&|marks| marks.actor.as_ref() == Some(id)),
+        (Selector::Actor(_), RowKind::Index | RowKind::Client) => Belongs::No,
+        (Selector::Client { id, .. }, RowKind::Token) => says(&|marks| marks.client.as_ref() == Some(id)),
+        (Selector::Client { id, and_record }, RowKind::Client) => (*and_record && name == id).into(),
+        (Selector::Client { id, and_record }, RowKind::Index) => {
             (*and_record && name == id && is_of_clients(bucket)).into()
         }
-        (Selector::Client { .. }, Kind::Session | Kind::Spa | Kind::Provider) => Belongs::No,
-        (Selector::Chain(id), Kind::Token | Kind::Spa) => says(&|marks| marks.chain.as_ref() == Some(id)),
-        (Selector::Chain(_), Kind::Session | Kind::Provider | Kind::Index | Kind::Client) => Belongs::No,
-        (Selector::Token(token), Kind::Session | Kind::Spa | Kind::Token) if name == token => Belongs::Yes,
-        (Selector::Token(_), Kind::Spa) => Belongs::No,
+        (Selector::Client { .. }, RowKind::Session | RowKind::Spa | RowKind::Provider) => Belongs::No,
+        (Selector::Chain(id), RowKind::Token | RowKind::Spa) => says(&|marks| marks.chain.as_ref() == Some(id)),
+        (Selector::Chain(_), RowKind::Session | RowKind::Provider | RowKind::Index | RowKind::Client) => Belongs::No,
+        (Selector::Token(token), RowKind::Session | RowKind::Spa | RowKind::Token) if name == token => Belongs::Yes,
+        (Selector::Token(_), RowKind::Spa) => Belongs::No,
         // The token's own row may be deleted while tokens issued with it still exist.
-        (Selector::Token(token), Kind::Session | Kind::Token) => {
+        (Selector::Token(token), RowKind::Session | RowKind::Token) => {
             says(&|marks| [&marks.access_token, &marks.refresh_token].into_iter().flatten().any(|named| named == token))
         }
-        (Selector::Token(token), Kind::Index) => (name == token && !is_of_clients(bucket)).into(),
-        (Selector::Token(_), Kind::Provider | Kind::Client) => Belongs::No,
+        (Selector::Token(token), RowKind::Index) => (name == token && !is_of_clients(bucket)).into(),
+        (Selector::Token(_), RowKind::Provider | RowKind::Client) => Belongs::No,
     }
 }
 
 fn is_of_clients(index_bucket: &Bucket) -> bool {
-    index::target_of(index_bucket).is_some_and(|target| kind(target) == Some(Kind::Client))
+    index::target_of(index_bucket).is_some_and(|target| kind(target) == Some(RowKind::Client))
 }
 
 /// A selector, and the links found in rows so far: a search can continue from them after the rows are deleted.
@@ -163,8 +163,8 @@ impl Selection {
     /// Whether this session may become the revoked actor's, because its sign-in is not finished.
     pub fn is_unassigned(&self, row: &Row, bucket: &Bucket) -> bool {
         matches!(self.selector, Selector::Actor(_))
-            && kind_and_name(row, bucket).is_some_and(|(kind, _)| kind == Kind::Session)
-            && Marks::read(row, Kind::Session).is_some_and(|marks| marks.actor.is_none())
+            && kind_and_name(row, bucket).is_some_and(|(kind, _)| kind == RowKind::Session)
+            && Marks::read(row, RowKind::Session).is_some_and(|marks| marks.actor.is_none())
     }
 
     fn is_linked(&self, row: &Row, bucket: &Bucket) -> bool {
@@ -172,12 +172,12 @@ impl Selection {
         let pair = |owner: &str, name: &str| (owner.to_owned(), name.to_owned());
         let owner = row.key.owner.as_str();
         match kind {
-            Kind::Provider => return self.providers.contains(&pair(owner, name)),
-            Kind::Index => {
+            RowKind::Provider => return self.providers.contains(&pair(owner, name)),
+            RowKind::Index => {
                 return pointed_actor(&row.data).is_some_and(|actor| self.tokens.contains(&pair(&actor, name)));
             }
-            Kind::Client => return false,
-            Kind::Session | Kind::Spa | Kind::Token => {}
+            RowKind::Client => return false,
+            RowKind::Session | RowKind::Spa | RowKind::Token => {}
         }
         match self.selector {
             Selector::Chain(_) | Selector::Token(_) => {}
@@ -203,7 +203,7 @@ impl Selection {
         match (self.claims(&row, bucket), kind(bucket)) {
             (Belongs::Yes, Some(kind)) => {
                 self.learn(&row, bucket, kind);
-                let is_anchor = kind != Kind::Index && belongs(&row, bucket, &self.selector) == Belongs::Yes;
+                let is_anchor = kind != RowKind::Index && belongs(&row, bucket, &self.selector) == Belongs::Yes;
                 Ok(Revoked::new(row, bucket, kind, is_anchor))
             }
             (Belongs::Yes, None) => Err(Belongs::No),
@@ -211,14 +211,14 @@ impl Selection {
         }
     }
 
-    fn learn(&mut self, row: &Row, bucket: &Bucket, kind: Kind) {
+    fn learn(&mut self, row: &Row, bucket: &Bucket, kind: RowKind) {
         let Some(name) = row.name_in(bucket) else { return };
         let owner = row.key.owner.clone();
         let marks = Marks::read(row, kind).unwrap_or_default();
         match kind {
-            Kind::Provider | Kind::Client => return,
+            RowKind::Provider | RowKind::Client => return,
             // The token's row may still be found through its index row.
-            Kind::Index => {
+            RowKind::Index => {
                 if let Some(actor) = pointed_actor(&row.data).filter(|_| !is_of_clients(bucket)) {
                     self.tokens.insert((actor.clone(), name.to_owned()));
                     self.owners.insert(actor);
@@ -226,13 +226,13 @@ impl Selection {
                 return;
             }
             // During a sign-in, a session names the provider's tokens, which are not rows of this table.
-            Kind::Session if marks.actor.is_none() => return,
-            Kind::Session | Kind::Spa => self.in_spa = true,
-            Kind::Token => {
+            RowKind::Session if marks.actor.is_none() => return,
+            RowKind::Session | RowKind::Spa => self.in_spa = true,
+            RowKind::Token => {
                 self.owners.insert(owner.clone());
             }
         }
-        if kind != Kind::Session {
+        if kind != RowKind::Session {
             self.tokens.insert((owner.clone(), name.to_owned()));
         }
         self.chains.extend(marks.chain);

@@ -1,6 +1,6 @@
 //! A claimed row: its kind, its state, and its place in the order of the deletes.
 
-use super::marks::{Kind, Marks};
+use super::marks::{Marks, RowKind};
 use crate::bucket::Bucket;
 use crate::expiry::{self, KeepReason, Policy, Verdict};
 use crate::integrity::pointed_actor;
@@ -12,7 +12,7 @@ use crate::time::EpochSeconds;
 pub struct Revoked {
     row: Row,
     bucket: &'static Bucket,
-    kind: Kind,
+    kind: RowKind,
     is_anchor: bool,
 }
 
@@ -32,7 +32,7 @@ pub enum State {
 }
 
 impl Revoked {
-    pub(super) fn new(row: Row, bucket: &'static Bucket, kind: Kind, is_anchor: bool) -> Self {
+    pub(super) fn new(row: Row, bucket: &'static Bucket, kind: RowKind, is_anchor: bool) -> Self {
         Self { row, bucket, kind, is_anchor }
     }
 
@@ -48,7 +48,7 @@ impl Revoked {
         self.bucket
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> RowKind {
         self.kind
     }
 
@@ -59,29 +59,29 @@ impl Revoked {
     /// Whether other rows are looked up through this row. A stop takes effect only after all such rows are deleted: otherwise
     /// some of the listed tokens would keep working.
     pub fn is_index_row(&self) -> bool {
-        self.kind == Kind::Index
+        self.kind == RowKind::Index
     }
 
     /// The actor that the row names or belongs to.
     pub fn actor(&self) -> Option<String> {
         match self.kind {
-            Kind::Index => pointed_actor(&self.row.data),
-            Kind::Session | Kind::Spa => Marks::read(&self.row, self.kind)?.actor,
-            Kind::Provider | Kind::Token | Kind::Client => Some(self.row.key.owner.clone()),
+            RowKind::Index => pointed_actor(&self.row.data),
+            RowKind::Session | RowKind::Spa => Marks::read(&self.row, self.kind)?.actor,
+            RowKind::Provider | RowKind::Token | RowKind::Client => Some(self.row.key.owner.clone()),
         }
     }
 
     /// The row's place in the order of the deletes. Rows that the selector finds directly come last, so that a run after an
     /// incomplete one still finds the remaining rows.
-    pub fn delete_order(&self) -> (bool, Kind) {
+    pub fn delete_order(&self) -> (bool, RowKind) {
         (self.is_anchor, self.kind)
     }
 
     pub fn state(&self, now: EpochSeconds) -> State {
         match self.kind {
-            Kind::Index | Kind::Provider => return State::Attached,
-            Kind::Client => return State::Live,
-            Kind::Session | Kind::Spa | Kind::Token => {}
+            RowKind::Index | RowKind::Provider => return State::Attached,
+            RowKind::Client => return State::Live,
+            RowKind::Session | RowKind::Spa | RowKind::Token => {}
         }
         let used = Fields::read(&self.row.data).map(|fields| fields.used);
         match (expiry::judge(&self.row, self.bucket, now, &Policy::default()), used) {

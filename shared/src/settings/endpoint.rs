@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum Destination {
     Loopback,
     /// A container's name, or `host.docker.internal`.
     Docker,
@@ -14,20 +14,20 @@ pub enum Reach {
 
 const AWS_DOMAINS: [&str; 4] = ["amazonaws.com", "amazonaws.com.cn", "api.aws", "amazonwebservices.com.cn"];
 
-pub fn reach(endpoint: &str) -> Reach {
+pub fn destination(endpoint: &str) -> Destination {
     let host = host(endpoint);
     let in_domain = |domain: &&str| host.strip_suffix(*domain).is_some_and(|rest| rest.ends_with('.'));
     // A number without a dot is an address in another notation, not a name.
     let is_container = !host.contains(['.', ':']) && host.starts_with(|c: char| c.is_ascii_alphabetic());
     match host.parse().map(|address: IpAddr| address.to_canonical()) {
-        Ok(address) if address.is_loopback() => Reach::Loopback,
-        Ok(IpAddr::V4(address)) if address.is_private() => Reach::PrivateAddress,
-        Ok(IpAddr::V6(address)) if address.is_unique_local() => Reach::PrivateAddress,
-        Ok(_) => Reach::Elsewhere,
-        Err(_) if host == "localhost" => Reach::Loopback,
-        Err(_) if is_container || host == "host.docker.internal" => Reach::Docker,
-        Err(_) if AWS_DOMAINS.iter().any(in_domain) => Reach::Aws,
-        Err(_) => Reach::Elsewhere,
+        Ok(address) if address.is_loopback() => Destination::Loopback,
+        Ok(IpAddr::V4(address)) if address.is_private() => Destination::PrivateAddress,
+        Ok(IpAddr::V6(address)) if address.is_unique_local() => Destination::PrivateAddress,
+        Ok(_) => Destination::Elsewhere,
+        Err(_) if host == "localhost" => Destination::Loopback,
+        Err(_) if is_container || host == "host.docker.internal" => Destination::Docker,
+        Err(_) if AWS_DOMAINS.iter().any(in_domain) => Destination::Aws,
+        Err(_) => Destination::Elsewhere,
     }
 }
 
@@ -45,13 +45,13 @@ fn host(endpoint: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reach, reach};
+    use super::{Destination, destination};
 
     #[test]
     fn an_endpoint_s_host_says_where_it_is() {
         for (expected, endpoints) in [
             (
-                Reach::Loopback,
+                Destination::Loopback,
                 &[
                     "http://127.0.0.1:8000",
                     "127.0.0.1:8000",
@@ -63,13 +63,13 @@ mod tests {
                     "http://user:password@localhost:8000",
                 ][..],
             ),
-            (Reach::Docker, &["http://dynamodb:8000", "http://host.docker.internal:8000", "dynamodb-local"]),
+            (Destination::Docker, &["http://dynamodb:8000", "http://host.docker.internal:8000", "dynamodb-local"]),
             (
-                Reach::PrivateAddress,
+                Destination::PrivateAddress,
                 &["http://10.0.0.5:8000", "http://172.17.0.1", "http://192.168.1.2:8000", "http://[fd00::1]:8000"],
             ),
             (
-                Reach::Aws,
+                Destination::Aws,
                 &[
                     "https://dynamodb.us-east-1.amazonaws.com",
                     "https://DynamoDB.eu-west-1.AmazonAWS.com.:443/",
@@ -80,7 +80,7 @@ mod tests {
                 ],
             ),
             (
-                Reach::Elsewhere,
+                Destination::Elsewhere,
                 &[
                     "http://172.32.0.1",
                     "http://8.8.8.8:8000",
@@ -99,7 +99,7 @@ mod tests {
             ),
         ] {
             for endpoint in endpoints {
-                assert_eq!(reach(endpoint), expected, "{endpoint}");
+                assert_eq!(destination(endpoint), expected, "{endpoint}");
             }
         }
     }

@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 
 use crate::bucket::{RETIRE_DAYS, REUSE_WINDOW_SECONDS};
 use crate::expiry::Policy;
-pub use endpoint::{Reach, reach};
+pub use endpoint::{Destination, destination};
 use kind::Kind::{Arn, Choice, Count, Days, Endpoint, Flag, Permission, Prefix, Seconds, Share, Table, Units};
 pub use kind::{Kind, Setting, is_table_name};
 pub use names::shown;
-use names::{Place, refuse_lookalikes, unknown, wrong};
+use names::{Origin, refuse_lookalikes, unknown, wrong};
 
 pub type Environment = BTreeMap<String, String>;
 
@@ -191,7 +191,7 @@ pub enum ConfigError {
 impl Settings {
     /// The settings of a function: its environment, overridden by the event. `MODE` has no default where rows are deleted.
     pub fn parse(environment: &Environment, event: &Map<String, Value>, purpose: Purpose) -> Result<Self, ConfigError> {
-        refuse_lookalikes(environment, Place::Function)?;
+        refuse_lookalikes(environment, Origin::Function)?;
         Given::merge(environment, event, purpose)?.read(None)
     }
 
@@ -202,7 +202,7 @@ impl Settings {
         flags: &Map<String, Value>,
         purpose: Purpose,
     ) -> Result<Self, ConfigError> {
-        refuse_lookalikes(environment, Place::Shell)?;
+        refuse_lookalikes(environment, Origin::Shell)?;
         Given::merge(environment, flags, purpose)?.read(Some(Mode::DryRun))
     }
 

@@ -7,7 +7,7 @@ use crate::mask::Masked;
 
 /// Where the environment comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Origin {
     /// A function: its variables are meant for it, so a likely wrong name is an error.
     Function,
     /// A shell: `TABLE` or `PREFIX` may belong to any program, and `MODE` has no effect.
@@ -21,11 +21,11 @@ const STEM: usize = 9;
 const EVENT_STEM: usize = 5;
 
 /// Rejects a variable that looks like a setting: otherwise the setting's default would be used silently.
-pub(super) fn refuse_lookalikes(environment: &Environment, place: Place) -> Result<(), ConfigError> {
+pub(super) fn refuse_lookalikes(environment: &Environment, origin: Origin) -> Result<(), ConfigError> {
     for name in environment.keys().filter(|name| SETTINGS.iter().all(|setting| setting.name != **name)) {
-        let meant = match place {
-            Place::Function => same(name).or_else(|| also_written(name)),
-            Place::Shell => same(name).filter(|setting| setting.name != "MODE"),
+        let meant = match origin {
+            Origin::Function => same(name).or_else(|| also_written(name)),
+            Origin::Shell => same(name).filter(|setting| setting.name != "MODE"),
         };
         if let Some(setting) = meant.or_else(|| nearest(name, STEM)) {
             return Err(ConfigError::Unknown { setting: shown(name), near: format!(": use {}", right(name, setting)) });

@@ -4,7 +4,7 @@ use model::rows::{ACTOR, NOW, bucket, json as text_of, row, text};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use shared::bucket::{BUCKETS, Bucket, OAUTH_OWNER, Owner};
-use shared::revocation::{Belongs, Kind, Selection, Selector, State, belongs, kind};
+use shared::revocation::{Belongs, RowKind, Selection, Selector, State, belongs, kind};
 use shared::row::{Raw, Row, RowKey};
 use shared::time::EpochSeconds;
 
@@ -290,7 +290,7 @@ proptest! {
         let fresh = Selection::new(actor(id));
         prop_assert_eq!(fresh.claims(&row, bucket), belongs(&row, bucket, &actor(id)));
         if let Ok(revoked) = Selection::new(actor(id)).take(row.clone(), bucket) {
-            prop_assert!(revoked.kind() != Kind::Client && revoked.kind() != Kind::Index);
+            prop_assert!(revoked.kind() != RowKind::Client && revoked.kind() != RowKind::Index);
         }
     }
 }
