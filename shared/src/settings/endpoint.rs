@@ -12,7 +12,23 @@ pub enum Destination {
     Elsewhere,
 }
 
-const AWS_DOMAINS: [&str; 4] = ["amazonaws.com", "amazonaws.com.cn", "api.aws", "amazonwebservices.com.cn"];
+/// The suffixes of AWS's partitions, as in the SDK's table of endpoints.
+const AWS_DOMAINS: [&str; 14] = [
+    "amazonaws.com",
+    "amazonaws.com.cn",
+    "amazonaws.eu",
+    "amazonwebservices.com.cn",
+    "amazonwebservices.eu",
+    "api.aws",
+    "aws.hci.ic.gov",
+    "aws.ic.gov",
+    "aws.scloud",
+    "c2s.ic.gov",
+    "cloud-aws.adc-e.uk",
+    "cloud.adc-e.uk",
+    "csp.hci.ic.gov",
+    "sc2s.sgov.gov",
+];
 
 pub fn destination(endpoint: &str) -> Destination {
     let host = host(endpoint);
@@ -77,6 +93,10 @@ mod tests {
                     "https://123456789012.ddb.us-east-1.api.aws",
                     "https://vpce-1.dynamodb.us-east-1.vpce.amazonaws.com",
                     "https://127.0.0.1@dynamodb.us-east-1.amazonaws.com",
+                    "https://dynamodb.eusc-de-east-1.amazonaws.eu",
+                    "https://dynamodb.eusc-de-east-1.api.amazonwebservices.eu",
+                    "https://dynamodb.us-iso-east-1.c2s.ic.gov",
+                    "https://dynamodb.us-isob-east-1.sc2s.sgov.gov",
                 ],
             ),
             (
