@@ -291,6 +291,8 @@ class LiveApplication(Presenter):
 
     def code(self) -> None:
         client, actor = self.client()
+        if entry := self.log.alive.get(client):
+            self.use(entry)  # as every authorisation does
         soon, email, answer = self.soon(), self.email(), provider_answer()
         with ago(600 - soon if soon else 0):
             started = int(time.time())
