@@ -1,6 +1,8 @@
 //! The `janitor restore` command, and retired rows in the audit. By the machine's clock.
 
 use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
 
 use bed::Testbed;
 use bed::engine::EngineKind;
@@ -15,6 +17,8 @@ use crate::retire::rows;
 bed::on_both_engines!(
     restore_lists_retired_rows_and_restores_them_on_request,
     restore_writes_nothing_while_paused,
+    an_interrupted_restore_stops_within_a_page,
+    an_interrupted_repair_stops_restoring_clients,
     the_audit_counts_retired_rows_and_shows_when_ttl_removes_them,
 );
 
@@ -87,6 +91,46 @@ async fn restore_writes_nothing_while_paused(kind: EngineKind) {
     assert_eq!(janitor.run(&["resume"]).code, 0);
     assert_eq!(janitor.run(&["restore", "--apply", "--yes"]).code, 0);
     assert_eq!(rows(&bed).await, before);
+}
+
+/// Runs a command that writes two units per second, interrupts it after the first rows that `written` counts, and returns how many
+/// there are at its end.
+async fn interrupted(janitor: &Janitor, arguments: &[&str], written: impl AsyncFn() -> usize) -> usize {
+    let slow = [arguments, &["--apply", "--yes", "--json", "--max-write-units", "2"]].concat();
+    let mut process = janitor.command(&slow).spawn().unwrap();
+    while written().await < 3 {
+        assert!(process.try_wait().unwrap().is_none(), "ended early");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(Command::new("kill").args(["-INT", &process.id().to_string()]).status().unwrap().success());
+    assert_eq!(process.wait().unwrap().code(), Some(3));
+    written().await
+}
+
+/// A page of a small provisioned table takes minutes.
+async fn an_interrupted_restore_stops_within_a_page(kind: EngineKind) {
+    let created = json!({"created_at": now() - DAY});
+    let sessions = (0..120).map(|n| put(OAUTH, "_oauth_sessions", &format!("s{n}"), &created, None));
+    let bed = Testbed::with(kind, &sessions.collect::<Vec<_>>()).await;
+    bed.switch_ttl("ttl_timestamp", true).await;
+    let janitor = janitor_for(kind, &bed).with("EXPIRED_ROWS", "retire");
+    assert_eq!(janitor.run(&["cleanup", "--apply", "--yes"]).code, 0);
+    let restored = async || 120 - rows(&bed).await.values().filter(|item| item.contains_key("retired_from")).count();
+    let restored = interrupted(&janitor, &["restore"], restored).await;
+    assert!(restored < 60, "{restored}");
+}
+
+async fn an_interrupted_repair_stops_restoring_clients(kind: EngineKind) {
+    let session = put(OAUTH, "_oauth_sessions", "s", &json!({"created_at": now()}), None);
+    let clients = (0..120).flat_map(|n| {
+        let (actor, client) = (format!("actor{n}"), format!("mcp_{n}"));
+        let record = put(&actor, "mcp_clients", &client, &json!({"client_id": client}), None);
+        [record, put(OAUTH, "client_index", &client, &json!(actor), None)]
+    });
+    let bed = Testbed::with(kind, &clients.chain([session]).collect::<Vec<_>>()).await;
+    let restored = async || bed.keys().await.iter().filter(|(_, sort)| sort.starts_with("_client_index:")).count();
+    let restored = interrupted(&janitor_for(kind, &bed), &["repair", "--restore-clients"], restored).await;
+    assert!(restored < 60, "{restored}");
 }
 
 async fn the_audit_counts_retired_rows_and_shows_when_ttl_removes_them(kind: EngineKind) {

@@ -92,6 +92,9 @@ impl<S: RepairStore> RepairWalk<'_, S> {
             let leads_there = match found {
                 Lookup::Absent => {
                     self.findings.borrow_mut().stranded_clients += 1;
+                    if self.restore_clients && self.context.store.time_is_up() {
+                        return Err(Stop::OutOfTime);
+                    }
                     let restored = self.restore_clients
                         && (self.context.dry || self.context.store.restore_client(&name, &actor).await?);
                     self.findings.borrow_mut().restored_clients += u64::from(restored);

@@ -136,6 +136,7 @@ impl Restored {
                 *counts.reasons.entry(reason).or_default() += 1;
                 *(if written { &mut counts.restored } else { &mut counts.lost_race }) += 1;
             }
+            Err(StoreError::OutOfTime) => self.stopped = true,
             Err(error) => {
                 counts.skipped += 1;
                 if !error.is_transient() {
@@ -161,13 +162,17 @@ struct Done {
 }
 
 /// Gives a retired row the TTL that it had.
-async fn put_back<S: ReadRows + WriteTtl>(
+async fn put_back<S: ReadRows + WriteTtl + Budget>(
     store: &S,
     row: &Row,
     wanted: &Wanted,
     now: EpochSeconds,
     dry: bool,
 ) -> Result<Done> {
+    // A page of a small provisioned table takes minutes.
+    if store.time_is_up() {
+        return Err(StoreError::OutOfTime);
+    }
     let reason = reason(store, row, now, &wanted.policy.deleting()).await?;
     let written = dry || store.write_ttl(row, row.ttl_before()).await?;
     tracing::trace!(row = ?row.key, reason, dry, written, "restore");
