@@ -1,7 +1,7 @@
 //! When a client is unused: every boundary also lists clients that are kept.
 
 use shared::bucket::OAUTH_OWNER;
-use shared::clients::{ClientId, Clients};
+use shared::clients::{ClientId, Clients, Use};
 use shared::row::{Raw, Row, RowKey};
 use shared::time::EpochSeconds;
 
@@ -40,6 +40,19 @@ fn is_unused(rows: &[Row]) -> bool {
     let unused = clients.all_unused();
     assert_eq!(unused.len() as u64, clients.counts().unused);
     unused == [ClientId::parse(ID).unwrap()]
+}
+
+#[test]
+fn a_use_counts_each_client_once() {
+    assert_eq!(Use { with_live_tokens: 1, with_dead_tokens_only: 2, without_tokens: 4 }.clients(), 7);
+}
+
+#[test]
+fn a_client_with_another_id_is_counted_and_kept() {
+    let mut clients = Clients::new(EpochSeconds::new(NOW), DAYS_30);
+    [old(), row(OAUTH_OWNER, "mcp_clients", "mcp_other", "{}")].iter().for_each(|row| clients.add(row));
+    let counts = clients.counts();
+    assert_eq!((counts.clients, counts.other_ids, counts.unused), (2, 1, 1));
 }
 
 #[test]
